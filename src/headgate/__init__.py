@@ -1,0 +1,1 @@
+"""Gate-controlled, workload-aware batch scheduling for Kubernetes."""

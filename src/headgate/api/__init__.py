@@ -1,0 +1,1 @@
+"""How does Kubernetes say it? Objects to model values and effects to requests; no I/O."""

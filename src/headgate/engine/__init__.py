@@ -1,0 +1,1 @@
+"""The one loop: observations in, effects out, every decision in the journal."""

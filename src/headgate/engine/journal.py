@@ -1,0 +1,48 @@
+"""The one story: every decision with its reason and its numbers. All that people see is rendered from it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from headgate.model.keys import Key
+
+KEPT_PER_OBJECT = 20
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """At this time this was decided about this object, for this reason."""
+
+    at: float
+    key: Key
+    decision: str
+    reason: str
+    message: str = ""
+    numbers: Mapping[str, int | str] = {}
+
+
+class Journal:
+    """Hands each entry out once and keeps the last few of every object that still exists."""
+
+    def __init__(self) -> None:
+        self._fresh: list[Entry] = []
+        self._recent: dict[Key, deque[Entry]] = {}
+
+    def write(self, entry: Entry) -> None:
+        self._fresh.append(entry)
+        self._recent.setdefault(entry.key, deque(maxlen=KEPT_PER_OBJECT)).append(entry)
+
+    def take(self) -> list[Entry]:
+        """What was written since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def about(self, key: Key) -> tuple[Entry, ...]:
+        """The last entries about this object, oldest first."""
+        return tuple(self._recent.get(key, ()))
+
+    def forget(self, key: Key) -> None:
+        """The object is gone, so is its story."""
+        self._recent.pop(key, None)

@@ -1,0 +1,1 @@
+"""May it enter, may it go on?"""

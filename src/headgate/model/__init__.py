@@ -1,0 +1,1 @@
+"""What exists? Frozen values: exact resources, pods, nodes, keys, events and effects."""

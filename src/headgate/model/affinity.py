@@ -1,0 +1,89 @@
+"""What a pod demands of nodes: selector requirements, affinity terms, tolerations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from headgate.model.node import Taint, TaintEffect
+
+
+class Operator(StrEnum):
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GREATER = "Gt"
+    LESS = "Lt"
+
+
+class Requirement(Struct, frozen=True, gc=False):
+    """One demand on a set of labels; `values` are sorted."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        found = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return found is not None and found in self.values
+            case Operator.NOT_IN:
+                return found is None or found not in self.values
+            case Operator.EXISTS:
+                return found is not None
+            case Operator.DOES_NOT_EXIST:
+                return found is None
+            case Operator.GREATER:
+                return _compares(found, self.values, 1)
+            case Operator.LESS:
+                return _compares(found, self.values, -1)
+
+
+def _compares(found: str | None, values: tuple[str, ...], sign: int) -> bool:
+    """Both sides must be whole numbers; anything else never matches, as on a real cluster."""
+    if found is None or len(values) != 1:
+        return False
+    try:
+        return (int(found) - int(values[0])) * sign > 0
+    except ValueError:
+        return False
+
+
+class NodeTerm(Struct, frozen=True, gc=False):
+    """All expressions (on labels) and fields (on metadata.name) must hold; an empty term matches nothing."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        if not self.expressions and not self.fields:
+            return False
+        return all(part.holds(labels) for part in self.expressions) and all(
+            part.holds({"metadata.name": name}) for part in self.fields
+        )
+
+
+class PreferredTerm(Struct, frozen=True, gc=False):
+    weight: int
+    term: NodeTerm
+
+
+class Toleration(Struct, frozen=True, gc=False):
+    """Empty key with `exists` tolerates every taint; an empty effect tolerates all effects."""
+
+    key: str = ""
+    exists: bool = False
+    value: str = ""
+    effect: TaintEffect | None = None
+    seconds: int | None = None
+
+    def tolerates(self, taint: Taint) -> bool:
+        if self.effect is not None and self.effect is not taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.exists or self.value == taint.value

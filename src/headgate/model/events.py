@@ -1,0 +1,49 @@
+"""What the engine learns: how an object is now, that one is gone, that a time has come, how an effect went."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from headgate.model.effects import Write
+from headgate.model.keys import Key
+from headgate.model.objects import Object
+
+
+class Observed(Struct, frozen=True, gc=False):
+    """The object now looks like this. Never "this happened": any number of changes may lie between two."""
+
+    object: Object
+
+
+class Gone(Struct, frozen=True, gc=False):
+    """No object with this key and uid exists any more."""
+
+    key: Key
+    uid: str
+
+
+class TimerFired(Struct, frozen=True, gc=False):
+    timer: str
+
+
+class Trouble(StrEnum):
+    """Why an effect did not take hold, as far as that is known."""
+
+    CONFLICT = "conflict"  # the object is not as it was decided on; nothing was done
+    GONE = "gone"  # there is no such object any more; nothing was done
+    REFUSED = "refused"  # the server will never accept this; nothing was done
+    UNAVAILABLE = "unavailable"  # the server could not be asked; nothing was done
+    UNKNOWN = "unknown"  # the answer was lost; it may have been done
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """How an effect went; `trouble` None means the server accepted it."""
+
+    effect: Write
+    trouble: Trouble | None = None
+    message: str = ""
+
+
+Event = Observed | Gone | TimerFired | Outcome

@@ -1,0 +1,40 @@
+"""Which object is meant: kinds, keys, and the exact object a write was decided on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Kind(StrEnum):
+    """Every kind the engine reads or writes, by its full resource name (unique across API groups)."""
+
+    POD = "pods"
+    NODE = "nodes"
+    NAMESPACE = "namespaces"
+    JOB = "jobs.batch"
+    PRIORITY_CLASS = "priorityclasses.scheduling.k8s.io"
+    DISRUPTION_BUDGET = "poddisruptionbudgets.policy"
+
+
+class Key(Struct, frozen=True, order=True, gc=False):
+    """An object's place in a cluster; the namespace is empty for cluster-wide kinds."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
+
+
+class Target(Struct, frozen=True, gc=False):
+    """The very object a write was decided on. A write to any other incarnation must be refused.
+
+    `version` (the resourceVersion) is set only where an unseen change would make the write wrong.
+    """
+
+    key: Key
+    uid: str
+    version: str = ""

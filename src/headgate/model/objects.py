@@ -1,0 +1,67 @@
+"""The remaining kinds the engine and the world read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Raw, Struct
+
+from headgate.model.affinity import Requirement
+from headgate.model.keys import Key, Target
+from headgate.model.node import Node
+from headgate.model.pod import Pod
+
+
+class Namespace(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    deleted: float | None = None
+
+
+class PriorityClass(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    value: int
+    is_default: bool = False
+    preempts: bool = True
+
+
+class DisruptionBudget(Struct, frozen=True, gc=False):
+    """How many of the selected pods may be disrupted now; `selector` None selects nothing, empty selects all."""
+
+    key: Key
+    uid: str
+    version: str
+    selector: tuple[Requirement, ...] | None
+    disruptions_allowed: int = 0
+    already_disrupted: frozenset[str] = frozenset()  # names of pods counted already
+
+
+class Job(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    template: Raw  # spec.template, verbatim
+    created: float
+    parallelism: int = 1
+    completions: int | None = None
+    suspended: bool = False
+    backoff_limit: int = 6
+    managed_by: str = ""
+    succeeded: int = 0
+    failed: int = 0
+    started: float | None = None
+    ended: str = ""  # Complete or Failed once that condition is True
+    deleted: float | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+Object = Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job

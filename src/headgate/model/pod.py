@@ -1,0 +1,79 @@
+"""A pod as scheduling sees it, and the shape that pods of one template share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
+from headgate.model.keys import Key, Target
+from headgate.model.resources import Resources
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+class PodShape(Struct, frozen=True, gc=False):
+    """All that decides where a pod may run. Equal shapes get equal verdicts, so verdicts are kept by shape."""
+
+    requests: Resources = Resources()
+    scored_requests: Resources = (
+        Resources()
+    )  # with upstream's defaults where a container asks for no cpu or memory
+    node_name: str = ""  # the node the manifest itself names
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required_terms: tuple[NodeTerm, ...] | None = None  # one must match; None: no demand; (): nothing matches
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class ScheduledCondition(Struct, frozen=True, gc=False):
+    """The pod's PodScheduled condition as it stands on the object."""
+
+    status: str
+    reason: str
+    message: str
+
+
+class Pod(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    shape: PodShape
+    created: float  # seconds since the epoch
+    scheduler_name: str = ""
+    priority: int = 0
+    preempts: bool = True  # preemptionPolicy is not Never
+    gates: tuple[str, ...] = ()
+    node: str = ""  # where it is bound
+    phase: Phase = Phase.PENDING
+    deleted: float | None = None  # when it will be, or was to be, gone (deletionTimestamp)
+    grace: int = 30  # seconds it may take to stop
+    owner: Target | None = None  # its controller, where that is of a kind we know
+    scheduled: ScheduledCondition | None = None
+    nominated: str = ""
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+    @property
+    def holds_room(self) -> bool:
+        """Bound and not ended: its requests count against its node, also while it terminates."""
+        return bool(self.node) and self.phase not in ENDED
+
+    @property
+    def wants_node(self) -> bool:
+        return not self.node and self.phase not in ENDED and self.deleted is None

@@ -1,0 +1,52 @@
+"""Exact amounts of resources: milli-CPU for cpu, whole bytes or devices for all else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+
+class Resources(Struct, frozen=True, gc=False):
+    """Exact amounts by resource name, sorted by name; a name that is missing is zero.
+
+    Build it with `Resources.of`, which sorts; equal amounts are then equal and hash alike.
+    """
+
+    items: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, amounts: Mapping[str, int]) -> Resources:
+        return cls(tuple(sorted(amounts.items())))
+
+    def __getitem__(self, name: str) -> int:
+        for known, amount in self.items:
+            if known == name:
+                return amount
+        return 0
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self.items)
+
+    def __add__(self, other: Resources) -> Resources:
+        return total((self, other))
+
+    def __sub__(self, other: Resources) -> Resources:
+        return self + Resources(tuple((name, -amount) for name, amount in other.items))
+
+    def largest(self, other: Resources) -> Resources:
+        """Name by name, the larger of the two amounts."""
+        names = {name for name, _ in self.items} | {name for name, _ in other.items}
+        return Resources.of({name: max(self[name], other[name]) for name in names})
+
+    def fits_in(self, room: Resources) -> bool:
+        return all(amount <= room[name] for name, amount in self.items)
+
+
+def total(parts: Iterable[Resources]) -> Resources:
+    """The sum of all parts."""
+    amounts: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items:
+            amounts[name] = amounts.get(name, 0) + amount
+    return Resources.of(amounts)
