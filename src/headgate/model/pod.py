@@ -27,9 +27,7 @@ class PodShape(Struct, frozen=True, gc=False):
     """All that decides where a pod may run. Equal shapes get equal verdicts, so verdicts are kept by shape."""
 
     requests: Resources = Resources()
-    scored_requests: Resources = (
-        Resources()
-    )  # with upstream's defaults where a container asks for no cpu or memory
+    scored_requests: Resources = Resources()  # with upstream's defaults where a container asks for no cpu or memory
     node_name: str = ""  # the node the manifest itself names
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[NodeTerm, ...] | None = None  # one must match; None: no demand; (): nothing matches
