@@ -29,13 +29,13 @@ class RemoveGate(Struct, frozen=True, gc=False):
 
 
 class PodCondition(Struct, frozen=True, gc=False):
-    """Set one condition of a pod. `at` is when it last changed between True and False."""
+    """Set one condition of a pod. `at` is when its status changed; None when it did not: the old time stays."""
 
     type: str
     status: str
     reason: str
     message: str
-    at: float
+    at: float | None
 
 
 class Nomination(Struct, frozen=True, gc=False):

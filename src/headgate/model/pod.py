@@ -23,7 +23,7 @@ class Phase(StrEnum):
 ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 
-class PodShape(Struct, frozen=True, gc=False):
+class PodShape(Struct, frozen=True, gc=False, cache_hash=True):
     """All that decides where a pod may run. Equal shapes get equal verdicts, so verdicts are kept by shape."""
 
     requests: Resources = Resources()

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
 DEFAULT_SCHEDULER_NAME = "headgate"
+PLUGIN_NAMES = (
+    "SchedulingGates",
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+)
+"""Every plugin a profile may switch, by kube-scheduler's name."""
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+P = TypeVar("P", bound=Named)
 
 
 class Profile(Struct, frozen=True):
@@ -16,10 +34,17 @@ class Profile(Struct, frozen=True):
     disabled: frozenset[str] = frozenset()  # names of default plugins taken out; "*" takes out all
     weights: Mapping[str, int] = {}  # of score plugins, where not the default
 
+    def kept(self, plugins: tuple[P, ...]) -> tuple[P, ...]:
+        """Those of the plugins that this profile leaves on, in order."""
+        if "*" in self.disabled:
+            return ()
+        return tuple(plugin for plugin in plugins if plugin.name not in self.disabled)
+
 
 class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0  # seconds a refused pod waits before its next try; doubles with each refusal
     max_backoff: float = 10.0
+    max_in_flight: int = 1000  # bindings decided and not yet answered; more wait, so that late urgent pods are not last
     features: Mapping[str, bool] = {}
     seed: int = 0  # settles ties between equally good nodes

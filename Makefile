@@ -1,0 +1,38 @@
+# Two commands are enough: `make run` and `make test` set up all they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test check lock
+
+run: $(READY)  ## run the first example and say what to try next
+	@$(BIN)/headgate simulate examples/01-first-pod/scenario.yaml
+	@echo
+	@echo "Try next:"
+	@echo "  $(BIN)/headgate simulate examples/02-job/scenario.yaml --output json"
+	@echo "  $(BIN)/headgate simulate --help"
+	@echo "  $(BIN)/headgate run --kubeconfig ~/.kube/config --roles scheduler   # on a cluster of yours"
+
+test: $(READY)  ## all tests that need nothing but Python
+	$(BIN)/python -m pytest -n 2
+	@echo "Not tested here: a real kube-apiserver (make test-kubernetes); style, types and imports (make check)."
+
+check: $(READY)  ## style, types, import contracts, sizes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/tidy
+
+$(READY): requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headgate needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+lock: $(READY)  ## resolve the dependencies anew
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --extra dev --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 pyproject.toml --output-file requirements.txt

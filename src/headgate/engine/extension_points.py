@@ -1,0 +1,88 @@
+"""Every place where a rule can be added to pod scheduling, and the whole list of what stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from msgspec import Struct
+
+from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
+from headgate.model.effects import Bind, Write
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.model.settings import Profile
+from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS
+from headgate.placement.placer import NoPlacement
+from headgate.placement.ranking import Rules
+from headgate.placement.scores import SCORES
+from headgate.placement.table import NodeTable
+from headgate.placement.verdicts import Verdicts
+
+
+class PostFilter(Protocol):
+    """What can be done for a pod that no node will take, such as asking others to leave."""
+
+    @property
+    def name(self) -> str: ...
+
+    def remedy(self, pod: Pod, refusal: NoPlacement) -> tuple[Write, ...]:
+        """The writes that may help; empty when nothing does."""
+
+
+class Reserve(Protocol):
+    """What a placed pod takes hold of before it is bound, and gives back when binding fails or the pod is gone."""
+
+    def reserve(self, pod: Pod, node: str) -> None: ...
+
+    def unreserve(self, pod: Key) -> None: ...
+
+
+class Binder(Protocol):
+    """How a placed pod gets onto its node."""
+
+    def bind(self, pod: Pod, node: str) -> Iterator[Bind]: ...
+
+
+class NodeRoom:
+    """The pod's requests are taken on its node."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+
+    def reserve(self, pod: Pod, node: str) -> None:
+        self._nodes.charge(pod.key, node, pod.shape)
+
+    def unreserve(self, pod: Key) -> None:
+        self._nodes.release(pod)
+
+
+class DefaultBinder:
+    def bind(self, pod: Pod, node: str) -> Iterator[Bind]:
+        yield Bind(pod.target, node)
+
+
+class Plugins(Struct, frozen=True):
+    """The rules of one profile, in the order they are asked."""
+
+    pre_enqueue: tuple[PreEnqueue, ...]
+    rules: Rules
+    post_filters: tuple[PostFilter, ...]
+    reserve: tuple[Reserve, ...]
+    binder: Binder
+
+
+def plugins_for(profile: Profile, nodes: NodeTable) -> Plugins:
+    """The one visible list, without what the profile turned off."""
+    return Plugins(
+        pre_enqueue=profile.kept(PRE_ENQUEUE),
+        rules=Rules(
+            nodes,
+            node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS)),
+            load_filters=profile.kept(LOAD_FILTERS),
+            scores=tuple((rule, profile.weights.get(rule.name, 1)) for rule in profile.kept(SCORES)),
+        ),
+        post_filters=(),
+        reserve=(NodeRoom(nodes),),
+        binder=DefaultBinder(),
+    )

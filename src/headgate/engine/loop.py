@@ -1,0 +1,45 @@
+"""The one loop's one turn: absorb what is now true, decide, check, hand back what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headgate.engine.journal import Journal
+from headgate.engine.scheduling import PodScheduling
+from headgate.model.effects import Effect
+from headgate.model.events import Event
+from headgate.model.keys import Kind
+from headgate.model.settings import Settings
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Engine:
+    """Every decision and nothing else: events in, effects out.
+
+    The first batch must hold the whole cluster; afterwards a step costs in proportion to what changed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.journal = Journal()
+        self._scheduling = PodScheduling(settings, self.journal)
+
+    @property
+    def reads(self) -> tuple[Kind, ...]:
+        """The kinds that must be observed, in the order they are best listed: nodes before the pods on them."""
+        return self._scheduling.reads
+
+    def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for event in batch:
+            effects.extend(self._scheduling.absorb(event, now))
+        effects.extend(self._scheduling.decide(now))
+        self._scheduling.check()
+        return effects
+
+    def gauges(self) -> Mapping[tuple[str, Labels], float]:
+        """Numbers that go up and down, by metric name and labels."""
+        return {
+            ("scheduler_pending_pods", ((label, value),)): float(size)
+            for label, value, size in self._scheduling.gauges()
+        }

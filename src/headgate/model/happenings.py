@@ -1,0 +1,11 @@
+"""What may turn a refusal into a yes. Refusals name them; queues wake by them."""
+
+from __future__ import annotations
+
+from enum import StrEnum, auto
+
+
+class Happening(StrEnum):
+    NODE_ADDED = auto()
+    NODE_CHANGED = auto()  # labels, taints, allocatable or unschedulable
+    ROOM_FREED = auto()  # a pod left a node

@@ -1,0 +1,201 @@
+"""Selectors: label selectors as text and as objects, field selectors as text; each becomes requirements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headgate.model.names import label_value_errors, qualified_name_errors
+from headgate.model.requirements import Operator, Requirement
+
+_TOKEN = re.compile(r"==|!=|[=!<>(),]|[^\s=!<>(),]+")
+_SYMBOLS = frozenset({"=", "==", "!=", "!", "<", ">", "(", ")", ","})
+_OPERATORS = {
+    "=": Operator.IN,
+    "==": Operator.IN,
+    "!=": Operator.NOT_IN,
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    ">": Operator.GREATER,
+    "<": Operator.LESS,
+}
+_IN_OBJECTS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_FIELD_TERM = re.compile(r"((?:[^\\,=!]|\\.)*?)(==|!=|=)((?:[^\\,=]|\\[\\,=])*)", re.DOTALL)
+_FIELD_TERMS = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
+
+
+class InvalidSelector(ValueError):
+    """The selector is none; the message says where and what was expected."""
+
+
+def parse_label_selector(text: str) -> tuple[Requirement, ...]:
+    """`a=b,c!=d,e in (x,y),!f,g` as requirements in order of their keys; empty text selects everything."""
+    parser = _Parser(_TOKEN.findall(text))
+    return tuple(sorted(parser.requirements(), key=lambda requirement: requirement.key))
+
+
+def label_selector(selector: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    """A LabelSelector object (matchLabels, matchExpressions) as requirements; an empty one selects everything."""
+    labels = _typed(selector.get("matchLabels") or {}, dict, "matchLabels", "an object")
+    expressions = _typed(selector.get("matchExpressions") or [], list, "matchExpressions", "a list")
+    return (
+        *(_from_label(key, value) for key, value in sorted(labels.items())),
+        *(_from_expression(f"matchExpressions[{index}]", entry) for index, entry in enumerate(expressions)),
+    )
+
+
+def parse_field_selector(text: str) -> tuple[Requirement, ...]:
+    """`metadata.name=x,spec.nodeName!=` as requirements in order.
+
+    They are to be asked of all fields an object can be selected by, with empty text for one that is not set.
+    """
+    return tuple(_field_term(term) for term in _FIELD_TERMS.findall(text))
+
+
+def selects(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    return all(requirement.holds(labels) for requirement in requirements)
+
+
+class _Parser:
+    """Reads requirements off a list of tokens; the end reads as empty text."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._next = 0
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        while self._peek():
+            found.append(self._requirement())
+            if not self._peek():
+                break
+            self._expect(",", "',' or 'end of string'")
+            if self._peek() != "!":
+                self._must_be_word(self._peek(), "identifier after ','")
+        return found
+
+    def _requirement(self) -> Requirement:
+        if self._peek() == "!":
+            self._take()
+            return Requirement(self._key("identifier"), Operator.DOES_NOT_EXIST)
+        key = self._key("!, identifier, or 'end of string'")
+        return Requirement(key, Operator.EXISTS) if self._peek() in {"", ","} else self._comparison(key)
+
+    def _key(self, expected: str) -> str:
+        key = self._word(expected)
+        _check(qualified_name_errors(key), key)
+        return key
+
+    def _comparison(self, key: str) -> Requirement:
+        symbol = self._take()
+        operator = _OPERATORS.get(symbol)
+        if operator is None:
+            raise InvalidSelector(
+                f"unable to parse requirement: found {symbol!r}, expected: in, notin, =, ==, !=, <, >"
+            )
+        values = self._values() if symbol in {"in", "notin"} else (self._value(),)
+        _check_values(operator, values)
+        return Requirement(key, operator, tuple(sorted(set(values))))
+
+    def _value(self) -> str:
+        return "" if self._peek() in {"", ","} else self._word("identifier")
+
+    def _values(self) -> tuple[str, ...]:
+        """`(x,y)`; a place with nothing in it stands for the empty value."""
+        self._expect("(", "'('")
+        values = [self._listed()]
+        while self._peek() == ",":
+            self._take()
+            values.append(self._listed())
+        self._expect(")", "',' or ')'")
+        return tuple(values)
+
+    def _listed(self) -> str:
+        return "" if self._peek() in {",", ")"} else self._word("',', ')' or identifier")
+
+    def _word(self, expected: str) -> str:
+        word = self._take()
+        self._must_be_word(word, expected)
+        return word
+
+    def _expect(self, symbol: str, expected: str) -> None:
+        found = self._take()
+        if found != symbol:
+            raise InvalidSelector(f"unable to parse requirement: found {found!r}, expected: {expected}")
+
+    def _must_be_word(self, found: str, expected: str) -> None:
+        if not found or found in _SYMBOLS:
+            raise InvalidSelector(f"unable to parse requirement: found {found!r}, expected: {expected}")
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._peek()
+        self._next += 1
+        return token
+
+
+def _check(errors: tuple[str, ...], found: str) -> None:
+    if errors:
+        raise InvalidSelector(f"unable to parse requirement: {found!r}: {'; '.join(errors)}")
+
+
+def _check_values(operator: Operator, values: Iterable[str]) -> None:
+    for value in values:
+        _check(label_value_errors(value), value)
+        if operator in {Operator.GREATER, Operator.LESS} and not re.fullmatch(r"[+-]?[0-9]+", value):
+            _check(("for 'Gt', 'Lt' operators, the value must be an integer",), value)
+
+
+def _from_label(key: str, value: Any) -> Requirement:
+    _typed(value, str, f"matchLabels[{key}]", "text")
+    _named(qualified_name_errors(key), f"matchLabels[{key}]")
+    _named(label_value_errors(value), f"matchLabels[{key}]")
+    return Requirement(key, Operator.IN, (value,))
+
+
+def _from_expression(path: str, entry: Any) -> Requirement:
+    _typed(entry, dict, path, "an object with key, operator and values")
+    key = _typed(entry.get("key"), str, f"{path}.key", "text")
+    _named(qualified_name_errors(key), f"{path}.key")
+    operator = next((known for known in _IN_OBJECTS if known.value == entry.get("operator")), None)
+    if operator is None:
+        raise InvalidSelector(f"{path}.operator: expected {', '.join(_IN_OBJECTS)}, found {entry.get('operator')!r}")
+    values = _typed(entry.get("values") or [], list, f"{path}.values", "a list of texts")
+    _check_count(operator, values, f"{path}.values")
+    for index, value in enumerate(values):
+        _typed(value, str, f"{path}.values[{index}]", "text")
+        _named(label_value_errors(value), f"{path}.values[{index}]")
+    return Requirement(key, operator, tuple(sorted(values)))
+
+
+def _check_count(operator: Operator, values: Sequence[Any], path: str) -> None:
+    wants_values = operator in {Operator.IN, Operator.NOT_IN}
+    if wants_values and not values:
+        raise InvalidSelector(f"{path}: must be specified when `operator` is 'In' or 'NotIn'")
+    if values and not wants_values:
+        raise InvalidSelector(f"{path}: may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+
+
+def _typed(value: Any, type_: type, path: str, expected: str) -> Any:
+    if not isinstance(value, type_):
+        raise InvalidSelector(f"{path}: expected {expected}, found {value!r}")
+    return value
+
+
+def _named(errors: tuple[str, ...], path: str) -> None:
+    if errors:
+        raise InvalidSelector(f"{path}: {'; '.join(errors)}")
+
+
+def _field_term(term: str) -> Requirement:
+    found = _FIELD_TERM.fullmatch(term)
+    if found is None or not found[1]:
+        raise InvalidSelector(
+            f"invalid field selector: {term!r}: expected field=value, field==value or field!=value, "
+            r"with \\, \, and \= for those characters in a value"
+        )
+    operator = Operator.NOT_IN if found[2] == "!=" else Operator.IN
+    return Requirement(found[1], operator, (re.sub(r"\\(.)", r"\1", found[3], flags=re.DOTALL),))

@@ -1,0 +1,82 @@
+"""What the node filters say, kept per demand and node, brought up to date for changed nodes only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.model.pod import PodShape
+from headgate.placement.changes import Rows
+from headgate.placement.plugins import Mask, NodeFilter
+from headgate.placement.table import NodeTable
+
+KEPT_DEMANDS = 1024
+PASSES = 0
+
+
+class Verdict:
+    """One filter's answer to one demand: a reason code for each row, 0 where the node passes."""
+
+    def __init__(self) -> None:
+        self.codes: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self.reasons: list[str] = [""]  # by code
+        self.cursor = -1
+
+    def code_of(self, reason: str | None) -> int:
+        if reason is None:
+            return PASSES
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        return self.reasons.index(reason)
+
+
+class Verdicts:
+    def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
+        self.rule = rule
+        self._nodes = nodes
+        self._by_demand: dict[Hashable, Verdict] = {}
+
+    def passes(self, shape: PodShape, rows: Rows) -> Mask | None:
+        """Which of the rows the filter lets pass; None for all of them."""
+        verdict = self._current(shape)
+        return None if verdict is None else verdict.codes[rows] == PASSES
+
+    def refusals(self, shape: PodShape, rows: Rows) -> Iterator[tuple[str, Mask]]:
+        verdict = self._current(shape)
+        if verdict is None:
+            return
+        for code, reason in enumerate(verdict.reasons[1:], start=1):
+            yield reason, verdict.codes[rows] == code
+
+    def _current(self, shape: PodShape) -> Verdict | None:
+        demand = self.rule.demand(shape)
+        if demand is None:
+            return None
+        verdict = self._by_demand.get(demand)
+        if verdict is None:
+            verdict = self._by_demand[demand] = Verdict()
+            self._forget_oldest()
+        self._refresh(verdict, shape)
+        return verdict
+
+    def _refresh(self, verdict: Verdict, shape: PodShape) -> None:
+        changed = self._nodes.node_changes.since(verdict.cursor) if verdict.cursor >= 0 else None
+        if changed is None:
+            changed = np.flatnonzero(self._nodes.alive)
+        verdict.codes = _padded(verdict.codes, len(self._nodes.nodes))
+        for row in changed.tolist():
+            node = self._nodes.nodes[row]
+            verdict.codes[row] = PASSES if node is None else verdict.code_of(self.rule.refusal(shape, node))
+        verdict.cursor = self._nodes.node_changes.end
+
+    def _forget_oldest(self) -> None:
+        if len(self._by_demand) > KEPT_DEMANDS:
+            del self._by_demand[next(iter(self._by_demand))]
+
+
+def _padded(codes: NDArray[np.int32], rows: int) -> NDArray[np.int32]:
+    if len(codes) == rows:
+        return codes
+    return np.concatenate([codes, np.zeros(rows - len(codes), dtype=np.int32)])

@@ -1,0 +1,181 @@
+"""Pods that want a node: whose turn it is, who waits for what, and which happening wakes whom."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Mapping
+
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.queueing.kin import Kin
+from headgate.queueing.waiting import Backoff, Line, Rank, Waiting
+
+
+class PodQueue:
+    """Every waiting pod stands in exactly one line. No call looks at all of them."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._waiting: dict[Key, Waiting] = {}
+        self._active: list[tuple[Rank, Key]] = []
+        self._resting: list[tuple[float, Rank, Key]] = []
+        self._kin: dict[Hashable, Kin] = {}
+        self._listeners: dict[Happening, dict[Hashable, None]] = {happening: {} for happening in Happening}
+        self._sizes = dict.fromkeys(Line, 0)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._waiting
+
+    def line_of(self, key: Key) -> Line | None:
+        waiting = self._waiting.get(key)
+        return waiting.line if waiting else None
+
+    @property
+    def sizes(self) -> Mapping[Line, int]:
+        return self._sizes
+
+    def offer(self, pod: Pod) -> None:
+        """The pod wants a node and nothing holds it back. One that changed in nothing that matters keeps its place."""
+        known = self._waiting.get(pod.key)
+        if known is not None and known.line is not Line.GATED and _same_demand(known.pod, pod):
+            known.pod = pod
+            return
+        self.withdraw(pod.key)
+        self._activate(Waiting(pod))
+
+    def hold(self, pod: Pod) -> None:
+        """The pod is gated: on record, never tried."""
+        self.withdraw(pod.key)
+        self._enter(Waiting(pod), Line.GATED)
+
+    def withdraw(self, key: Key) -> None:
+        """The pod no longer waits."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            return
+        self._sizes[waiting.line] -= 1
+        kin = self._kin.get(waiting.kin)
+        if kin is None:
+            return
+        kin.remove(key)
+        if kin.scout == key:
+            self._send_scout(waiting.kin, kin)
+        self._forget_if_empty(waiting.kin, kin)
+
+    def pop(self) -> Waiting | None:
+        """The next pod to try. It must come back by `refused`, `failed` or `placed`."""
+        while self._active:
+            rank, key = heapq.heappop(self._active)
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting.line is Line.ACTIVE and waiting.rank == rank:
+                return waiting
+        return None
+
+    def refused(self, waiting: Waiting, wake_on: frozenset[Happening], now: float) -> None:
+        """No node will do until one of these happens."""
+        kin = self._kin.setdefault(waiting.kin, Kin())
+        scouted = kin.scout == waiting.pod.key
+        if scouted or not kin.refusals:
+            kin.refusals += 1
+            kin.not_before = now + self._backoff.after(kin.refusals)
+        if scouted:
+            kin.scout = None
+        self._listen(waiting.kin, kin, wake_on)
+        self._leave(waiting)
+        kin.add(waiting)
+        self._enter(waiting, Line.UNSCHEDULABLE)
+
+    def failed(self, waiting: Waiting, now: float) -> None:
+        """The attempt ended in trouble; try again after a while, longer each time."""
+        waiting.failures += 1
+        self._leave(waiting)
+        self._rest(waiting, now + self._backoff.after(waiting.failures))
+
+    def placed(self, waiting: Waiting) -> None:
+        """The pod found its node; if others of its kind wait, the next may go and see."""
+        self._leave(waiting)
+        kin = self._kin.get(waiting.kin)
+        if kin is None:
+            return
+        kin.refusals, kin.not_before = 0, 0.0
+        if kin.scout in (None, waiting.pod.key):
+            self._send_scout(waiting.kin, kin)
+        self._forget_if_empty(waiting.kin, kin)
+
+    def wake(self, happenings: Iterable[Happening], now: float) -> None:
+        """One scout of every kind that listens for one of these goes out, if none is out already."""
+        for name in self._listening(happenings):
+            kin = self._kin[name]
+            if kin.scout is None:
+                self._send_scout(name, kin, now)
+
+    def ripen(self, now: float) -> None:
+        """Those whose rest is over may be tried again."""
+        while self._resting and self._resting[0][0] <= now:
+            _, rank, key = heapq.heappop(self._resting)
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting.line is Line.BACKOFF and waiting.rank == rank:
+                self._leave(waiting)
+                self._activate(waiting)
+
+    def next_deadline(self) -> float | None:
+        """When the next rest is over."""
+        return self._resting[0][0] if self._resting else None
+
+    def _listening(self, happenings: Iterable[Happening]) -> dict[Hashable, None]:
+        names: dict[Hashable, None] = {}
+        for happening in happenings:
+            names.update(self._listeners[happening])
+        return names
+
+    def _listen(self, name: Hashable, kin: Kin, wake_on: frozenset[Happening]) -> None:
+        for happening in sorted(kin.wake_on - wake_on):
+            del self._listeners[happening][name]
+        for happening in sorted(wake_on):
+            self._listeners[happening][name] = None
+        kin.wake_on = wake_on
+
+    def _send_scout(self, name: Hashable, kin: Kin, now: float = 0.0) -> None:
+        scout = kin.pop_first()
+        kin.scout = scout.pod.key if scout else None
+        if scout is None:
+            return
+        self._leave(scout)
+        if kin.not_before > now:
+            self._rest(scout, kin.not_before)
+        else:
+            self._activate(scout)
+
+    def _forget_if_empty(self, name: Hashable, kin: Kin) -> None:
+        if not len(kin) and kin.scout is None:
+            self._listen(name, kin, frozenset())
+            del self._kin[name]
+
+    def _activate(self, waiting: Waiting) -> None:
+        self._enter(waiting, Line.ACTIVE)
+        heapq.heappush(self._active, (waiting.rank, waiting.pod.key))
+
+    def _rest(self, waiting: Waiting, until: float) -> None:
+        self._enter(waiting, Line.BACKOFF)
+        heapq.heappush(self._resting, (until, waiting.rank, waiting.pod.key))
+
+    def _enter(self, waiting: Waiting, line: Line) -> None:
+        waiting.line = line
+        self._waiting[waiting.pod.key] = waiting
+        self._sizes[line] += 1
+
+    def _leave(self, waiting: Waiting) -> None:
+        if self._waiting.pop(waiting.pod.key, None) is not None:
+            self._sizes[waiting.line] -= 1
+
+
+def _same_demand(old: Pod, new: Pod) -> bool:
+    """Nothing changed that could change its turn or its verdict."""
+    return (
+        old.uid == new.uid
+        and old.priority == new.priority
+        and old.created == new.created
+        and old.scheduler_name == new.scheduler_name
+        and old.shape == new.shape
+    )

@@ -1,0 +1,51 @@
+"""A pod in line: who is before whom, and how often it was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+
+
+class Line(StrEnum):
+    """Where a waiting pod stands; the values are the labels of scheduler_pending_pods."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+
+
+Rank = tuple[int, float, Key]
+
+
+class Waiting(Struct, gc=False):
+    """One pod's place in line."""
+
+    pod: Pod
+    line: Line = Line.ACTIVE
+    failures: int = 0  # attempts in a row that ended in trouble, not in a refusal
+
+    @property
+    def rank(self) -> Rank:
+        """Higher priority first, then older, then by name: the same order after a restart."""
+        return (-self.pod.priority, self.pod.created, self.pod.key)
+
+    @property
+    def kin(self) -> Hashable:
+        """Pods of equal kin get equal verdicts."""
+        return (self.pod.scheduler_name, self.pod.shape)
+
+
+class Backoff(Struct, frozen=True):
+    """How long to wait after the n-th time in a row: doubling, up to a limit."""
+
+    initial: float
+    limit: float
+
+    def after(self, times: int) -> float:
+        return min(self.limit, self.initial * 2.0 ** (times - 1)) if times else 0.0

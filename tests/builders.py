@@ -1,0 +1,64 @@
+"""Values for tests on one line: only the fields that matter, everything else plain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.model.affinity import Toleration
+from headgate.model.keys import Key, Kind
+from headgate.model.node import Node, Taint
+from headgate.model.pod import Pod, PodShape
+from headgate.model.resources import Resources
+
+MIB = 1 << 20
+
+
+def amounts(cpu: int = 0, memory: int = 0, **others: int) -> Resources:
+    """cpu in milli, memory in MiB."""
+    named = {"cpu": cpu, "memory": memory * MIB, **others}
+    return Resources.of({name: amount for name, amount in named.items() if amount})
+
+
+def shape(cpu: int = 0, memory: int = 0, **fields: Any) -> PodShape:
+    asked = amounts(cpu, memory)
+    return PodShape(requests=asked, scored_requests=asked, **fields)
+
+
+def pod(name: str = "a", cpu: int = 100, uid: str = "", **fields: Any) -> Pod:
+    """A pod of ours that waits for a node."""
+    made = fields.pop("shape", None) or shape(cpu)
+    defaults: dict[str, Any] = {"labels": {}, "annotations": {}, "created": 0.0, "scheduler_name": "headgate"}
+    return Pod(pod_key(name), uid or f"uid-{name}", "1", shape=made, **{**defaults, **fields})
+
+
+def bound(before: Pod, node: str, **fields: Any) -> Pod:
+    return msgspec.structs.replace(before, node=node, **fields)
+
+
+def pod_key(name: str) -> Key:
+    return Key(Kind.POD, "default", name)
+
+
+def node_key(name: str) -> Key:
+    return Key(Kind.NODE, "", name)
+
+
+def node(
+    name: str = "n",
+    cpu: int = 1000,
+    memory: int = 1024,
+    pods: int = 110,
+    labels: Mapping[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    unschedulable: bool = False,
+    uid: str = "",
+) -> Node:
+    room = amounts(cpu, memory, pods=pods)
+    return Node(node_key(name), uid or f"uid-{name}", "1", labels or {}, {}, room, taints, unschedulable)
+
+
+def tolerating(*keys: str) -> tuple[Toleration, ...]:
+    return tuple(Toleration(key=key, exists=True) for key in keys)

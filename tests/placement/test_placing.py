@@ -1,0 +1,207 @@
+"""Where a pod goes among a few nodes, and what it is told when there is no place."""
+
+import pytest
+from builders import amounts, node, pod_key, shape, tolerating
+
+from headgate.engine.extension_points import plugins_for
+from headgate.model.affinity import NodeTerm, Operator, Requirement, Toleration
+from headgate.model.happenings import Happening
+from headgate.model.node import Taint, TaintEffect
+from headgate.model.pod import PodShape
+from headgate.model.settings import Profile
+from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.placement.table import NodeTable
+
+NO_SCHEDULE = Taint("gpu", "a100", TaintEffect.NO_SCHEDULE)
+PREFER_NOT = Taint("gpu", "a100", TaintEffect.PREFER_NO_SCHEDULE)
+NO_EXECUTE = Taint("gpu", "a100", TaintEffect.NO_EXECUTE)
+
+
+def placer(*nodes, profile=Profile()):
+    table = NodeTable()
+    for one in nodes:
+        table.put(one)
+    return Placer(plugins_for(profile, table).rules), table
+
+
+def wants(*requirements):
+    return (NodeTerm(expressions=requirements),)
+
+
+def label(key, operator, *values):
+    return Requirement(key, operator, values)
+
+
+@pytest.mark.parametrize(
+    "nodes, asked, expected",
+    [
+        pytest.param([node("n")], shape(1000, 1024), "n", id="a pod that fills the node to the last byte fits"),
+        pytest.param([node("full", pods=0), node("n")], shape(1), "n", id="a node that may run no more pods is passed"),
+        pytest.param(
+            [node("tight"), node("n", cpu=4000)], shape(100), "n", id="the node with the larger share left wins"
+        ),
+        pytest.param(
+            [node("cpu-bound", cpu=1000, memory=8192), node("even", cpu=2000, memory=4096)],
+            shape(500, 1024),
+            "even",
+            id="the mean of the free shares of cpu and memory decides",
+        ),
+        pytest.param(
+            [node("off", unschedulable=True), node("n", cpu=200)], shape(100), "n", id="a cordoned node is passed over"
+        ),
+        pytest.param(
+            [node("off", unschedulable=True)],
+            shape(100, tolerations=tolerating("node.kubernetes.io/unschedulable")),
+            "off",
+            id="a pod that tolerates the cordon may enter",
+        ),
+        pytest.param(
+            [node("gpu", taints=(NO_SCHEDULE,)), node("n", cpu=200)], shape(100), "n", id="a taint keeps pods off"
+        ),
+        pytest.param(
+            [node("gpu", taints=(NO_EXECUTE,)), node("n", cpu=200)], shape(100), "n", id="so does one that also evicts"
+        ),
+        pytest.param([node("gpu", taints=(PREFER_NOT,))], shape(100), "gpu", id="a soft taint does not"),
+        pytest.param(
+            [node("gpu", taints=(NO_SCHEDULE,))],
+            shape(100, tolerations=(Toleration("gpu", value="a100", effect=TaintEffect.NO_SCHEDULE),)),
+            "gpu",
+            id="a toleration of key, value and effect opens the node",
+        ),
+        pytest.param(
+            [node("gpu", taints=(NO_SCHEDULE,))],
+            shape(100, tolerations=(Toleration(exists=True),)),
+            "gpu",
+            id="a toleration of everything opens every node",
+        ),
+        pytest.param(
+            [node("a", cpu=9000), node("b", labels={"zone": "b"})],
+            shape(100, node_selector=(("zone", "b"),)),
+            "b",
+            id="the node selector decides before the score",
+        ),
+        pytest.param(
+            [node("a", cpu=9000), node("b", labels={"zone": "b"})],
+            shape(100, required_terms=wants(label("zone", Operator.IN, "b", "c"))),
+            "b",
+            id="a required term decides before the score",
+        ),
+        pytest.param(
+            [node("a", labels={"gen": "9"}), node("b", labels={"gen": "10"})],
+            shape(100, required_terms=wants(label("gen", Operator.GREATER, "9"))),
+            "b",
+            id="Gt compares numbers, not texts",
+        ),
+        pytest.param(
+            [node("a"), node("b")],
+            shape(100, required_terms=(NodeTerm(fields=(label("metadata.name", Operator.IN, "b"),)),)),
+            "b",
+            id="a term on the name field picks that node",
+        ),
+        pytest.param([node("a"), node("b")], shape(100, node_name="b"), "b", id="a pod that names its node gets it"),
+    ],
+)
+def test_the_pod_goes_to(nodes, asked, expected):
+    found = placer(*nodes)[0].place(asked, lot=1)
+    assert isinstance(found, Placement)
+    assert found.node == expected
+
+
+@pytest.mark.parametrize(
+    "nodes, asked, message",
+    [
+        pytest.param([], shape(1), "no nodes available to schedule pods", id="there are no nodes"),
+        pytest.param(
+            [node("a"), node("b")],
+            shape(2000, 4096),
+            "0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient memory.",
+            id="every resource that is short is named",
+        ),
+        pytest.param(
+            [node("a", pods=0)], shape(1), "0/1 nodes are available: 1 Too many pods.", id="no pod slot is left"
+        ),
+        pytest.param(
+            [node("a", unschedulable=True, taints=(NO_SCHEDULE,)), node("b", taints=(NO_SCHEDULE,)), node("c", cpu=1)],
+            shape(10),
+            "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {gpu: a100}, "
+            "1 node(s) were unschedulable.",
+            id="each node counts for the first rule that refuses it",
+        ),
+        pytest.param(
+            [node("a")],
+            shape(1, required_terms=()),
+            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+            id="an empty list of terms matches nothing",
+        ),
+        pytest.param(
+            [node("a")],
+            shape(1, required_terms=(NodeTerm(),)),
+            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+            id="an empty term matches nothing",
+        ),
+        pytest.param(
+            [node("a")],
+            shape(1, node_name="b"),
+            "0/1 nodes are available: 1 node(s) didn't match the requested node name.",
+            id="the named node is not there",
+        ),
+        pytest.param(
+            [node("a")],
+            PodShape(requests=amounts(**{"nvidia.com/gpu": 1})),
+            "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+            id="a device the node does not have is short",
+        ),
+    ],
+)
+def test_the_refusal_says(nodes, asked, message):
+    found = placer(*nodes)[0].place(asked, lot=1)
+    assert isinstance(found, NoPlacement)
+    assert str(found) == message
+
+
+def test_a_refusal_for_lack_of_room_listens_for_room():
+    short = placer(node("a"))[0].place(shape(2000), lot=1)
+    assert Happening.ROOM_FREED in short.wake_on
+
+
+def test_a_refusal_by_a_taint_does_not_listen_for_room():
+    tainted = placer(node("a", taints=(NO_SCHEDULE,)))[0].place(shape(1), lot=1)
+    assert tainted.wake_on == {Happening.NODE_ADDED, Happening.NODE_CHANGED}
+
+
+def test_equal_nodes_share_the_pods_whatever_the_order_they_came_in():
+    names = [f"n{i}" for i in range(20)]
+    forward, _ = placer(*(node(name) for name in names))
+    backward, _ = placer(*(node(name) for name in reversed(names)))
+    drawn = [forward.place(shape(1), lot=lot).node for lot in range(200)]
+    assert drawn == [backward.place(shape(1), lot=lot).node for lot in range(200)]
+    assert len(set(drawn)) > 10, "the draw favours no node"
+
+
+def test_a_node_that_changes_is_judged_anew():
+    placing, table = placer(node("a", taints=(NO_SCHEDULE,)))
+    assert isinstance(placing.place(shape(1), lot=1), NoPlacement)
+    table.put(node("a"))
+    assert placing.place(shape(1), lot=1) == Placement("a", 99)
+
+
+def test_a_node_that_left_is_never_chosen_and_its_row_serves_another():
+    placing, table = placer(node("a", taints=(NO_SCHEDULE,)), node("b"))
+    placing.place(shape(1), lot=1)
+    table.drop("b")
+    assert isinstance(placing.place(shape(1), lot=1), NoPlacement)
+    table.put(node("c"))
+    assert placing.place(shape(1), lot=1).node == "c"
+
+
+def test_a_pod_bound_to_a_node_that_comes_later_is_charged_when_it_comes():
+    placing, table = placer()
+    table.charge(pod_key("early"), "late", shape(900))
+    table.put(node("late"))
+    assert isinstance(placing.place(shape(200), lot=1), NoPlacement)
+
+
+@pytest.mark.parametrize("off", ["TaintToleration", "*"])
+def test_a_profile_can_turn_a_filter_off(off):
+    placing, _ = placer(node("a", taints=(NO_SCHEDULE,)), profile=Profile(disabled=frozenset({off})))
+    assert placing.place(shape(1), lot=1).node == "a"

@@ -1,0 +1,85 @@
+"""Laws of the node table under random histories."""
+
+from builders import amounts, node, pod_key, shape
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.engine.extension_points import plugins_for
+from headgate.model.settings import Profile
+from headgate.placement import changes
+from headgate.placement.placer import Placement, Placer
+from headgate.placement.table import PODS, NodeTable
+
+NAMES = [f"n{i}" for i in range(4)]
+PODS_IN_PLAY = [f"p{i}" for i in range(5)]
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(1, 9)),
+        st.tuples(st.just("drop"), st.sampled_from(NAMES), st.just(0)),
+        st.tuples(st.just("charge"), st.sampled_from(PODS_IN_PLAY), st.sampled_from(NAMES)),
+        st.tuples(st.just("release"), st.sampled_from(PODS_IN_PLAY), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+def play(table, move):
+    match move:
+        case ("put", name, size):
+            table.put(node(name, cpu=size * 100))
+        case ("drop", name, _):
+            table.drop(name)
+        case ("charge", name, target):
+            table.charge(pod_key(name), target, shape(50, 7))
+        case ("release", name, _):
+            table.release(pod_key(name))
+
+
+@given(moves)
+def test_what_is_charged_is_the_sum_of_the_pods_that_are_there(history):
+    table, where = NodeTable(), {}
+    for move in history:
+        play(table, move)
+        if move[0] == "charge":
+            where[move[1]] = move[2]
+        elif move[0] == "release":
+            where.pop(move[1], None)
+    for row, here in enumerate(table.nodes):
+        count = 0 if here is None else sum(target == here.name for target in where.values())
+        assert table.requested[PODS][row] == count
+        assert table.requested["cpu"][row] == 50 * count
+        assert table.scored["memory"][row] == amounts(memory=7)["memory"] * count
+
+
+@given(moves, st.lists(st.integers(0, 60), max_size=6))
+def test_a_placer_that_followed_every_change_agrees_with_one_that_starts_afresh(history, looks):
+    """Keeping verdicts up to date by the rows that changed never differs from looking at everything."""
+    table = NodeTable()
+    following = Placer(plugins_for(Profile(), table).rules)
+    for step, move in enumerate(history):
+        play(table, move)
+        if step in looks:
+            following.place(shape(120, 5), lot=step)
+    afresh = Placer(plugins_for(Profile(), table).rules)
+    for asked in (shape(120, 5), shape(1)):
+        assert following.place(asked, lot=7) == afresh.place(asked, lot=7)
+
+
+@given(st.integers(0, 400))
+def test_a_table_of_any_size_finds_the_one_node_with_room(count):
+    table = NodeTable()
+    for index in range(count):
+        table.put(node(f"small-{index}", cpu=1))
+    table.put(node("large", cpu=5000))
+    found = Placer(plugins_for(Profile(), table).rules).place(shape(2000), lot=3)
+    assert isinstance(found, Placement)
+    assert found.node == "large"
+
+
+def test_a_reader_who_fell_too_far_behind_is_told_to_look_at_everything():
+    log = changes.ChangeLog()
+    for row in range(changes.KEPT_CHANGES + 1):
+        log.append(row % 7)
+    assert log.since(0) is None
+    assert log.since(log.end).tolist() == []
+    assert log.since(log.end - 3).tolist() == sorted({row % 7 for row in range(log.end - 3, log.end)})
