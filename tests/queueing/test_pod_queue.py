@@ -1,10 +1,10 @@
 """Whose turn it is, who waits for what, and which happening wakes whom."""
 
 import pytest
-from builders import pod, pod_key, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import pod, pod_key, shape
 from headgate.model.happenings import Happening
 from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Backoff, Line
@@ -29,7 +29,12 @@ def popped(queue):
 
 def refuse_all(queue, now=0.0, wake_on=ROOM):
     while (waiting := queue.pop()) is not None:
-        queue.refused(waiting, wake_on, now)
+        refuse(queue, waiting, now, wake_on)
+
+
+def refuse(queue, waiting, now, wake_on=ROOM):
+    waiting.kin = waiting.pod.shape
+    queue.refused(waiting, wake_on, now)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +200,18 @@ def _settle(queue, action, now, expected):
     waiting = queue.pop()
     if waiting is None:
         return
-    if action == "refuse":
-        queue.refused(waiting, ROOM, now)
-    elif action == "fail":
-        queue.failed(waiting, now)
+    if action in ("refuse", "fail"):
+        _settle_with(queue, action, waiting, now)
     else:
         queue.placed(waiting)
         expected.discard(waiting.pod.key.name)
+
+
+def _settle_with(queue, action, waiting, now):
+    if action == "fail":
+        queue.failed(waiting, now)
+    else:
+        refuse(queue, waiting, now)
 
 
 @given(actions)
@@ -219,7 +229,7 @@ def test_nobody_is_left_behind_when_room_comes_and_stays(history):
         elif action == "wake":
             queue.wake(ROOM, float(now))
         elif action in ("refuse", "fail") and (waiting := queue.pop()) is not None:
-            (queue.failed if action == "fail" else lambda w, t: queue.refused(w, ROOM, t))(waiting, float(now))
+            _settle_with(queue, action, waiting, float(now))
     out = []
     queue.wake(ROOM, 1000.0)
     for later in (1000.0, 2000.0, 3000.0):

@@ -1,8 +1,14 @@
-"""What the generic server asks of each kind and of each admission plugin."""
+"""What the generic server asks of each kind and of each admission plugin.
+
+Admission steps read stored objects through a `Catalog` (`get` one, `list` all of a resource).
+The system's part of the metadata (name from generateName, uid, creationTimestamp, generation) is filled in before
+`prepare_create`. `prepare_create` and `prepare_update` may be called again on what admission has made of an object:
+doing it twice changes nothing more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -56,15 +62,21 @@ class Operation(Struct, frozen=True):
     user: str
 
 
-Lookup = Callable[[str, str, str], "Json | None"]
-"""Find a stored object by (plural or plural.group, namespace, name); namespace is empty for cluster-wide kinds."""
+class Catalog(Protocol):
+    """Stored objects by resource: the plural, or plural.group outside the core group. They must not be changed."""
+
+    def get(self, resource: str, namespace: str, name: str) -> Json | None:
+        """The object, or None; the namespace is empty for cluster-wide kinds."""
+
+    def list(self, resource: str) -> Sequence[Json]:
+        """All objects of the resource in all namespaces, by namespace and name; none for an unknown resource."""
 
 
 class Admission(Protocol):
     """A step that may change or refuse a write, after decoding and before validation."""
 
-    def mutate(self, operation: Operation, lookup: Lookup) -> Json | None:
+    def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         """The object to go on with; raises ApiError to refuse."""
 
-    def validate(self, operation: Operation, lookup: Lookup) -> None:
+    def validate(self, operation: Operation, catalog: Catalog) -> None:
         """Raises ApiError to refuse what the object has become."""

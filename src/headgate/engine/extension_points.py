@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -12,10 +12,15 @@ from headgate.model.effects import Bind, Write
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Profile
-from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS
-from headgate.placement.placer import NoPlacement
-from headgate.placement.ranking import Rules
-from headgate.placement.scores import SCORES
+from headgate.placement.affinity import InterPodAffinity
+from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
+from headgate.placement.neighbours import Neighbours
+from headgate.placement.placer import NoPlacement, Rules
+from headgate.placement.plugins import FieldScore, Named
+from headgate.placement.preferences import PreferredNodeAffinity, PreferredTaints
+from headgate.placement.ranking import RowRules
+from headgate.placement.scores import ROW_SCORES
+from headgate.placement.spreading import PodTopologySpread
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
 
@@ -51,7 +56,7 @@ class NodeRoom:
         self._nodes = nodes
 
     def reserve(self, pod: Pod, node: str) -> None:
-        self._nodes.charge(pod.key, node, pod.shape)
+        self._nodes.charge(pod, node)
 
     def unreserve(self, pod: Key) -> None:
         self._nodes.release(pod)
@@ -72,17 +77,43 @@ class Plugins(Struct, frozen=True):
     binder: Binder
 
 
-def plugins_for(profile: Profile, nodes: NodeTable) -> Plugins:
+WEIGHTS: Mapping[str, int] = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+}
+"""How much each score counts where the profile does not say."""
+
+
+def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
     """The one visible list, without what the profile turned off."""
+    nodes = neighbours.nodes
+    spread = PodTopologySpread(neighbours, Verdicts(NodeAffinity(), nodes), Verdicts(TaintToleration(), nodes))
+    affinity = InterPodAffinity(neighbours)
+    comparing: tuple[FieldScore, ...] = (PreferredTaints(nodes), PreferredNodeAffinity(nodes), spread, affinity)
     return Plugins(
         pre_enqueue=profile.kept(PRE_ENQUEUE),
         rules=Rules(
-            nodes,
-            node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS)),
-            load_filters=profile.kept(LOAD_FILTERS),
-            scores=tuple((rule, profile.weights.get(rule.name, 1)) for rule in profile.kept(SCORES)),
+            rows=RowRules(
+                nodes,
+                node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS)),
+                load_filters=profile.kept(LOAD_FILTERS),
+                scores=_weighed(profile, profile.kept(ROW_SCORES)),
+            ),
+            peer_filters=profile.kept((spread, affinity)),
+            field_scores=_weighed(profile, profile.kept(comparing)),
         ),
         post_filters=(),
         reserve=(NodeRoom(nodes),),
         binder=DefaultBinder(),
     )
+
+
+S = TypeVar("S", bound=Named)
+
+
+def _weighed(profile: Profile, scores: tuple[S, ...]) -> tuple[tuple[S, int], ...]:
+    return tuple((rule, profile.weights.get(rule.name, WEIGHTS[rule.name])) for rule in scores)

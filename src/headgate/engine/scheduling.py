@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import assert_never
-from zlib import crc32
 
 from msgspec import Struct
 
@@ -19,6 +18,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Pod
 from headgate.model.settings import Settings
+from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue
@@ -44,13 +44,14 @@ class PodScheduling:
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
         self._settings = settings
         self._journal = journal
-        self.nodes = NodeTable()
+        self.nodes = NodeTable(settings.seed)
+        self._neighbours = Neighbours(self.nodes)
         self.queue = PodQueue(backoff)
         self.pods: dict[Key, Pod] = {}
         self.assumed: dict[Key, Assumption] = {}
         self._in_flight: dict[Key, Bind] = {}
         self._retries = Retries(backoff)
-        self._profiles = {p.scheduler_name: plugins_for(p, self.nodes) for p in settings.profiles}
+        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours) for p in settings.profiles}
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._happened: dict[Happening, None] = {}
         self._told: dict[Key, str] = {}
@@ -123,7 +124,7 @@ class PodScheduling:
         self._in_flight.pop(pod.key, None)
         self._told.pop(pod.key, None)
         self.queue.withdraw(pod.key)
-        if self.nodes.charge(pod.key, pod.node, pod.shape):
+        if self.nodes.charge(pod, pod.node):
             self._happened[Happening.ROOM_FREED] = None
 
     def _drop(self, key: Key) -> None:
@@ -201,11 +202,12 @@ class PodScheduling:
 
     def _try(self, waiting: Waiting, now: float) -> Iterator[Effect]:
         pod = waiting.pod
-        found = self._placers[pod.scheduler_name].place(pod.shape, self._lot(pod))
+        found = self._placers[pod.scheduler_name].place(pod)
         match found:
             case Placement():
                 yield from self._assume(waiting, found, now)
             case NoPlacement():
+                waiting.kin = self._placers[pod.scheduler_name].kin(pod)
                 self.queue.refused(waiting, found.wake_on, now)
                 yield from self._explain(pod, found, now)
             case _:
@@ -260,11 +262,6 @@ class PodScheduling:
 
     def _plugins(self, pod: Pod) -> Plugins:
         return self._profiles[pod.scheduler_name]
-
-    def _lot(self, pod: Pod) -> int:
-        """Settles ties for this pod, alike in every process and world."""
-        raw = f"{self._settings.seed}/{pod.key}".encode()
-        return crc32(raw) << 32 | crc32(raw, 1)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -36,7 +36,7 @@ _WITH_PREFIX = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com
 
 def dns_label_errors(text: str) -> tuple[str, ...]:
     """A DNS-1123 label, such as the name of a namespace or container."""
-    errors = _too_long(text, 63)
+    errors = _too_long(text, 63, "characters")
     if _is_label(text):
         return errors
     return (*errors, "must not contain dots" if _is_subdomain(text) else _WRONG_LABEL)
@@ -44,7 +44,7 @@ def dns_label_errors(text: str) -> tuple[str, ...]:
 
 def dns_subdomain_errors(text: str) -> tuple[str, ...]:
     """A DNS-1123 subdomain, such as the name of a pod or node."""
-    return (*_too_long(text, 253), *(() if _is_subdomain(text) else (_WRONG_SUBDOMAIN,)))
+    return _subdomain_errors(text, "characters")
 
 
 def qualified_name_errors(text: str) -> tuple[str, ...]:
@@ -56,22 +56,27 @@ def qualified_name_errors(text: str) -> tuple[str, ...]:
 
 
 def label_value_errors(text: str) -> tuple[str, ...]:
-    return (*_too_long(text, 63), *(() if _is_value(text) else (_WRONG_VALUE,)))
+    return (*_too_long(text, 63, "bytes"), *(() if _is_value(text) else (_WRONG_VALUE,)))
 
 
 def _prefix_errors(prefix: str) -> tuple[str, ...]:
     if not prefix:
         return ("prefix part must be non-empty",)
-    return tuple(f"prefix part {error}" for error in dns_subdomain_errors(prefix))
+    return tuple(f"prefix part {error}" for error in _subdomain_errors(prefix, "bytes"))
 
 
 def _name_errors(name: str) -> tuple[str, ...]:
     if _is_name(name) and len(name) <= 63:
         return ()
-    length = ("must be non-empty",) if not name else _too_long(name, 63)
+    length = ("must be non-empty",) if not name else _too_long(name, 63, "bytes")
     shape = () if _is_name(name) else (_WRONG_NAME,)
     return tuple(f"name part {error}" for error in (*length, *shape))
 
 
-def _too_long(text: str, most: int) -> tuple[str, ...]:
-    return (f"must be no more than {most} bytes",) if len(text.encode()) > most else ()
+def _subdomain_errors(text: str, unit: str) -> tuple[str, ...]:
+    return (*_too_long(text, 253, unit), *(() if _is_subdomain(text) else (_WRONG_SUBDOMAIN,)))
+
+
+def _too_long(text: str, most: int, unit: str) -> tuple[str, ...]:
+    """Bytes are counted. A server calls them characters where a whole name is checked and bytes within a label."""
+    return (f"must be no more than {most} {unit}",) if len(text.encode()) > most else ()

@@ -35,6 +35,7 @@ class Node(Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    images: Mapping[str, int] = {}  # size in bytes by each name the image is known by
 
     @property
     def name(self) -> str:

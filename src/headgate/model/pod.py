@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.keys import Key, Target
+from headgate.model.peers import HostPort, PeerDemands
 from headgate.model.resources import Resources
 
 
@@ -33,6 +34,9 @@ class PodShape(Struct, frozen=True, gc=False, cache_hash=True):
     required_terms: tuple[NodeTerm, ...] | None = None  # one must match; None: no demand; (): nothing matches
     preferred_terms: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    images: tuple[str, ...] = ()  # of all containers, with their tags
+    peers: PeerDemands | None = None
 
 
 class ScheduledCondition(Struct, frozen=True, gc=False):

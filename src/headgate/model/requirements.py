@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,63}")  # a label value has no more characters
 
 
 class Operator(StrEnum):
@@ -42,10 +45,16 @@ class Requirement(Struct, frozen=True, gc=False):
 
 
 def _compares(found: str | None, values: tuple[str, ...], sign: int) -> bool:
-    """Both sides must be whole numbers; anything else never matches, as on a real cluster."""
+    """Both sides must be whole numbers of 64 bits; anything else never matches, as on a real cluster."""
     if found is None or len(values) != 1:
         return False
-    try:
-        return (int(found) - int(values[0])) * sign > 0
-    except ValueError:
-        return False
+    here, there = _whole_number(found), _whole_number(values[0])
+    return here is not None and there is not None and (here - there) * sign > 0
+
+
+def _whole_number(text: str) -> int | None:
+    """Stricter than `int`, which would also take blanks, underscores and other digits than 0 to 9."""
+    if not _WHOLE_NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

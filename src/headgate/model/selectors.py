@@ -21,7 +21,8 @@ _OPERATORS = {
     "<": Operator.LESS,
 }
 _IN_OBJECTS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
-_FIELD_TERM = re.compile(r"((?:[^\\,=!]|\\.)*?)(==|!=|=)((?:[^\\,=]|\\[\\,=])*)", re.DOTALL)
+_FIELD_OPERATOR = re.compile(r"!=|==|=")
+_FIELD_VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*", re.DOTALL)
 _FIELD_TERMS = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
 
 
@@ -191,11 +192,13 @@ def _named(errors: tuple[str, ...], path: str) -> None:
 
 
 def _field_term(term: str) -> Requirement:
-    found = _FIELD_TERM.fullmatch(term)
-    if found is None or not found[1]:
+    r"""The first operator ends the field; what follows is the value, in which `\\`, `\,` and `\=` are escapes."""
+    symbol = _FIELD_OPERATOR.search(term)
+    if symbol is None or symbol.start() == 0 or not _FIELD_VALUE.fullmatch(term, symbol.end()):
         raise InvalidSelector(
             f"invalid field selector: {term!r}: expected field=value, field==value or field!=value, "
             r"with \\, \, and \= for those characters in a value"
         )
-    operator = Operator.NOT_IN if found[2] == "!=" else Operator.IN
-    return Requirement(found[1], operator, (re.sub(r"\\(.)", r"\1", found[3], flags=re.DOTALL),))
+    operator = Operator.NOT_IN if symbol[0] == "!=" else Operator.IN
+    value = re.sub(r"\\(.)", r"\1", term[symbol.end() :])
+    return Requirement(term[: symbol.start()], operator, (value,))

@@ -14,7 +14,11 @@ PLUGIN_NAMES = (
     "NodeUnschedulable",
     "TaintToleration",
     "NodeAffinity",
+    "NodePorts",
     "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeResourcesBalancedAllocation",
 )
 """Every plugin a profile may switch, by kube-scheduler's name."""
 

@@ -1,4 +1,4 @@
-"""Where a pod cannot run, and why. Names and reasons are kube-scheduler's."""
+"""Where a pod cannot run for what a node is or runs, and why. Names and reasons are kube-scheduler's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Hashable, Iterator
 
 from headgate.model.happenings import Happening
 from headgate.model.node import Node, Taint, TaintEffect
+from headgate.model.peers import HostPort
 from headgate.model.pod import PodShape
-from headgate.placement.changes import Rows
-from headgate.placement.plugins import LoadFilter, Mask, NodeFilter
+from headgate.placement.plugins import Each, LoadFilter, NodeFilter, Rows
 from headgate.placement.table import PODS, NodeTable
 
 ON_NODES = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED})
+ON_ROOM = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.ROOM_FREED})
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
+EVERY_ADDRESS = "0.0.0.0"
 
 
 class NodeName:
@@ -47,10 +49,16 @@ class TaintToleration:
         return shape.tolerations
 
     def refusal(self, shape: PodShape, node: Node) -> str | None:
-        for taint in node.taints:
-            if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not tolerated(taint, shape):
-                return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-        return None
+        taint = untolerated_taint(shape, node)
+        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}" if taint else None
+
+
+def untolerated_taint(shape: PodShape, node: Node) -> Taint | None:
+    """The first taint that keeps the pod off."""
+    for taint in node.taints:
+        if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not tolerated(taint, shape):
+            return taint
+    return None
 
 
 def tolerated(taint: Taint, shape: PodShape) -> bool:
@@ -69,30 +77,54 @@ class NodeAffinity:
         return shape.node_selector, shape.required_terms
 
     def refusal(self, shape: PodShape, node: Node) -> str | None:
-        selected = all(node.labels.get(key) == value for key, value in shape.node_selector)
-        if selected and _meets_one(shape, node):
-            return None
-        return "node(s) didn't match Pod's node affinity/selector"
+        return None if chosen_by_affinity(shape, node) else "node(s) didn't match Pod's node affinity/selector"
 
 
-def _meets_one(shape: PodShape, node: Node) -> bool:
+def chosen_by_affinity(shape: PodShape, node: Node) -> bool:
+    if not all(node.labels.get(key) == value for key, value in shape.node_selector):
+        return False
     if shape.required_terms is None:
         return True
     return any(term.matches(node.name, node.labels) for term in shape.required_terms)
+
+
+class NodePorts:
+    """None of the host ports the pod asks for is taken; an address clashes with itself and with every address."""
+
+    name = "NodePorts"
+    wake_on = ON_ROOM
+
+    def demands(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Iterator[tuple[str, Each]]:
+        if not shape.ports:
+            return
+        taken: Each = already
+        for port in shape.ports:
+            for name in clashing(port, nodes):
+                taken = taken + nodes.ports[name][rows]
+        yield "node(s) didn't have free ports for the requested pod ports", nodes.alive[rows] & (taken == 0)
+
+
+def clashing(port: HostPort, nodes: NodeTable) -> list[str]:
+    """The columns of ports that cannot be taken together with this one."""
+    same = f"{port.protocol}/{port.port}/"
+    addresses = [name for name in nodes.ports.names() if name.startswith(same)]
+    if port.ip == EVERY_ADDRESS:
+        return addresses
+    return [name for name in addresses if name in (same + port.ip, same + EVERY_ADDRESS)]
 
 
 class NodeResourcesFit:
     """Everything the pod asks for is free, and one more pod may run."""
 
     name = "NodeResourcesFit"
-    wake_on = frozenset(Happening)
+    wake_on = ON_ROOM
 
-    def refusals(self, shape: PodShape, nodes: NodeTable, rows: Rows) -> Iterator[tuple[str, Mask]]:
-        yield "Too many pods", nodes.requested[PODS][rows] + 1 > nodes.allocatable[PODS][rows]
+    def demands(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Iterator[tuple[str, Each]]:
+        yield "Too many pods", nodes.requested[PODS][rows] + already < nodes.allocatable[PODS][rows]
         for resource, amount in shape.requests.items:
-            free = nodes.allocatable[resource][rows] - nodes.requested[resource][rows]
-            yield f"Insufficient {resource}", free < amount
+            taken = nodes.requested[resource][rows] + amount * (already + 1)
+            yield f"Insufficient {resource}", taken <= nodes.allocatable[resource][rows]
 
 
 NODE_FILTERS: tuple[NodeFilter, ...] = (NodeName(), NodeUnschedulable(), TaintToleration(), NodeAffinity())
-LOAD_FILTERS: tuple[LoadFilter, ...] = (NodeResourcesFit(),)
+LOAD_FILTERS: tuple[LoadFilter, ...] = (NodePorts(), NodeResourcesFit())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from headgate.model.happenings import Happening
-from headgate.model.pod import PodShape
-from headgate.placement.plugins import Mask
-from headgate.placement.ranking import Ranking, Rules
+from headgate.model.pod import Pod, PodShape
+from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
+from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
 
 KEPT_SHAPES = 512
 
@@ -37,58 +38,97 @@ class NoPlacement(Struct, frozen=True):
         return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
 
 
+class Rules(Struct, frozen=True):
+    """All placement rules of one profile."""
+
+    rows: RowRules
+    peer_filters: tuple[PeerFilter, ...] = ()
+    field_scores: tuple[tuple[FieldScore, int], ...] = ()
+
+
 class Placer:
     """Answers for one profile. Equal shapes share one ranking, so the second of a kind costs next to nothing."""
 
     def __init__(self, rules: Rules) -> None:
-        self._nodes = rules.nodes
+        self._nodes = rules.rows.nodes
         self._rules = rules
         self._rankings: dict[PodShape, Ranking] = {}
 
-    def place(self, shape: PodShape, lot: int) -> Placement | NoPlacement:
-        best = self._ranking(shape).best(lot)
+    def place(self, pod: Pod) -> Placement | NoPlacement:
+        filters = [rule for rule in self._rules.peer_filters if rule.concerns(pod)]
+        scores = [(rule, weight) for rule, weight in self._rules.field_scores if rule.compares(pod)]
+        ranking = self._ranking(pod.shape)
+        best = self._compared(pod, ranking, filters, scores) if filters or scores else ranking.best()
         if best is None:
-            return self._refusal(shape)
+            return self._refusal(pod, filters)
         row, score = best
         return Placement(self._nodes.name_at(row), score)
+
+    def kin(self, pod: Pod) -> Hashable:
+        """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""
+        if not any(rule.concerns(pod) for rule in self._rules.peer_filters):
+            return pod.scheduler_name, pod.shape
+        return pod.scheduler_name, pod.shape, pod.key.namespace, tuple(sorted(pod.labels.items()))
 
     def _ranking(self, shape: PodShape) -> Ranking:
         ranking = self._rankings.get(shape)
         if ranking is None:
-            ranking = self._rankings[shape] = Ranking(shape, self._rules)
+            ranking = self._rankings[shape] = Ranking(shape, self._rules.rows)
             if len(self._rankings) > KEPT_SHAPES:
                 del self._rankings[next(iter(self._rankings))]
         return ranking
 
-    def _refusal(self, shape: PodShape) -> NoPlacement:
-        """Each node counts for the first filter that refuses it, with all of that filter's reasons."""
-        rows = np.flatnonzero(self._nodes.alive)
-        left: Mask = np.ones(len(rows), dtype=np.bool_)
+    def _compared(
+        self, pod: Pod, ranking: Ranking, filters: list[PeerFilter], scores: list[tuple[FieldScore, int]]
+    ) -> tuple[int, int] | None:
+        """The best row when neighbours or the other nodes have a say."""
+        ranking.refresh()
+        total = ranking.scores.copy()
+        for rule in filters:
+            for _, met in rule.demands(pod):
+                total[~met] = UNFIT
+        fit = np.flatnonzero(total > UNFIT)
+        if not len(fit):
+            return None
+        for score, weight in scores:
+            points = score.scores(pod, fit)
+            if points is not None:
+                total[fit] += weight * points
+        return self._winner(total, fit)
+
+    def _winner(self, total: NDArray[np.int64], fit: NDArray[np.intp]) -> tuple[int, int]:
+        top = int(total[fit].max())
+        return best_seat(self._nodes, fit[total[fit] == top]), top
+
+    def _refusal(self, pod: Pod, filters: list[PeerFilter]) -> NoPlacement:
+        """Each node counts for the first rule that refuses it, with all of that rule's reasons."""
+        left: Mask = self._nodes.alive.copy()
         counts: dict[str, int] = {}
         refusing: list[str] = []
         wake_on: set[Happening] = {Happening.NODE_ADDED}
-        for name, wakes, refusals in self._questions(shape, rows):
-            refused = _count(refusals, left, counts)
+        for rule, demands in self._questions(pod, filters):
+            refused = _count(demands, left, counts)
             if refused.any():
-                refusing.append(name)
-                wake_on |= wakes
+                refusing.append(rule.name)
+                wake_on |= rule.wake_on
                 left &= ~refused
-        return NoPlacement(len(rows), tuple(sorted(counts.items())), tuple(refusing), frozenset(wake_on))
+        return NoPlacement(len(self._nodes), tuple(sorted(counts.items())), tuple(refusing), frozenset(wake_on))
 
-    def _questions(
-        self, shape: PodShape, rows: np.ndarray[tuple[int], np.dtype[np.intp]]
-    ) -> Iterator[tuple[str, frozenset[Happening], Iterable[tuple[str, Mask]]]]:
-        for verdicts in self._rules.node_filters:
-            yield verdicts.rule.name, verdicts.rule.wake_on, verdicts.refusals(shape, rows)
-        for rule in self._rules.load_filters:
-            yield rule.name, rule.wake_on, rule.refusals(shape, self._nodes, rows)
+    def _questions(self, pod: Pod, filters: list[PeerFilter]) -> Iterator[tuple[Refuser, Iterable[tuple[str, Mask]]]]:
+        everything = slice(0, len(self._nodes.nodes))
+        for verdicts in self._rules.rows.node_filters:
+            yield verdicts.rule, verdicts.demands(pod.shape, everything)
+        for rule in self._rules.rows.load_filters:
+            yield rule, rule.demands(pod.shape, self._nodes, everything, 0)
+        for peer in filters:
+            yield peer, peer.demands(pod)
 
 
-def _count(refusals: Iterable[tuple[str, Mask]], left: Mask, counts: dict[str, int]) -> Mask:
-    """Add to `counts` the rows still left that each reason refuses; returns all rows refused."""
+def _count(demands: Iterable[tuple[str, Mask]], left: Mask, counts: dict[str, int]) -> Mask:
+    """Add to `counts` the rows still left where a demand is not met; returns all rows refused."""
     refused: Mask = np.zeros(len(left), dtype=np.bool_)
-    for reason, mask in refusals:
-        hit = mask & left
+    for reason, met in demands:
+        hit = left & ~met
         if hit.any():
             counts[reason] = counts.get(reason, 0) + int(hit.sum())
             refused |= hit

@@ -1,31 +1,44 @@
-"""What a placement rule looks like: it refuses with a reason, or it scores. It never acts."""
+"""What a placement rule looks like: it refuses with a reason, or it scores. It never acts.
+
+A rule that looks at the load of nodes is written once for one row and for many: `rows` is an index, a slice or an
+array, and arithmetic on what the columns give for it means the same for each. `already` is how many more pods of the
+same shape are imagined on each row, so that a run of equal pods can be placed without asking anew for every one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.happenings import Happening
 from headgate.model.node import Node
-from headgate.model.pod import PodShape
-from headgate.placement.changes import Rows
-from headgate.placement.table import Amounts, NodeTable
+from headgate.model.pod import Pod, PodShape
+from headgate.placement.columns import Amounts
+from headgate.placement.table import NodeTable
 
 Mask = NDArray[np.bool_]
+Rows = Any
+"""One row's index, a slice of rows, or an array of row indexes."""
+Each = Any
+"""One number or truth value for one row, an array of them for many."""
 
 
-class NodeFilter(Protocol):
-    """Keeps pods off nodes for what the node itself is. Verdicts are kept per `demand` and node."""
-
+class Named(Protocol):
     @property
     def name(self) -> str: ...
 
+
+class Refuser(Named, Protocol):
     @property
     def wake_on(self) -> frozenset[Happening]:
         """Happenings that could change a refusal; nothing else retries the pod."""
+
+
+class NodeFilter(Refuser, Protocol):
+    """Keeps pods off nodes for what the node itself is. Verdicts are kept per `demand` and node."""
 
     def demand(self, shape: PodShape) -> Hashable | None:
         """The part of the shape this rule reads; None when it lets every node pass."""
@@ -34,24 +47,35 @@ class NodeFilter(Protocol):
         """Why not here; None when the node will do."""
 
 
-class LoadFilter(Protocol):
-    """Keeps pods off nodes for what already runs there; works on many rows at once."""
+class LoadFilter(Refuser, Protocol):
+    """Keeps pods off nodes for what already runs on that very node."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def wake_on(self) -> frozenset[Happening]: ...
-
-    def refusals(self, shape: PodShape, nodes: NodeTable, rows: Rows) -> Iterator[tuple[str, Mask]]:
-        """Every reason there can be, with the rows it holds for; a row with none will do."""
+    def demands(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Iterator[tuple[str, Each]]:
+        """Everything that must hold: the reason given where it does not, and where it does."""
 
 
-class Score(Protocol):
-    """Prefers some of the nodes that will do."""
+class PeerFilter(Refuser, Protocol):
+    """Keeps pods off nodes for what runs near them."""
 
-    @property
-    def name(self) -> str: ...
+    def concerns(self, pod: Pod) -> bool:
+        """False when this rule lets the pod pass everywhere."""
 
-    def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows) -> Amounts:
+    def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
+        """As for LoadFilter, for every row of the table."""
+
+
+class RowScore(Named, Protocol):
+    """Prefers nodes for what they are and run, each judged by itself."""
+
+    def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
         """0 to 100 for each row."""
+
+
+class FieldScore(Named, Protocol):
+    """Prefers nodes by comparison with the other nodes that will do."""
+
+    def compares(self, pod: Pod) -> bool:
+        """False when all nodes are alike to it."""
+
+    def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
+        """0 to 100 for each of the rows that will do; None when all are alike to it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
 from zlib import crc32
 
 import numpy as np
@@ -9,65 +11,61 @@ from numpy.typing import NDArray
 
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.pod import PodShape
-from headgate.model.resources import Resources
+from headgate.model.peers import HostPort
+from headgate.model.pod import Pod, PodShape
 from headgate.placement.changes import ChangeLog
+from headgate.placement.columns import Amounts, Columns, padded
 
-Amounts = NDArray[np.int64]
 PODS = "pods"
 FIRST_ROWS = 64
 
 
-class Columns:
-    """Exact amounts by resource name and row; a resource nobody named yet is zero everywhere."""
+class Census(Protocol):
+    """Follows which pods are on which rows."""
 
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._columns: dict[str, Amounts] = {}
+    def count(self, pod: Pod, row: int, sign: int) -> None: ...
 
-    def __getitem__(self, resource: str) -> Amounts:
-        column = self._columns.get(resource)
-        if column is None:
-            column = self._columns[resource] = np.zeros(self._rows, dtype=np.int64)
-        return column
+    def clear(self, row: int) -> None: ...
 
-    def grow(self, rows: int) -> None:
-        for resource, column in self._columns.items():
-            self._columns[resource] = np.concatenate([column, np.zeros(rows - self._rows, dtype=np.int64)])
-        self._rows = rows
-
-    def add(self, row: int, amounts: Resources, sign: int) -> None:
-        for resource, amount in amounts.items:
-            self[resource][row] += sign * amount
-
-    def put(self, row: int, amounts: Resources) -> None:
-        self.clear(row)
-        self.add(row, amounts, 1)
-
-    def clear(self, row: int) -> None:
-        for column in self._columns.values():
-            column[row] = 0
+    def grow(self, rows: int) -> None: ...
 
 
 class NodeTable:
     """Nodes and the pods charged to them. What a pod was charged is what its release gives back, exactly."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
         self.nodes: list[Node | None] = [None] * FIRST_ROWS
         self.alive: NDArray[np.bool_] = np.zeros(FIRST_ROWS, dtype=np.bool_)
-        self.name_hashes: NDArray[np.uint64] = np.zeros(FIRST_ROWS, dtype=np.uint64)
+        self.draws: Amounts = np.zeros(
+            FIRST_ROWS, dtype=np.int64
+        )  # settles ties: of equally good rows the smallest wins
         self.allocatable = Columns(FIRST_ROWS)
         self.requested = Columns(FIRST_ROWS)
         self.scored = Columns(FIRST_ROWS)  # requests as scoring sees them
+        self.ports = Columns(FIRST_ROWS)  # how many pods took each host port, by `port_name`
         self.node_changes = ChangeLog()  # rows whose node itself changed
         self.load_changes = ChangeLog()  # rows whose node or load changed
         self._rows: dict[str, int] = {}
         self._free = list(range(FIRST_ROWS - 1, -1, -1))
-        self._charges: dict[Key, tuple[str, PodShape]] = {}
-        self._pods_on: dict[str, dict[Key, PodShape]] = {}  # also for nodes not known yet
+        self._charges: dict[Key, tuple[str, Pod]] = {}
+        self._pods_on: dict[str, dict[Key, Pod]] = {}  # also for nodes not known yet
+        self._censuses: list[Census] = []
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def follow(self, census: Census) -> None:
+        """Tell the census of every pod that comes and goes, beginning with those already here."""
+        self._censuses.append(census)
+        for row, pod in self.placed():
+            census.count(pod, row, 1)
+
+    def placed(self) -> Iterator[tuple[int, Pod]]:
+        """Every pod on a known node, with its row."""
+        for name, row in self._rows.items():
+            for pod in self._pods_on.get(name, {}).values():
+                yield row, pod
 
     def name_at(self, row: int) -> str:
         node = self.nodes[row]
@@ -81,11 +79,14 @@ class NodeTable:
     def put(self, node: Node) -> None:
         """The node is there and looks like this."""
         row = self._rows.get(node.name)
+        known = row is not None
         if row is None:
             row = self._take_row(node.name)
-            self._charge_all(row, node.name)
         self.nodes[row] = node
         self.allocatable.put(row, node.allocatable)
+        if not known:
+            for pod in self._pods_on.get(node.name, {}).values():
+                self._apply(row, pod, 1)
         self._mark(row)
 
     def drop(self, name: str) -> None:
@@ -95,19 +96,25 @@ class NodeTable:
             return
         self.nodes[row] = None
         self.alive[row] = False
-        for columns in (self.allocatable, self.requested, self.scored):
+        for columns in (self.allocatable, self.requested, self.scored, self.ports):
             columns.clear(row)
+        for census in self._censuses:
+            census.clear(row)
         self._free.append(row)
         self._mark(row)
 
-    def charge(self, pod: Key, node: str, shape: PodShape) -> bool:
+    def charge(self, pod: Pod, node: str) -> bool:
         """The pod takes its requests on that node, and on no other; True when it had taken something else before."""
-        if self._charges.get(pod) == (node, shape):
+        known = self._charges.get(pod.key)
+        if known is not None and known[0] == node and _counts_alike(known[1], pod):
             return False
-        moved = self.release(pod)
-        self._charges[pod] = (node, shape)
-        self._pods_on.setdefault(node, {})[pod] = shape
-        self._apply(node, shape, 1)
+        moved = self.release(pod.key)
+        self._charges[pod.key] = (node, pod)
+        self._pods_on.setdefault(node, {})[pod.key] = pod
+        row = self._rows.get(node)
+        if row is not None:
+            self._apply(row, pod, 1)
+            self.load_changes.append(row, pod.shape)
         return moved
 
     def release(self, pod: Key) -> bool:
@@ -115,11 +122,14 @@ class NodeTable:
         charge = self._charges.pop(pod, None)
         if charge is None:
             return False
-        node, shape = charge
+        node, charged = charge
         del self._pods_on[node][pod]
         if not self._pods_on[node]:
             del self._pods_on[node]
-        self._apply(node, shape, -1)
+        row = self._rows.get(node)
+        if row is not None:
+            self._apply(row, charged, -1)
+            self.load_changes.append(row)
         return True
 
     def shortage(self, name: str, shape: PodShape) -> str | None:
@@ -131,25 +141,21 @@ class NodeTable:
                 return f"{resource}: {charged} charged, {there} there"
         return None
 
-    def _apply(self, node: str, shape: PodShape, sign: int) -> None:
-        row = self._rows.get(node)
-        if row is None:
-            return
-        self.requested.add(row, shape.requests, sign)
+    def _apply(self, row: int, pod: Pod, sign: int) -> None:
+        self.requested.add(row, pod.shape.requests, sign)
         self.requested[PODS][row] += sign
-        self.scored.add(row, shape.scored_requests, sign)
-        self.load_changes.append(row)
-
-    def _charge_all(self, row: int, name: str) -> None:
-        for shape in self._pods_on.get(name, {}).values():
-            self._apply(name, shape, 1)
+        self.scored.add(row, pod.shape.scored_requests, sign)
+        for port in pod.shape.ports:
+            self.ports[port_name(port)][row] += sign
+        for census in self._censuses:
+            census.count(pod, row, sign)
 
     def _take_row(self, name: str) -> int:
         if not self._free:
             self._grow()
         row = self._rows[name] = self._free.pop()
         self.alive[row] = True
-        self.name_hashes[row] = _spread(name)
+        self.draws[row] = _draw(self._seed, name)
         return row
 
     def _grow(self) -> None:
@@ -157,9 +163,11 @@ class NodeTable:
         new = old * 2
         self.nodes.extend([None] * old)
         self.alive = np.concatenate([self.alive, np.zeros(old, dtype=np.bool_)])
-        self.name_hashes = np.concatenate([self.name_hashes, np.zeros(old, dtype=np.uint64)])
-        for columns in (self.allocatable, self.requested, self.scored):
+        self.draws = padded(self.draws, new)
+        for columns in (self.allocatable, self.requested, self.scored, self.ports):
             columns.grow(new)
+        for census in self._censuses:
+            census.grow(new)
         self._free.extend(range(new - 1, old - 1, -1))
 
     def _mark(self, row: int) -> None:
@@ -167,7 +175,18 @@ class NodeTable:
         self.load_changes.append(row)
 
 
-def _spread(name: str) -> int:
-    """64 bits of the name, the same in every process."""
-    raw = name.encode()
-    return crc32(raw) << 32 | crc32(raw, 0x5EED)
+def _counts_alike(old: Pod, new: Pod) -> bool:
+    """Nothing changed that anyone counts: what it takes, what others' selectors see, whether it is going."""
+    if old is new:
+        return True
+    return old.shape == new.shape and old.labels == new.labels and (old.deleted is None) == (new.deleted is None)
+
+
+def port_name(port: HostPort) -> str:
+    return f"{port.protocol}/{port.port}/{port.ip}"
+
+
+def _draw(seed: int, name: str) -> int:
+    """A number for the name, the same in every process, whatever the order in which nodes become known."""
+    raw = f"{seed}/{name}".encode()
+    return crc32(raw) << 31 | crc32(raw, 0x5EED) >> 1

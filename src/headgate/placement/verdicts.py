@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
-from headgate.placement.changes import Rows
-from headgate.placement.plugins import Mask, NodeFilter
+from headgate.placement.columns import Amounts, padded
+from headgate.placement.plugins import Each, Mask, NodeFilter, Rows
 from headgate.placement.table import NodeTable
 
 KEPT_DEMANDS = 1024
@@ -20,7 +19,7 @@ class Verdict:
     """One filter's answer to one demand: a reason code for each row, 0 where the node passes."""
 
     def __init__(self) -> None:
-        self.codes: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self.codes: Amounts = np.zeros(0, dtype=np.int64)
         self.reasons: list[str] = [""]  # by code
         self.cursor = -1
 
@@ -38,17 +37,18 @@ class Verdicts:
         self._nodes = nodes
         self._by_demand: dict[Hashable, Verdict] = {}
 
-    def passes(self, shape: PodShape, rows: Rows) -> Mask | None:
-        """Which of the rows the filter lets pass; None for all of them."""
+    def passes(self, shape: PodShape, rows: Rows) -> Each | None:
+        """Where the filter lets the pod pass; None for everywhere."""
         verdict = self._current(shape)
         return None if verdict is None else verdict.codes[rows] == PASSES
 
-    def refusals(self, shape: PodShape, rows: Rows) -> Iterator[tuple[str, Mask]]:
+    def demands(self, shape: PodShape, rows: Rows) -> Iterator[tuple[str, Mask]]:
+        """Each reason there is for a refusal, and where it does not apply."""
         verdict = self._current(shape)
         if verdict is None:
             return
         for code, reason in enumerate(verdict.reasons[1:], start=1):
-            yield reason, verdict.codes[rows] == code
+            yield reason, verdict.codes[rows] != code
 
     def _current(self, shape: PodShape) -> Verdict | None:
         demand = self.rule.demand(shape)
@@ -58,15 +58,15 @@ class Verdicts:
         if verdict is None:
             verdict = self._by_demand[demand] = Verdict()
             self._forget_oldest()
-        self._refresh(verdict, shape)
+        if verdict.cursor != self._nodes.node_changes.end:
+            self._refresh(verdict, shape)
         return verdict
 
     def _refresh(self, verdict: Verdict, shape: PodShape) -> None:
-        changed = self._nodes.node_changes.since(verdict.cursor) if verdict.cursor >= 0 else None
-        if changed is None:
-            changed = np.flatnonzero(self._nodes.alive)
-        verdict.codes = _padded(verdict.codes, len(self._nodes.nodes))
-        for row in changed.tolist():
+        changes = self._nodes.node_changes.since(verdict.cursor) if verdict.cursor >= 0 else None
+        rows = range(len(self._nodes.nodes)) if changes is None else {row: None for row, _ in changes}
+        verdict.codes = padded(verdict.codes, len(self._nodes.nodes))
+        for row in rows:
             node = self._nodes.nodes[row]
             verdict.codes[row] = PASSES if node is None else verdict.code_of(self.rule.refusal(shape, node))
         verdict.cursor = self._nodes.node_changes.end
@@ -74,9 +74,3 @@ class Verdicts:
     def _forget_oldest(self) -> None:
         if len(self._by_demand) > KEPT_DEMANDS:
             del self._by_demand[next(iter(self._by_demand))]
-
-
-def _padded(codes: NDArray[np.int32], rows: int) -> NDArray[np.int32]:
-    if len(codes) == rows:
-        return codes
-    return np.concatenate([codes, np.zeros(rows - len(codes), dtype=np.int32)])

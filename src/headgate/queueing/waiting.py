@@ -23,22 +23,18 @@ class Line(StrEnum):
 Rank = tuple[int, float, Key]
 
 
-class Waiting(Struct, gc=False):
+class Waiting(Struct):
     """One pod's place in line."""
 
     pod: Pod
     line: Line = Line.ACTIVE
     failures: int = 0  # attempts in a row that ended in trouble, not in a refusal
+    kin: Hashable = None  # pods of equal kin get equal verdicts; set when it is refused
 
     @property
     def rank(self) -> Rank:
         """Higher priority first, then older, then by name: the same order after a restart."""
         return (-self.pod.priority, self.pod.created, self.pod.key)
-
-    @property
-    def kin(self) -> Hashable:
-        """Pods of equal kin get equal verdicts."""
-        return (self.pod.scheduler_name, self.pod.shape)
 
 
 class Backoff(Struct, frozen=True):

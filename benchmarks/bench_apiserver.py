@@ -1,0 +1,139 @@
+"""How fast the small Kubernetes writes, beside merely decoding and encoding the same objects in the same run.
+
+Run: python benchmarks/bench_apiserver.py
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from headgate.apiserver.builtin import RESOURCE_TYPES
+from headgate.apiserver.messages import Json, Request
+from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.server import ApiServer
+
+PODS = 10_000
+WATCHERS = 3
+DRAIN_EVERY = 100
+POD: Json = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"labels": {"app": "train", "queue": "main"}, "annotations": {"headgate.dev/run-seconds": "60"}},
+    "spec": {
+        "schedulerName": "headgate",
+        "schedulingGates": [{"name": "example.com/gate"}],
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example/train:1",
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+                "env": [{"name": f"VARIABLE_{i}", "value": "some value"} for i in range(10)],
+            }
+        ],
+    },
+}
+
+
+class NoRules:
+    """Rules that ask nothing, to see what the generic server costs."""
+
+    def prepare_create(self, new: Json) -> Json:
+        return new
+
+    def prepare_update(self, new: Json, old: Json) -> Json:
+        return new
+
+    def prepare_status(self, new: Json, old: Json) -> Json:
+        return {**old, "status": new.get("status") or {}}
+
+    def validate_create(self, new: Json) -> Sequence[object]:
+        return ()
+
+    def validate_update(self, new: Json, old: Json) -> Sequence[object]:
+        return ()
+
+    def validate_status(self, new: Json, old: Json) -> Sequence[object]:
+        return ()
+
+
+def without_rules(kind: ResourceType) -> ResourceType:
+    return msgspec.structs.replace(kind, rules=NoRules())
+
+
+def requests() -> dict[str, list[Request]]:
+    """The four writes in the life of a waiting pod, for every pod."""
+    base = "/api/v1/namespaces/default/pods"
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
+    status = msgspec.json.encode({"status": {"phase": "Running", "conditions": [condition]}})
+    gates = msgspec.json.encode({"spec": {"schedulingGates": None}})
+    names = [f"pod-{(number * 7919) % PODS:05}" for number in range(PODS)]
+    merge = "application/merge-patch+json"
+    return {
+        "create": [Request("POST", base, {}, body(name)) for name in names],
+        "remove gate": [Request("PATCH", f"{base}/{name}", {}, gates, merge) for name in names],
+        "bind": [
+            Request("POST", f"{base}/{name}/binding", {}, b'{"target":{"kind":"Node","name":"n"}}') for name in names
+        ],
+        "patch status": [Request("PATCH", f"{base}/{name}/status", {}, status, merge) for name in names],
+    }
+
+
+def body(name: str) -> bytes:
+    return msgspec.json.encode({**POD, "metadata": {**POD["metadata"], "name": name}})
+
+
+def timed(work: Callable[[], None]) -> float:
+    gc.collect()
+    gc.freeze()
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def bare(bodies: list[bytes]) -> None:
+    for one in bodies:
+        msgspec.json.encode(msgspec.json.decode(one))
+
+
+def write_all(server: ApiServer, todo: list[Request]) -> None:
+    watches = [server.watch("/api/v1/pods", {"resourceVersion": version(server)}) for _ in range(WATCHERS)]
+    events = 0
+    for number, request in enumerate(todo, 1):
+        response = server.handle(request, 1_000.0)
+        assert response.code in (200, 201), response.value
+        if number % DRAIN_EVERY == 0:
+            events += sum(len(watch.drain()) for watch in watches)
+    assert events == len(todo) * WATCHERS
+
+
+def version(server: ApiServer) -> str:
+    listed = server.handle(Request("GET", "/api/v1/nodes"), 0.0)
+    return str(listed.value["metadata"]["resourceVersion"])
+
+
+def report(title: str, server: ApiServer, floor: float) -> None:
+    print(f"{title}: {PODS} pods, {WATCHERS} watchers")
+    total = 0.0
+    for name, todo in requests().items():
+        taken = timed(partial(write_all, server, todo))
+        total += taken
+        micros = taken / len(todo) * 1e6
+        print(f"  {name:14} {len(todo) / taken:9,.0f} writes/s {micros:7.1f} us each {micros / floor:6.1f} x bare")
+    print(f"  {'all writes':14} {4 * PODS / total:9,.0f} writes/s in {total:.2f} s")
+
+
+def main() -> None:
+    bodies = [body(f"pod-{number:05}") for number in range(PODS)]
+    floor = timed(lambda: bare(bodies)) / PODS * 1e6
+    print(f"bare decode and encode of a new pod ({len(bodies[0])} bytes): {floor:.1f} us")
+    report("generic server alone", ApiServer(types=tuple(map(without_rules, RESOURCE_TYPES)), admission=()), floor)
+    report("with the rules of the kinds", ApiServer(), floor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The door: objects, lists and watch lines from bytes. Behind it there are only typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from headgate.api.errors import InvalidField, InvalidObject, invalid_field
+from headgate.api.jobs import decode_job
+from headgate.api.nodes import decode_node
+from headgate.api.pods import decode_pod
+from headgate.api.policies import decode_disruption_budget, decode_namespace, decode_priority_class
+from headgate.api.wire import Buffer, Wire
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Object
+
+__all__ = ["Identity", "InvalidObject", "ListPage", "WatchLine", "decode", "decode_list", "decode_watch", "identity"]
+
+_DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
+    Kind.POD: decode_pod,
+    Kind.NODE: decode_node,
+    Kind.NAMESPACE: decode_namespace,
+    Kind.JOB: decode_job,
+    Kind.PRIORITY_CLASS: decode_priority_class,
+    Kind.DISRUPTION_BUDGET: decode_disruption_budget,
+}
+
+
+class Identity(Struct, frozen=True, gc=False):
+    """Which object this is. A bookmark's holds only the version."""
+
+    key: Key
+    uid: str
+    version: str
+
+
+class ListPage(Struct, frozen=True, gc=False):
+    """One page of a list; `continuation` asks for the next one and is empty on the last."""
+
+    items: list[Raw]
+    version: str
+    continuation: str
+
+
+class WatchLine(Struct, frozen=True, gc=False):
+    """One line of a watch; `type` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str
+    object: Raw
+
+
+class MalformedAnswer(ValueError):
+    """A list or watch line that is not one; what the server sent is of no use."""
+
+
+class _Name(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Named(Wire, frozen=True):
+    metadata: _Name
+
+
+class _ListMetadata(Wire, frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _List(Wire, frozen=True):
+    items: list[Raw] | None = None
+    metadata: _ListMetadata = _ListMetadata()
+
+
+_names = msgspec.json.Decoder(_Named)
+_lists = msgspec.json.Decoder(_List)
+_lines = msgspec.json.Decoder(WatchLine)
+
+
+def decode(kind: Kind, raw: bytes | Raw) -> Object:
+    """The object as the engine sees it; raises InvalidObject."""
+    buffer = raw if isinstance(raw, bytes) else memoryview(raw)
+    try:
+        return _DECODERS[kind](buffer)
+    except InvalidField as error:
+        raise InvalidObject(kind, _key_if_readable(kind, buffer), error.path, error.expected) from None
+    except msgspec.DecodeError as error:
+        field = invalid_field(error)
+        raise InvalidObject(kind, _key_if_readable(kind, buffer), field.path, field.expected) from None
+
+
+def identity(kind: Kind, raw: bytes | Raw) -> Identity:
+    """Only what tells which object this is; raises InvalidObject."""
+    try:
+        name = _names.decode(raw if isinstance(raw, bytes) else memoryview(raw)).metadata
+    except msgspec.DecodeError as error:
+        field = invalid_field(error)
+        raise InvalidObject(kind, None, field.path, field.expected) from None
+    return Identity(Key(kind, name.namespace, name.name), name.uid, name.resource_version)
+
+
+def decode_list(raw: bytes) -> ListPage:
+    """A page of a list with its items still encoded; raises MalformedAnswer."""
+    try:
+        page = _lists.decode(raw)
+    except msgspec.DecodeError as error:
+        raise MalformedAnswer(f"not a list: {error}") from None
+    return ListPage(page.items or [], page.metadata.resource_version, page.metadata.continue_)
+
+
+def decode_watch(raw: bytes) -> WatchLine:
+    """A watch line with its object still encoded; raises MalformedAnswer."""
+    try:
+        return _lines.decode(raw)
+    except msgspec.DecodeError as error:
+        raise MalformedAnswer(f"not a watch event: {error}") from None
+
+
+def _key_if_readable(kind: Kind, raw: Buffer) -> Key | None:
+    try:
+        name = _names.decode(raw).metadata
+    except msgspec.DecodeError:
+        return None
+    return Key(kind, name.namespace, name.name) if name.name else None

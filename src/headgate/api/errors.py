@@ -1,0 +1,29 @@
+"""How a malformed object is named: which one, which field, what was expected there."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.model.keys import Key, Kind
+
+
+class InvalidObject(Exception):
+    """An object that is not as its kind must be. `path` begins at the object (`$.spec.…`); `key` where it is known."""
+
+    def __init__(self, kind: Kind, key: Key | None, path: str, expected: str) -> None:
+        super().__init__(f"{key or kind}: {path}: {expected}")
+        self.kind, self.key, self.path, self.expected = kind, key, path, expected
+
+
+class InvalidField(ValueError):
+    """A field whose type is right and whose content is not; becomes an InvalidObject once the object is known."""
+
+    def __init__(self, path: str, expected: str) -> None:
+        super().__init__(f"{path}: {expected}")
+        self.path, self.expected = path, expected
+
+
+def invalid_field(error: msgspec.DecodeError) -> InvalidField:
+    """What msgspec says, with the path taken apart from the sentence."""
+    sentence, _, path = str(error).partition(" - at `")
+    return InvalidField(path.rstrip("`") or "$", sentence.replace("`", ""))

@@ -1,0 +1,65 @@
+"""Jobs from the wire."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from headgate.api.wire import Buffer, Condition, Metadata, Wire, is_true, time_at
+from headgate.model.keys import Kind
+from headgate.model.objects import Job
+
+DEFAULT_BACKOFF_LIMIT = 6
+
+
+class JobSpec(Wire, frozen=True):
+    template: Raw
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+    backoff_limit: int | None = None
+    managed_by: str | None = None
+
+
+class JobStatus(Wire, frozen=True):
+    succeeded: int = 0
+    failed: int = 0
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class JobObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: JobSpec
+    status: JobStatus = JobStatus()
+
+
+_decoder = msgspec.json.Decoder(JobObject)
+
+
+def decode_job(raw: Buffer) -> Job:
+    wire = _decoder.decode(raw)
+    metadata, spec, status = wire.metadata, wire.spec, wire.status
+    return Job(
+        key=metadata.key(Kind.JOB),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        template=spec.template.copy(),  # a copy, or it would keep the whole message alive
+        created=metadata.created,
+        parallelism=1 if spec.parallelism is None else spec.parallelism,
+        completions=spec.completions,
+        suspended=bool(spec.suspend),
+        backoff_limit=DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
+        managed_by=spec.managed_by or "",
+        succeeded=status.succeeded,
+        failed=status.failed,
+        started=time_at("$.status.startTime", status.start_time),
+        ended=_ended(status),
+        deleted=metadata.deleted,
+    )
+
+
+def _ended(status: JobStatus) -> str:
+    return next((end for end in ("Complete", "Failed") if is_true(status.conditions, end)), "")

@@ -1,0 +1,52 @@
+"""Where each kind is served: its group, version and names, and the paths of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from headgate.model.keys import Key, Kind
+
+
+class Resource(Struct, frozen=True, gc=False):
+    """A kind as an API server serves it; the group is empty for core kinds."""
+
+    kind: Kind
+    group: str
+    version: str
+    plural: str
+    kind_name: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_ALL = (
+    Resource(Kind.POD, "", "v1", "pods", "Pod", True),
+    Resource(Kind.NODE, "", "v1", "nodes", "Node", False),
+    Resource(Kind.NAMESPACE, "", "v1", "namespaces", "Namespace", False),
+    Resource(Kind.JOB, "batch", "v1", "jobs", "Job", True),
+    Resource(Kind.PRIORITY_CLASS, "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
+    Resource(Kind.DISRUPTION_BUDGET, "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
+)
+
+RESOURCES: Mapping[Kind, Resource] = {resource.kind: resource for resource in _ALL}
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    """The path to list, watch and create; without a namespace, that of all namespaces."""
+    place = f"/namespaces/{namespace}" if namespace and resource.namespaced else ""
+    return f"{_root(resource)}{place}/{resource.plural}"
+
+
+def object_path(key: Key, subresource: str = "") -> str:
+    """The path of one object, or of a subresource of it."""
+    path = f"{collection_path(RESOURCES[key.kind], key.namespace)}/{key.name}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _root(resource: Resource) -> str:
+    return f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"

@@ -1,0 +1,60 @@
+"""Nodes from the wire."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.api.amounts import resources_at
+from headgate.api.wire import Amounts, Buffer, Condition, Metadata, Wire, is_true
+from headgate.model.keys import Kind
+from headgate.model.node import Node, Taint, TaintEffect
+from headgate.model.resources import Resources
+
+
+class TaintEntry(Wire, frozen=True):
+    key: str
+    effect: TaintEffect
+    value: str = ""
+
+
+class NodeSpec(Wire, frozen=True):
+    unschedulable: bool = False
+    taints: list[TaintEntry] | None = None
+
+
+class NodeStatus(Wire, frozen=True):
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+    conditions: list[Condition] | None = None
+
+
+class NodeObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+_decoder = msgspec.json.Decoder(NodeObject)
+
+
+def decode_node(raw: Buffer) -> Node:
+    wire = _decoder.decode(raw)
+    metadata = wire.metadata
+    return Node(
+        key=metadata.key(Kind.NODE),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        allocatable=_allocatable(wire.status),
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in wire.spec.taints or ()),
+        unschedulable=wire.spec.unschedulable,
+        ready=is_true(wire.status.conditions, "Ready"),
+    )
+
+
+def _allocatable(status: NodeStatus) -> Resources:
+    """What pods may use; a node that does not say offers its whole capacity."""
+    if status.allocatable is not None:
+        return resources_at("$.status.allocatable", status.allocatable)
+    return resources_at("$.status.capacity", status.capacity)

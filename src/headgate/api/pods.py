@@ -1,0 +1,126 @@
+"""Pods from the wire."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from headgate.api.affinities import Affinity, TolerationEntry, preferred_terms, required_terms, tolerations
+from headgate.api.amounts import PodNeeds, effective_requests
+from headgate.api.errors import InvalidField
+from headgate.api.wire import Buffer, Condition, Metadata, OwnerReference, Wire
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
+
+DEFAULT_GRACE = 30  # seconds
+_PHASES = {"": Phase.PENDING} | {phase.value: phase for phase in Phase}
+
+
+class Gate(Wire, frozen=True):
+    name: str
+
+
+class PodSpec(PodNeeds, frozen=True):
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[TolerationEntry] | None = None
+    scheduler_name: str = ""
+    scheduling_gates: list[Gate] | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class PodStatus(Wire, frozen=True):
+    phase: str = ""
+    conditions: list[Condition] | None = None
+    nominated_node_name: str = ""
+
+
+class PodObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+_decoder = msgspec.json.Decoder(PodObject)
+
+
+def decode_pod(raw: Buffer) -> Pod:
+    wire = _decoder.decode(raw)
+    metadata, spec, status = wire.metadata, wire.spec, wire.status
+    return Pod(
+        key=metadata.key(Kind.POD),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        shape=_shape(spec),
+        created=metadata.created,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority or 0,
+        preempts=spec.preemption_policy != "Never",
+        gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
+        node=spec.node_name,
+        phase=_phase(status.phase),
+        deleted=metadata.deleted,
+        grace=_grace(metadata, spec),
+        owner=_owner(metadata) if metadata.owner_references else None,
+        scheduled=_scheduled(status.conditions) if status.conditions else None,
+        nominated=status.nominated_node_name,
+    )
+
+
+def _shape(spec: PodSpec) -> PodShape:
+    """The pod's shape. Not the node it names: once that is set, the pod is bound and nothing is left to decide."""
+    requests, scored = effective_requests(spec)
+    return _interned(
+        PodShape(
+            requests=requests,
+            scored_requests=scored,
+            node_selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
+            required_terms=required_terms(spec.affinity) if spec.affinity else None,
+            preferred_terms=preferred_terms(spec.affinity) if spec.affinity else (),
+            tolerations=tolerations(spec.tolerations) if spec.tolerations else (),
+        )
+    )
+
+
+@lru_cache(maxsize=16_384)
+def _interned(shape: PodShape) -> PodShape:
+    """One value for all equal shapes: a template's pods share theirs."""
+    return shape
+
+
+def _phase(text: str) -> Phase:
+    phase = _PHASES.get(text)
+    if phase is None:
+        raise InvalidField("$.status.phase", f"expected one of {', '.join(Phase)}, found {text!r}")
+    return phase
+
+
+def _grace(metadata: Metadata, spec: PodSpec) -> int:
+    if metadata.deletion_grace_period_seconds is not None:
+        return metadata.deletion_grace_period_seconds
+    grace = spec.termination_grace_period_seconds
+    return DEFAULT_GRACE if grace is None else grace
+
+
+def _owner(metadata: Metadata) -> Target | None:
+    for reference in metadata.owner_references or ():
+        if reference.controller and _is_job(reference):
+            return Target(Key(Kind.JOB, metadata.namespace, reference.name), reference.uid)
+    return None
+
+
+def _is_job(reference: OwnerReference) -> bool:
+    return reference.kind == "Job" and reference.api_version.startswith("batch/")
+
+
+def _scheduled(conditions: list[Condition]) -> ScheduledCondition | None:
+    for condition in conditions:
+        if condition.type == "PodScheduled":
+            return ScheduledCondition(condition.status, condition.reason, condition.message)
+    return None

@@ -1,0 +1,87 @@
+"""Namespaces, priority classes and disruption budgets from the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headgate.api.errors import InvalidField
+from headgate.api.wire import Buffer, Metadata, Wire
+from headgate.model.keys import Kind
+from headgate.model.objects import DisruptionBudget, Namespace, PriorityClass
+from headgate.model.requirements import Requirement
+from headgate.model.selectors import InvalidSelector, label_selector
+
+
+class NamespaceObject(Wire, frozen=True):
+    metadata: Metadata
+
+
+class PriorityClassObject(Wire, frozen=True):
+    metadata: Metadata
+    value: int
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class BudgetSpec(Wire, frozen=True):
+    selector: dict[str, Any] | None = None
+
+
+class BudgetStatus(Wire, frozen=True):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, Any] | None = None
+
+
+class BudgetObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+
+_namespaces = msgspec.json.Decoder(NamespaceObject)
+_priority_classes = msgspec.json.Decoder(PriorityClassObject)
+_budgets = msgspec.json.Decoder(BudgetObject)
+
+
+def decode_namespace(raw: Buffer) -> Namespace:
+    metadata = _namespaces.decode(raw).metadata
+    return Namespace(
+        key=metadata.key(Kind.NAMESPACE),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        labels=metadata.labels or {},
+        deleted=metadata.deleted,
+    )
+
+
+def decode_priority_class(raw: Buffer) -> PriorityClass:
+    wire = _priority_classes.decode(raw)
+    return PriorityClass(
+        key=wire.metadata.key(Kind.PRIORITY_CLASS),
+        uid=wire.metadata.uid,
+        version=wire.metadata.resource_version,
+        value=wire.value,
+        is_default=wire.global_default,
+        preempts=wire.preemption_policy != "Never",
+    )
+
+
+def decode_disruption_budget(raw: Buffer) -> DisruptionBudget:
+    wire = _budgets.decode(raw)
+    return DisruptionBudget(
+        key=wire.metadata.key(Kind.DISRUPTION_BUDGET),
+        uid=wire.metadata.uid,
+        version=wire.metadata.resource_version,
+        selector=None if wire.spec.selector is None else _requirements(wire.spec.selector),
+        disruptions_allowed=wire.status.disruptions_allowed,
+        already_disrupted=frozenset(wire.status.disrupted_pods or ()),
+    )
+
+
+def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:
+    try:
+        return label_selector(selector)
+    except InvalidSelector as error:
+        raise InvalidField("$.spec.selector", str(error)) from None

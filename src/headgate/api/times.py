@@ -1,0 +1,40 @@
+"""Kubernetes timestamps (RFC 3339) and seconds since the epoch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InvalidTime(ValueError):
+    """The text is no RFC 3339 time."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"expected an RFC 3339 time such as 2026-01-31T12:00:00Z, found {text!r}")
+        self.text = text
+
+
+@lru_cache(maxsize=4096)
+def parse_time(text: str) -> float:
+    """Seconds since the epoch; raises InvalidTime."""
+    if len(text) < 20 or text[10] not in "Tt":
+        raise InvalidTime(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidTime(text) from None
+    if moment.tzinfo is None:
+        raise InvalidTime(text)
+    return (moment - _EPOCH).total_seconds()
+
+
+def format_time(seconds: float) -> str:
+    """RFC 3339 in whole seconds, cut down as Kubernetes does."""
+    return (_EPOCH + timedelta(seconds=seconds // 1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(seconds: float) -> str:
+    """RFC 3339 with six decimals."""
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

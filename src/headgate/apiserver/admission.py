@@ -1,0 +1,66 @@
+"""The chain of admission plugins that every write passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from headgate.apiserver.messages import Json
+from headgate.apiserver.registry import Served
+from headgate.apiserver.rules import Admission, Operation
+from headgate.apiserver.store import Collection, Store
+
+
+class Errand(Struct, frozen=True, gc=False):
+    """A write on its way: to which object, for whom, when. `name` is empty for a creation."""
+
+    served: Served
+    namespace: str
+    name: str
+    user: str
+    now: float
+    subresource: str = ""
+    dry_run: bool = False
+
+
+class StoredCatalog:
+    """The store as admission plugins see it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, resource: str, namespace: str, name: str) -> Json | None:
+        found = self._collection(resource).get(namespace, name)
+        return None if found is None else found.value
+
+    def list(self, resource: str) -> Sequence[Json]:
+        return [revision.value for _, _, revision in self._collection(resource).items()]
+
+    def _collection(self, resource: str) -> Collection:
+        plural, _, group = resource.partition(".")
+        return self._store.collection(group, plural)
+
+
+class Chain:
+    """Asks each plugin in turn, first to change, later to judge."""
+
+    def __init__(self, store: Store, plugins: Sequence[Admission]) -> None:
+        self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
+
+    def mutate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> Json | None:
+        """What the plugins made of the object; the very same object if none changed it."""
+        for plugin in self._plugins:
+            new = plugin.mutate(_operation(verb, errand, new, old), self._catalog)
+        return new
+
+    def validate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> None:
+        if self._plugins:
+            operation = _operation(verb, errand, new, old)
+            for plugin in self._plugins:
+                plugin.validate(operation, self._catalog)
+
+
+def _operation(verb: str, errand: Errand, new: Json | None, old: Json | None) -> Operation:
+    name = errand.name or (new or {}).get("metadata", {}).get("name") or ""
+    return Operation(verb, errand.served.type, errand.subresource, errand.namespace, name, new, old, errand.user)

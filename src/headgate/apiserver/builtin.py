@@ -1,0 +1,345 @@
+"""The kinds a cluster is born with: how each is completed and checked, and the objects there from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from headgate.apiserver.crd import default_definition
+from headgate.apiserver.defaults_absent import with_metadata_trimmed
+from headgate.apiserver.defaults_cluster import (
+    default_config_map,
+    default_node,
+    default_priority_class,
+    new_budget,
+    new_namespace,
+    update_namespace,
+)
+from headgate.apiserver.defaults_job import default_job, new_job
+from headgate.apiserver.defaults_pod import condition_with_times, default_pod, new_pod
+from headgate.apiserver.defaults_taints import TaintNewNodes
+from headgate.apiserver.defaults_tolerations import DefaultTolerationSeconds
+from headgate.apiserver.errors import FieldError
+from headgate.apiserver.messages import Json
+from headgate.apiserver.priority import Priority
+from headgate.apiserver.rules import Admission, ResourceType
+from headgate.apiserver.validate_cluster import (
+    SYSTEM_PRIORITIES,
+    budget_errors,
+    budget_status_errors,
+    budget_update_errors,
+    config_map_update_errors,
+    lease_errors,
+    lease_update_errors,
+    namespace_errors,
+    namespace_status_errors,
+    node_errors,
+    node_status_errors,
+    node_update_errors,
+    priority_class_errors,
+    priority_class_update_errors,
+)
+from headgate.apiserver.validate_crd import definition_errors, definition_update_errors
+from headgate.apiserver.validate_crd_shapes import Definition
+from headgate.apiserver.validate_job import job_errors
+from headgate.apiserver.validate_job_update import job_status_errors, job_update_errors
+from headgate.apiserver.validate_metadata import common_metadata_errors, metadata_errors, metadata_update_errors
+from headgate.apiserver.validate_pod import new_pod_errors, pod_status_errors
+from headgate.apiserver.validate_pod_update import pod_update_errors
+from headgate.apiserver.validate_shapes import (
+    AnyObject,
+    ConfigMap,
+    DisruptionBudget,
+    Job,
+    Lease,
+    Metadata,
+    Namespace,
+    Node,
+    Pod,
+    PriorityClass,
+    Shaped,
+    bad_request,
+    demand_shape,
+)
+from headgate.model.names import dns_subdomain_errors
+from headgate.model.quantity import InvalidQuantity
+
+Change = Callable[[Json, Json], Json]
+Errors = Sequence[FieldError]
+
+
+def _as_it_is(new: Json) -> Json:
+    return new
+
+
+def _no_status(new: Json) -> Json:
+    """Status is for those who observe the object, not for those who create it."""
+    return {**new, "status": {}}
+
+
+def _keeping_status(new: Json, old: Json) -> Json:
+    return {**new, "status": old.get("status") or {}}
+
+
+def _as_given(new: Json, _old: Json) -> Json:
+    return new
+
+
+def _only_status(new: Json, old: Json) -> Json:
+    return {**old, "status": new.get("status") or {}}
+
+
+def _no_errors(_new: Json, _old: Json) -> Errors:
+    return ()
+
+
+class Rules(Struct, frozen=True):
+    """The rules of one kind, put together from functions. `shape` is checked before anything else looks."""
+
+    shape: type[Shaped]
+    create: Callable[[Json], Json]
+    update: Change
+    check: Callable[[Json], Errors]
+    check_update: Callable[[Json, Json], Errors]
+    write_status: Change = _only_status
+    check_status: Callable[[Json, Json], Errors] = _no_errors
+
+    def prepare_create(self, new: Json) -> Json:
+        demand_shape(new, self.shape)
+        try:
+            return self.create(with_metadata_trimmed(new))
+        except InvalidQuantity as trouble:
+            raise bad_request(new, trouble.reason) from None
+
+    def prepare_update(self, new: Json, old: Json) -> Json:
+        demand_shape(new, self.shape)
+        try:
+            return self.update(with_metadata_trimmed(new), old)
+        except InvalidQuantity as trouble:
+            raise bad_request(new, trouble.reason) from None
+
+    def prepare_status(self, new: Json, old: Json) -> Json:
+        try:
+            return self.write_status(new, old)
+        except InvalidQuantity as trouble:
+            raise bad_request(new, trouble.reason) from None
+
+    def validate_create(self, new: Json) -> Errors:
+        return self.check(new)
+
+    def validate_update(self, new: Json, old: Json) -> Errors:
+        """What every kind keeps comes first, then the kind's own rules, which say some of it again."""
+        generic = _generic_update_errors(new, old)
+        whole = common_metadata_errors(demand_shape(new, AnyObject).metadata or Metadata()) if generic else ()
+        return [*whole, *generic, *self.check_update(new, old)]
+
+    def validate_status(self, new: Json, old: Json) -> Errors:
+        return self.check_status(new, old)
+
+
+def _generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
+    def check(new: Json) -> Errors:
+        metadata = demand_shape(new, AnyObject).metadata or Metadata()
+        return metadata_errors(metadata, dns_subdomain_errors, namespaced=namespaced)
+
+    return check
+
+
+def _generic_update_errors(new: Json, old: Json) -> Errors:
+    metadata = demand_shape(new, AnyObject).metadata or Metadata()
+    return metadata_update_errors(new["metadata"], old["metadata"], metadata)
+
+
+def _update_pod(new: Json, old: Json) -> Json:
+    whole = new if new.get("spec") is old.get("spec") else default_pod(new)
+    return {**whole, "status": old.get("status") or {}}
+
+
+def _pod_status(new: Json, old: Json) -> Json:
+    """The quality of service is settled at creation; a report without it means the same."""
+    status, settled = new.get("status") or {}, (old.get("status") or {}).get("qosClass")
+    changed: Json = {}
+    if settled and not status.get("qosClass"):
+        changed["qosClass"] = settled
+    if status.get("conditions"):
+        changed["conditions"] = [condition_with_times(condition) for condition in status["conditions"]]
+    return {**old, "status": {**status, **changed}}
+
+
+def _update_job(new: Json, old: Json) -> Json:
+    whole = new if new.get("spec") is old.get("spec") else default_job(new)
+    return {**whole, "status": old.get("status") or {}}
+
+
+def _update_node(new: Json, old: Json) -> Json:
+    return {**new, "spec": new.get("spec") or {}, "status": old.get("status") or {}}
+
+
+def _node_status(new: Json, old: Json) -> Json:
+    return default_node(_only_status(new, old))
+
+
+def _update_priority_class(new: Json, _old: Json) -> Json:
+    return default_priority_class(new)
+
+
+def _new_definition(new: Json) -> Json:
+    return _no_status(default_definition(new))
+
+
+def _update_definition(new: Json, old: Json) -> Json:
+    return _keeping_status(default_definition(new), old)
+
+
+def _update_config_map(new: Json, _old: Json) -> Json:
+    return default_config_map(new)
+
+
+def _plain(*, namespaced: bool, with_status: bool) -> Rules:
+    """Of a kind with no rules of its own beyond its metadata."""
+    return Rules(
+        shape=AnyObject,
+        create=_no_status if with_status else _as_it_is,
+        update=_keeping_status if with_status else _as_given,
+        check=_generic_errors(namespaced=namespaced),
+        check_update=_generic_update_errors,
+    )
+
+
+POD = Rules(
+    shape=Pod,
+    create=new_pod,
+    update=_update_pod,
+    check=new_pod_errors,
+    check_update=pod_update_errors,
+    write_status=_pod_status,
+    check_status=pod_status_errors,
+)
+NODE = Rules(
+    shape=Node,
+    create=default_node,
+    update=_update_node,
+    check=node_errors,
+    check_update=node_update_errors,
+    write_status=_node_status,
+    check_status=node_status_errors,
+)
+NAMESPACE = Rules(
+    shape=Namespace,
+    create=new_namespace,
+    update=update_namespace,
+    check=namespace_errors,
+    check_update=_generic_update_errors,
+    check_status=namespace_status_errors,
+)
+JOB = Rules(
+    shape=Job,
+    create=new_job,
+    update=_update_job,
+    check=job_errors,
+    check_update=job_update_errors,
+    check_status=job_status_errors,
+)
+PRIORITY_CLASS = Rules(
+    shape=PriorityClass,
+    create=default_priority_class,
+    update=_update_priority_class,
+    check=priority_class_errors,
+    check_update=priority_class_update_errors,
+)
+DISRUPTION_BUDGET = Rules(
+    shape=DisruptionBudget,
+    create=new_budget,
+    update=_keeping_status,
+    check=budget_errors,
+    check_update=budget_update_errors,
+    check_status=budget_status_errors,
+)
+LEASE = Rules(shape=Lease, create=_as_it_is, update=_as_given, check=lease_errors, check_update=lease_update_errors)
+CONFIG_MAP = Rules(
+    shape=ConfigMap,
+    create=default_config_map,
+    update=_update_config_map,
+    check=_generic_errors(namespaced=True),
+    check_update=config_map_update_errors,
+)
+
+DEFINITION = Rules(
+    shape=Definition,
+    create=_new_definition,
+    update=_update_definition,
+    check=definition_errors,
+    check_update=definition_update_errors,
+)
+
+
+def _core(plural: str, kind: str, rules: Rules, *short_names: str) -> ResourceType:
+    return ResourceType("", "v1", plural, kind, True, rules, short_names=short_names)
+
+
+_NAMESPACED = _plain(namespaced=True, with_status=False)
+_NAMESPACED_WITH_STATUS = _plain(namespaced=True, with_status=True)
+_CLUSTER_WIDE = _plain(namespaced=False, with_status=False)
+
+RESOURCE_TYPES: tuple[ResourceType, ...] = (
+    _core("pods", "Pod", POD, "po"),
+    ResourceType("", "v1", "nodes", "Node", False, NODE, short_names=("no",)),
+    ResourceType("", "v1", "namespaces", "Namespace", False, NAMESPACE, short_names=("ns",)),
+    ResourceType("batch", "v1", "jobs", "Job", True, JOB),
+    ResourceType("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PRIORITY_CLASS, False, ("pc",)),
+    ResourceType(
+        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DISRUPTION_BUDGET, short_names=("pdb",)
+    ),
+    ResourceType("coordination.k8s.io", "v1", "leases", "Lease", True, LEASE, has_status=False),
+    ResourceType("", "v1", "events", "Event", True, _NAMESPACED, False, ("ev",)),
+    ResourceType("events.k8s.io", "v1", "events", "Event", True, _NAMESPACED, False, ("ev",)),
+    ResourceType("", "v1", "configmaps", "ConfigMap", True, CONFIG_MAP, False, ("cm",)),
+    ResourceType("", "v1", "secrets", "Secret", True, _NAMESPACED, has_status=False),
+    ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, _NAMESPACED, False, ("sa",)),
+    _core("services", "Service", _NAMESPACED_WITH_STATUS, "svc"),
+    _core("resourcequotas", "ResourceQuota", _NAMESPACED_WITH_STATUS, "quota"),
+    ResourceType("", "v1", "limitranges", "LimitRange", True, _NAMESPACED, False, ("limits",)),
+    ResourceType(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        False,
+        DEFINITION,
+        short_names=("crd", "crds"),
+    ),
+    *(
+        ResourceType("admissionregistration.k8s.io", "v1", plural, kind, False, _CLUSTER_WIDE, has_status=False)
+        for plural, kind in (
+            ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+            ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        )
+    ),
+)
+"""Every built-in kind, in the order in which discovery lists them."""
+
+ADMISSION: tuple[Admission, ...] = (TaintNewNodes(), Priority(), DefaultTolerationSeconds())
+"""The built-in admission plugins, in order; webhooks come after them."""
+
+
+def _namespace(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _system_class(name: str, description: str) -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": SYSTEM_PRIORITIES[name],
+        "description": description,
+    }
+
+
+INITIAL_OBJECTS: tuple[Json, ...] = (
+    *(_namespace(name) for name in ("default", "kube-node-lease", "kube-public", "kube-system")),
+    _system_class("system-node-critical", "For pods a node cannot do without; they stay on their node."),
+    _system_class("system-cluster-critical", "For pods the cluster cannot do without; another node will do."),
+)
+"""What exists before the first request."""

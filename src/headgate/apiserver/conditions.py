@@ -1,0 +1,17 @@
+"""Conditions in the status of pods."""
+
+from __future__ import annotations
+
+from headgate.apiserver.messages import Json
+from headgate.apiserver.metadata import timestamp
+
+
+def with_condition(status: Json, condition: Json, now: float) -> Json:
+    """The status with this condition; it keeps its time if it was so already."""
+    conditions = status.get("conditions") or []
+    old = next((one for one in conditions if one["type"] == condition["type"]), None)
+    same = old is not None and old["status"] == condition["status"]
+    since = old.get("lastTransitionTime") if same and old is not None else timestamp(int(now))
+    new = {**condition, "lastProbeTime": None, "lastTransitionTime": since}
+    others = [new if one is old else one for one in conditions]
+    return {**status, "conditions": others if old is not None else [*others, new]}

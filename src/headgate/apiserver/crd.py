@@ -1,0 +1,92 @@
+"""Kinds that a CustomResourceDefinition adds: how its objects are completed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from headgate.apiserver.defaults_absent import with_metadata_trimmed
+from headgate.apiserver.errors import FieldError
+from headgate.apiserver.messages import Json
+from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.schema import Schema, resource_schema
+from headgate.apiserver.validate_metadata import metadata_errors, metadata_update_errors
+from headgate.apiserver.validate_shapes import AnyObject, Metadata, demand_shape
+from headgate.model.names import dns_subdomain_errors
+
+
+class CustomRules(Struct, frozen=True):
+    """The rules of one version of a custom resource; with a status subresource, status is written only there."""
+
+    schema: Schema
+    namespaced: bool
+    has_status: bool
+
+    def prepare_create(self, new: Json) -> Json:
+        return self._completed(_with_status(new, None) if self.has_status else new)
+
+    def prepare_update(self, new: Json, old: Json) -> Json:
+        return self._completed(_with_status(new, old.get("status")) if self.has_status else new)
+
+    def prepare_status(self, new: Json, old: Json) -> Json:
+        return self._completed(_with_status(old, new.get("status")))
+
+    def validate_create(self, new: Json) -> Sequence[FieldError]:
+        metadata = demand_shape(new, AnyObject).metadata or Metadata()
+        return metadata_errors(metadata, dns_subdomain_errors, namespaced=self.namespaced) + self.schema.errors(new)
+
+    def validate_update(self, new: Json, old: Json) -> Sequence[FieldError]:
+        metadata = demand_shape(new, AnyObject).metadata or Metadata()
+        errors = metadata_update_errors(new["metadata"], old["metadata"], metadata)
+        return errors if _only_metadata_differs(new, old) else errors + self.schema.errors(new)
+
+    def validate_status(self, new: Json, old: Json) -> Sequence[FieldError]:
+        return self.schema.errors(new)
+
+    def _completed(self, value: Json) -> Json:
+        demand_shape(value, AnyObject)
+        completed: Json = self.schema.complete(with_metadata_trimmed(value))
+        return completed
+
+
+def _with_status(value: Json, status: Json | None) -> Json:
+    rest = {name: part for name, part in value.items() if name != "status"}
+    return rest if status is None else {**rest, "status": status}
+
+
+def _only_metadata_differs(new: Json, old: Json) -> bool:
+    return new.keys() == old.keys() and all(new[name] == old[name] for name in new if name != "metadata")
+
+
+def default_definition(definition: Json) -> Json:
+    """Names that follow from others filled in; no status until it is established."""
+    spec = definition.get("spec") or {}
+    names = spec.get("names") or {}
+    kind = names.get("kind") or ""
+    derived = {"singular": names.get("singular") or kind.lower(), "listKind": names.get("listKind") or f"{kind}List"}
+    conversion = spec.get("conversion") or {"strategy": "None"}
+    return {**definition, "spec": {**spec, "names": {**names, **derived}, "conversion": conversion}}
+
+
+def resource_types_of(definition: Json) -> tuple[ResourceType, ...]:
+    """The served versions of a valid definition, the storage version first."""
+    spec = definition["spec"]
+    versions = sorted(spec["versions"], key=lambda version: not version.get("storage"))
+    return tuple(_resource_type(spec, version) for version in versions if version.get("served"))
+
+
+def _resource_type(spec: Json, version: Json) -> ResourceType:
+    names, namespaced = spec["names"], spec["scope"] == "Namespaced"
+    has_status = "status" in (version.get("subresources") or {})
+    schema = resource_schema(version["schema"]["openAPIV3Schema"])
+    return ResourceType(
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=namespaced,
+        rules=CustomRules(schema, namespaced, has_status),
+        has_status=has_status,
+        short_names=tuple(names.get("shortNames") or ()),
+    )

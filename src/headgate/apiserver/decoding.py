@@ -1,0 +1,122 @@
+"""Bodies of requests: objects, patches and what they must agree on with the path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
+from headgate.apiserver.merge_patch import apply_merge_patch
+from headgate.apiserver.messages import Json
+from headgate.apiserver.registry import Served
+from headgate.apiserver.status import Refusal, bad_request, unsupported_media
+from headgate.apiserver.strategic_patch import apply_strategic_patch
+
+
+class PatchType(StrEnum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
+
+
+SHOWN = 30
+"""How many characters of an unreadable body an error shows."""
+
+TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+"""Metadata the server reads before the kind's own rules look at the object."""
+
+Transform = Callable[[Json], Json]
+"""How the stored object becomes the one that is asked for."""
+
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode_object(body: bytes, served: Served) -> Json:
+    """The object in a body, of the kind that is served there, with metadata that is an object."""
+    try:
+        value = _object_decoder.decode(body)
+    except msgspec.DecodeError as trouble:
+        raise _unrecognized(served, str(trouble), body) from None
+    value = _of_kind(value, served, body)
+    return with_metadata(value)
+
+
+def _unrecognized(served: Served, why: str, body: bytes) -> Refusal:
+    shown = body[:SHOWN].decode(errors="replace")
+    return bad_request(f"the object provided is unrecognized (must be of type {served.type.kind}): {why} ({shown})")
+
+
+def _of_kind(value: Json, served: Served, body: bytes) -> Json:
+    kind, api_version = value.get("kind"), value.get("apiVersion")
+    if kind == served.type.kind and api_version == served.api_version:
+        return value
+    if served.custom and not (kind and api_version):
+        missing = "apiVersion" if kind else "Kind"
+        raise _unrecognized(served, f"Object '{missing}' is missing", body)
+    if api_version and api_version != served.api_version:
+        text = f"the API version in the data ({api_version}) does not match the expected API version"
+        raise bad_request(f"{text} ({served.api_version})")
+    if kind and kind != served.type.kind:
+        text = f'{kind} in version "{served.type.version}" cannot be handled as a {served.type.kind}'
+        raise bad_request(f"{text}: unknown conversion")
+    return {**value, "kind": served.type.kind, "apiVersion": served.api_version}
+
+
+def with_metadata(value: Json) -> Json:
+    """The object with metadata; null and absent are empty, anything but an object is refused."""
+    metadata = value.get("metadata")
+    if metadata is None:
+        return {**value, "metadata": {}}
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata: expected an object")
+    for name in TEXTS:
+        if not isinstance(metadata.get(name, ""), str | None):
+            raise bad_request(f"metadata.{name}: expected a string")
+    return value
+
+
+def decode_patch(body: bytes, content_type: str, served: Served) -> Transform:
+    """The patch of a body as a change of the stored object."""
+    match content_type.partition(";")[0].strip():
+        case PatchType.MERGE:
+            patch = _patch_object(body)
+            return lambda value: _still_object(apply_merge_patch(value, patch))
+        case PatchType.JSON:
+            steps = decode_json_patch(body)
+            return lambda value: _still_object(_json_patched(value, steps))
+        case PatchType.STRATEGIC if not served.custom:
+            change = _patch_object(body)
+            return lambda value: _still_object(apply_strategic_patch(value, change))
+        case _:
+            raise _unsupported(content_type, served)
+
+
+def _unsupported(content_type: str, served: Served) -> Refusal:
+    accepted = [kind for kind in PatchType if kind is not PatchType.STRATEGIC or not served.custom]
+    text = "the body of the request was in an unknown format - accepted media types include:"
+    return unsupported_media(f"{text} {', '.join(accepted)} (got {content_type})")
+
+
+def _patch_object(body: bytes) -> Json:
+    try:
+        return _object_decoder.decode(body)
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"error decoding patch: {trouble}") from None
+
+
+def _json_patched(value: Json, steps: list[Any]) -> Any:
+    try:
+        return apply_json_patch(value, steps)
+    except PatchFailed as trouble:
+        cause = {"reason": "UnexpectedServerResponse", "message": str(trouble)}
+        text = "the server rejected our request due to an error in our request"
+        raise Refusal(422, "Invalid", text, {"causes": [cause]}) from None
+
+
+def _still_object(value: Any) -> Json:
+    if not isinstance(value, dict):
+        raise bad_request("the patched document is no object")
+    return with_metadata(value)

@@ -1,0 +1,45 @@
+"""What a container leaves unsaid."""
+
+from __future__ import annotations
+
+from headgate.apiserver.defaults_amounts import with_canonical_amounts
+from headgate.apiserver.defaults_known import CONTAINER, known
+from headgate.apiserver.messages import Json
+
+_ALWAYS_SAID = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+
+
+def default_container(container: Json) -> Json:
+    """What pods and pod templates share."""
+    whole = known(container, CONTAINER) | {
+        name: value for name, value in _ALWAYS_SAID.items() if not container.get(name)
+    }
+    if not whole.get("imagePullPolicy"):
+        whole["imagePullPolicy"] = _pull_policy(container.get("image") or "")
+    whole["resources"] = with_canonical_amounts(container.get("resources") or {}, ("limits", "requests"))
+    if container.get("ports"):
+        whole["ports"] = [{**port, "protocol": port.get("protocol") or "TCP"} for port in container["ports"]]
+    return whole
+
+
+def _pull_policy(image: str) -> str:
+    """An image without a tag or a digest is the latest, and the latest is always pulled."""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "IfNotPresent" if "@" in image or (tag and tag != "latest") else "Always"
+
+
+def requests_from_limits(container: Json) -> Json:
+    """Where a limit is given without a request, the request is the limit; for pods only, never for templates."""
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if limits.keys() <= requests.keys():
+        return container
+    return {**container, "resources": {**resources, "requests": {**limits, **requests}}}
+
+
+def host_ports_from_ports(container: Json) -> Json:
+    """On the host's network a port of the container is the same port of the host; for pods only."""
+    if not container.get("ports"):
+        return container
+    ports = [{**port, "hostPort": port.get("hostPort") or port.get("containerPort")} for port in container["ports"]]
+    return {**container, "ports": ports}

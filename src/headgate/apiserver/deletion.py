@@ -1,0 +1,168 @@
+"""Deletions: preconditions, grace of pods, finalizers, and what becomes of dependents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headgate.apiserver.admission import Chain, Errand
+from headgate.apiserver.fields import not_supported
+from headgate.apiserver.finishing import is_namespaces, is_pods, store_or_finish
+from headgate.apiserver.messages import Json
+from headgate.apiserver.metadata import seconds_of, timestamp
+from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.status import bad_request, conflict, forbidden, invalid
+from headgate.apiserver.store import Store
+from headgate.apiserver.writing import found
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+POLICY_FINALIZER: Mapping[str, str] = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
+"""The finalizer that stands for a propagation policy while the object waits."""
+ENDED = ("Succeeded", "Failed")
+UNDELETABLE = ("default", "kube-system", "kube-public")
+PURGING = (
+    "The system is ensuring all content is removed from this namespace.  "
+    "Upon completion, this namespace will automatically be purged by the system."
+)
+
+
+class Preconditions(Struct, frozen=True, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(Struct, frozen=True, rename="camel"):
+    """How to delete; no policy is the kind's default, which is Background."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    preconditions: Preconditions | None = None
+    dry_run: list[str] | None = None
+
+    @property
+    def policy(self) -> str:
+        if self.orphan_dependents is None:
+            return self.propagation_policy or ""
+        return "Orphan" if self.orphan_dependents else "Background"
+
+
+_decoder = msgspec.json.Decoder(DeleteOptions)
+
+
+def decode_options(body: bytes, query: Mapping[str, str]) -> DeleteOptions:
+    """The options of a request: its body, or where there is none, its query."""
+    try:
+        options = _decoder.decode(body) if body else _from_query(query)
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"DeleteOptions: {trouble}") from None
+    if options.policy and options.policy not in POLICY_FINALIZER:
+        supported = ("Foreground", "Background", "Orphan", "nil")
+        error = not_supported("propagationPolicy", options.policy, supported)
+        raise invalid("DeleteOptions", "meta.k8s.io", "", [error])
+    return options
+
+
+def _from_query(query: Mapping[str, str]) -> DeleteOptions:
+    known: dict[str, Any] = {
+        name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents") if name in query
+    }
+    return msgspec.convert(known, DeleteOptions, strict=False)
+
+
+class Deleter:
+    def __init__(self, store: Store, chain: Chain) -> None:
+        self._store, self._chain = store, chain
+
+    def delete(self, errand: Errand, options: DeleteOptions) -> Json:
+        """Delete the object or begin to; returns its last state. It is gone if the store has it no more."""
+        revision = found(errand)
+        value = revision.value
+        _refuse_unmet(errand.served.type, value["metadata"], options.preconditions or Preconditions())
+        self._chain.mutate("DELETE", errand, None, value)
+        self._chain.validate("DELETE", errand, None, value)
+        if is_namespaces(errand.served.collection):
+            _refuse_namespace(errand, value)
+        new = _deleted(errand, value, options)
+        if errand.dry_run or options.dry_run or new is None:
+            return new or value
+        return store_or_finish(self._store, errand.served.collection, errand.namespace, errand.name, new)
+
+
+def _refuse_unmet(resource: ResourceType, metadata: Json, asked: Preconditions) -> None:
+    uid, version = metadata["uid"], metadata["resourceVersion"]
+    if asked.uid not in (None, uid):
+        text = f"the UID in the precondition ({asked.uid}) does not match the UID in record ({uid})."
+        raise conflict(resource, metadata["name"], f"{text} The object might have been deleted and then recreated")
+    if asked.resource_version not in (None, version):
+        text = f"the ResourceVersion in the precondition ({asked.resource_version}) does not match"
+        why = f"{text} the ResourceVersion in record ({version}). The object might have been modified"
+        raise conflict(resource, metadata["name"], why)
+
+
+def _refuse_namespace(errand: Errand, value: Json) -> None:
+    if errand.name in UNDELETABLE:
+        raise forbidden(errand.served.type, errand.name, "this namespace may not be deleted")
+    if value["metadata"].get("deletionTimestamp") is not None:
+        raise conflict(errand.served.type, errand.name, PURGING)
+
+
+def _deleted(errand: Errand, value: Json, options: DeleteOptions) -> Json | None:
+    """The object with its deletion noted; None when it waits already and nothing changes."""
+    metadata = _with_policy(value["metadata"], options.policy)
+    grace = _pod_grace(value, options.grace_period_seconds) if is_pods(errand.served.collection) else 0
+    if metadata.get("deletionTimestamp") is None:
+        return _marked(errand, value, metadata, grace)
+    shorter = _shortened(metadata, grace)
+    if shorter is value["metadata"]:
+        return None
+    return {**value, "metadata": shorter}
+
+
+def _marked(errand: Errand, value: Json, metadata: Json, grace: int) -> Json:
+    marks: Json = {"deletionTimestamp": timestamp(int(errand.now) + grace), "deletionGracePeriodSeconds": grace}
+    if "generation" in metadata:
+        marks["generation"] = metadata["generation"] + 1
+    marked = {**value, "metadata": {**metadata, **marks}}
+    return _terminating(marked) if is_namespaces(errand.served.collection) else marked
+
+
+def _terminating(namespace: Json) -> Json:
+    spec = namespace.get("spec") or {}
+    return {
+        **namespace,
+        "spec": {**spec, "finalizers": spec.get("finalizers") or ["kubernetes"]},
+        "status": {**(namespace.get("status") or {}), "phase": "Terminating"},
+    }
+
+
+def _with_policy(metadata: Json, policy: str) -> Json:
+    """Metadata with the finalizer of the policy and without that of any other; no policy keeps what is there."""
+    if not policy:
+        return metadata
+    wanted, present = POLICY_FINALIZER[policy], metadata.get("finalizers") or []
+    kept = [name for name in present if name not in (ORPHAN, FOREGROUND) or name == wanted]
+    if wanted and wanted not in kept:
+        kept.append(wanted)
+    return metadata if kept == present else {**metadata, "finalizers": kept}
+
+
+def _shortened(metadata: Json, grace: int) -> Json:
+    """A deletion under way can only get a shorter grace."""
+    held = metadata.get("deletionGracePeriodSeconds") or 0
+    if grace >= held:
+        return metadata
+    begun = seconds_of(metadata["deletionTimestamp"]) - held
+    return {**metadata, "deletionTimestamp": timestamp(begun + grace), "deletionGracePeriodSeconds": grace}
+
+
+def _pod_grace(pod: Json, asked: int | None) -> int:
+    """Seconds a pod may take to stop: none when no kubelet has it or it has ended."""
+    spec = pod.get("spec") or {}
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ENDED:
+        return 0
+    grace = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    return grace if grace >= 0 else 1

@@ -1,0 +1,46 @@
+"""Which resource a request path names."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from headgate.apiserver.status import no_such_path
+
+NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+class Location(Struct, frozen=True, gc=False):
+    """A path taken apart; parts it does not name are empty."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str = ""
+    subresource: str = ""
+
+
+def parse_path(path: str) -> Location:
+    """Take `/api/v1/…` or `/apis/group/version/…` apart; anything else is refused as not found."""
+    match path.strip("/").split("/"):
+        case ["api", version, *rest]:
+            return _resource("", version, rest)
+        case ["apis", group, version, *rest]:
+            return _resource(group, version, rest)
+    raise no_such_path()
+
+
+def _resource(group: str, version: str, parts: list[str]) -> Location:
+    match parts:
+        case ["namespaces", namespace, plural, *rest] if plural not in NAMESPACE_SUBRESOURCES or group:
+            return _object(Location(group, version, namespace, plural), rest)
+        case [plural, *rest] if plural:
+            return _object(Location(group, version, "", plural), rest)
+    raise no_such_path()
+
+
+def _object(place: Location, rest: list[str]) -> Location:
+    if len(rest) > 2 or "" in rest:
+        raise no_such_path()
+    name, subresource = [*rest, "", ""][:2]
+    return Location(place.group, place.version, place.namespace, place.plural, name, subresource)

@@ -1,0 +1,83 @@
+"""Which resources are served, by path and by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from headgate.apiserver.messages import Json
+from headgate.apiserver.paths import Location
+from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.status import no_such_path
+from headgate.apiserver.store import Collection, Store
+
+
+class Served(Struct, frozen=True, gc=False):
+    """A resource type in one version, with the collection that all its versions share."""
+
+    type: ResourceType
+    api_version: str
+    collection: Collection
+    custom: bool  # defined by a CustomResourceDefinition
+
+    def shown(self, value: Json) -> Json:
+        """The object as this version serves it."""
+        return value if value["apiVersion"] == self.api_version else {**value, "apiVersion": self.api_version}
+
+
+class Registry:
+    """The types served now; definitions come and go while the server runs."""
+
+    def __init__(self, store: Store, types: Sequence[ResourceType]) -> None:
+        self._store = store
+        self._by_path: dict[tuple[str, str, str], Served] = {}
+        self._by_kind: dict[tuple[str, str], Served] = {}
+        self._built_in = frozenset(_api_version(resource) for resource in types)
+        for resource in types:
+            self._add(resource, custom=False)
+
+    def define(self, types: Iterable[ResourceType]) -> None:
+        """Serve custom types. As on a real server, one in the version of a built-in group stays out of reach."""
+        for resource in types:
+            if _api_version(resource) not in self._built_in:
+                self._add(resource, custom=True)
+
+    def withdraw(self, group: str, plural: str) -> None:
+        """Serve no version of this custom resource any more."""
+        for served in self.versions(group, plural):
+            if served.custom:
+                del self._by_path[group, served.type.version, plural]
+                self._by_kind.pop((served.api_version, served.type.kind), None)
+
+    def _add(self, resource: ResourceType, *, custom: bool) -> None:
+        api_version = _api_version(resource)
+        served = Served(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
+        self._by_path[resource.group, resource.version, resource.plural] = served
+        self._by_kind[api_version, resource.kind] = served
+
+    def at(self, place: Location) -> Served:
+        """What is served there; refuses a path that does not fit the resource."""
+        served = self._by_path.get((place.group, place.version, place.plural))
+        if served is None or (place.namespace and not served.type.namespaced):
+            raise no_such_path()
+        if served.type.namespaced and place.name and not place.namespace:
+            raise no_such_path()
+        return served
+
+    def of_kind(self, api_version: str, kind: str) -> Served | None:
+        return self._by_kind.get((api_version, kind))
+
+    def versions(self, group: str, plural: str) -> list[Served]:
+        return [found for key, found in self._by_path.items() if (key[0], key[2]) == (group, plural)]
+
+    def preferred(self) -> list[Served]:
+        """Every resource once, in its first version, in order of group and name."""
+        first: dict[tuple[str, str], Served] = {}
+        for (group, _, plural), served in self._by_path.items():
+            first.setdefault((group, plural), served)
+        return [first[key] for key in sorted(first)]
+
+
+def _api_version(resource: ResourceType) -> str:
+    return f"{resource.group}/{resource.version}" if resource.group else resource.version

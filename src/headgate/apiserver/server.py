@@ -1,0 +1,184 @@
+"""A small Kubernetes: requests in, responses out, watches beside. No I/O, no clock, no dice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headgate.apiserver.admission import Chain, Errand
+from headgate.apiserver.binding import bind, decode_binding
+from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
+from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.decoding import decode_object, decode_patch
+from headgate.apiserver.definitions import Definitions
+from headgate.apiserver.deletion import DeleteOptions, Deleter, decode_options
+from headgate.apiserver.errors import ApiError
+from headgate.apiserver.eviction import decode_eviction, evict
+from headgate.apiserver.finishing import is_pods
+from headgate.apiserver.garbage import Garbage
+from headgate.apiserver.listing import known_version, list_objects
+from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver.metadata import Identities
+from headgate.apiserver.namespaces import Namespaces
+from headgate.apiserver.paths import Location, parse_path
+from headgate.apiserver.registry import Registry, Served
+from headgate.apiserver.rules import Admission, ResourceType
+from headgate.apiserver.selectors import selection
+from headgate.apiserver.status import bad_request, details_of, failure, method_not_allowed, no_such_path, success
+from headgate.apiserver.store import HISTORY, Store
+from headgate.apiserver.watch import View, Watch, WatchEvent
+from headgate.apiserver.writing import Writer, found
+
+__all__ = ["ApiServer", "Watch", "WatchEvent"]
+
+
+class ApiServer:
+    """One cluster. Equal seeds and equal requests give equal histories, byte for byte."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        types: Sequence[ResourceType] = RESOURCE_TYPES,
+        admission: Sequence[Admission] = ADMISSION,
+        objects: Sequence[Json] = INITIAL_OBJECTS,
+        history: int = HISTORY,
+    ) -> None:
+        self._store = Store(history)
+        self._registry = Registry(self._store, types)
+        self._chain = Chain(self._store, admission)
+        self._writer = Writer(self._store, self._chain, Identities(seed))
+        self._deleter = Deleter(self._store, self._chain)
+        self._namespaces = Namespaces(self._store, self._registry, self._deleter)
+        self._controllers = (
+            Definitions(self._store, self._registry, resource_types_of),
+            Garbage(self._store, self._registry, self._deleter),
+            self._namespaces,
+        )
+        self._create_initial(objects)
+
+    def handle(self, request: Request, now: float) -> Response:
+        """Answer the request. What it sets off (garbage collection and the like) is done when this returns."""
+        try:
+            response = Response(*self._answer(request, now))
+        except ApiError as refusal:
+            response = Response(refusal.code, failure(refusal))
+        self._settle(now)
+        return response
+
+    def watch(self, path: str, query: Mapping[str, str]) -> Watch:
+        """A watch of the collection at this path; raises ApiError where a server would refuse it."""
+        place = parse_path(path)
+        if place.name:
+            raise method_not_allowed()
+        served = self._registry.at(place)
+        view = View(served, place.namespace, selection(query, served.type))
+        initial = query.get("sendInitialEvents") == "true"
+        since = None if initial else known_version(self._store, query) or None
+        bookmarks = query.get("allowWatchBookmarks") == "true"
+        return Watch(self._store, view, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
+
+    def _create_initial(self, objects: Sequence[Json]) -> None:
+        for value in objects:
+            served = self._registry.of_kind(value["apiVersion"], value["kind"])
+            assert served is not None, f"no type serves the initial {value['kind']}"
+            self._writer.create(Errand(served, "", "", "system:apiserver", 0.0), value)
+        self._settle(0.0)
+
+    def _settle(self, now: float) -> None:
+        """Let the controllers follow every change, and the changes they make, until nothing more happens."""
+        while changes := self._store.take_fresh():
+            for controller in self._controllers:
+                for change in changes:
+                    controller.absorb(change)
+                controller.work(now)
+
+    def _answer(self, request: Request, now: float) -> tuple[int, Json]:
+        place = parse_path(request.path)
+        served = self._registry.at(place)
+        errand = _errand(request, place, served, now)
+        if place.subresource in ("binding", "eviction"):
+            return self._answer_pod_action(request, errand)
+        if place.subresource and not (place.subresource == "status" and served.type.has_status):
+            raise no_such_path()
+        if not place.name:
+            return self._answer_collection(request, errand)
+        return self._answer_object(request, errand)
+
+    def _answer_collection(self, request: Request, errand: Errand) -> tuple[int, Json]:
+        match request.method:
+            case "GET":
+                if request.query.get("watch") in ("true", "1"):
+                    raise bad_request("a watch is no single response")
+                return 200, list_objects(self._store, _view(request, errand), request.query)
+            case "POST":
+                return self._create(request, errand)
+            case "DELETE":
+                return 200, self._delete_all(request, errand)
+        raise method_not_allowed()
+
+    def _answer_object(self, request: Request, errand: Errand) -> tuple[int, Json]:
+        served = errand.served
+        match request.method:
+            case "GET":
+                return 200, served.shown(found(errand).value)
+            case "PUT":
+                new = decode_object(request.body, served)
+                return 200, self._writer.update(errand, lambda _: new)
+            case "PATCH":
+                patch = decode_patch(request.body, request.content_type, served)
+                return 200, self._writer.update(errand, patch)
+            case "DELETE" if not errand.subresource:
+                return 200, self._delete(errand, decode_options(request.body, request.query))
+        raise method_not_allowed()
+
+    def _answer_pod_action(self, request: Request, errand: Errand) -> tuple[int, Json]:
+        if not is_pods(errand.served.collection) or not errand.name:
+            raise no_such_path()
+        if request.method != "POST":
+            raise method_not_allowed()
+        if errand.subresource == "binding":
+            bind(self._store, self._chain, errand, decode_binding(request.body))
+        else:
+            evict(self._store, self._deleter, errand, decode_eviction(request.body))
+        return 201, success(201)
+
+    def _create(self, request: Request, errand: Errand) -> tuple[int, Json]:
+        value = decode_object(request.body, errand.served)
+        if errand.served.type.namespaced and not errand.namespace:
+            raise bad_request("an empty namespace may not be set during creation")
+        self._namespaces.refuse_content(errand, value["metadata"].get("name") or "")
+        return 201, self._writer.create(errand, value)
+
+    def _delete(self, errand: Errand, options: DeleteOptions) -> Json:
+        """The object if it still exists or is a pod, else a Status that says what is gone."""
+        last = self._deleter.delete(errand, options)
+        collection, resource = errand.served.collection, errand.served.type
+        if is_pods(collection) or collection.get(errand.namespace, errand.name) is not None:
+            return errand.served.shown(last)
+        return success(200, details_of(errand.name, resource.group, resource.plural, last["metadata"]["uid"]))
+
+    def _delete_all(self, request: Request, errand: Errand) -> Json:
+        options = decode_options(request.body, request.query)
+        listed = list_objects(self._store, _view(request, errand), request.query)
+        for item in listed["items"]:
+            metadata = item["metadata"]
+            one = Errand(
+                errand.served,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                errand.user,
+                errand.now,
+                dry_run=errand.dry_run,
+            )
+            self._deleter.delete(one, options)
+        return listed
+
+
+def _view(request: Request, errand: Errand) -> View:
+    return View(errand.served, errand.namespace, selection(request.query, errand.served.type))
+
+
+def _errand(request: Request, place: Location, served: Served, now: float) -> Errand:
+    dry_run = request.query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+    return Errand(served, place.namespace, place.name, request.user, now, place.subresource, bool(dry_run))

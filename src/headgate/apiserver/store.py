@@ -1,0 +1,199 @@
+"""Objects with one increasing resourceVersion, ordered collections and a bounded history for watchers.
+
+Stored values are never changed in place: a write shares what it keeps with the revision before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from headgate.apiserver.messages import Json
+from headgate.apiserver.status import expired
+
+HISTORY = 50_000
+"""How many changes of each collection can still be watched or paged from."""
+FIRST_VERSION = 1
+
+
+class Revision(Struct, gc=False):
+    """An object as it was from one resourceVersion on; its bytes are made once, when first asked for."""
+
+    version: int
+    value: Json
+    encoded: bytes | None = None
+
+    @property
+    def raw(self) -> bytes:
+        if self.encoded is None:
+            self.encoded = msgspec.json.encode(self.value)
+        return self.encoded
+
+
+class Change(Struct, frozen=True, gc=False):
+    """One step of a collection. `after` of a DELETED object is its last state at the deletion's version."""
+
+    type: str  # ADDED, MODIFIED or DELETED
+    collection: Collection
+    namespace: str
+    name: str
+    after: Revision
+    before: Revision | None
+
+
+class Shelf:
+    """The objects of one namespace, by name and in order of their names."""
+
+    __slots__ = ("names", "objects")
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Revision] = {}
+        self.names: list[str] = []
+
+    def put(self, name: str, revision: Revision) -> None:
+        if name not in self.objects:
+            insort(self.names, name)
+        self.objects[name] = revision
+
+    def remove(self, name: str) -> None:
+        del self.objects[name]
+        del self.names[bisect_left(self.names, name)]
+
+
+Placed = tuple[str, str, Revision]
+"""Namespace, name and revision of an object in a listing."""
+
+
+class Collection:
+    """All objects of one resource, whatever version they are served in, and their recent changes."""
+
+    def __init__(self, group: str, plural: str, keep: int) -> None:
+        self.group, self.plural, self._keep = group, plural, keep
+        self._shelves: dict[str, Shelf] = {}
+        self._namespaces: list[str] = []
+        self._changes: list[Change] = []
+        self._forgotten_to = 0  # version of the last forgotten change
+
+    def get(self, namespace: str, name: str) -> Revision | None:
+        shelf = self._shelves.get(namespace)
+        return shelf.objects.get(name) if shelf is not None else None
+
+    def items(self, namespace: str = "") -> Iterator[Placed]:
+        """Objects in order of namespace and name; an empty namespace means all."""
+        for space in [namespace] if namespace else self._namespaces:
+            shelf = self._shelves.get(space)
+            for name in shelf.names if shelf is not None else ():
+                yield space, name, self._shelves[space].objects[name]
+
+    def is_empty_in(self, namespace: str) -> bool:
+        return namespace not in self._shelves
+
+    def changes_after(self, version: int) -> list[Change]:
+        """What happened after this version; refuses a version whose successors are forgotten."""
+        if version < self._forgotten_to:
+            raise expired(f"too old resource version: {version} ({self._forgotten_to})")
+        if not self._changes or self._changes[-1].after.version <= version:
+            return []
+        return self._changes[bisect_right(self._changes, version, key=_version) :]
+
+    def items_at(self, version: int, namespace: str = "") -> list[Placed]:
+        """The objects as they were at an earlier version: now, with every later change taken back."""
+        later = self.changes_after(version)
+        if not later:
+            return list(self.items(namespace))
+        then: dict[tuple[str, str], Revision] = {(space, name): found for space, name, found in self.items()}
+        for change in reversed(later):
+            place = (change.namespace, change.name)
+            if change.before is None:
+                del then[place]
+            else:
+                then[place] = change.before
+        return [(*place, then[place]) for place in sorted(then) if not namespace or place[0] == namespace]
+
+    def record(self, change: Change) -> None:
+        """Make the change so and remember it."""
+        if change.type == "DELETED":
+            self._take_off(change.namespace, change.name)
+        else:
+            self._shelf(change.namespace).put(change.name, change.after)
+        self._changes.append(change)
+        if len(self._changes) > self._keep + self._keep // 4:
+            self._forget(len(self._changes) - self._keep)
+
+    def _shelf(self, namespace: str) -> Shelf:
+        shelf = self._shelves.get(namespace)
+        if shelf is None:
+            shelf = self._shelves[namespace] = Shelf()
+            insort(self._namespaces, namespace)
+        return shelf
+
+    def _take_off(self, namespace: str, name: str) -> None:
+        shelf = self._shelves[namespace]
+        shelf.remove(name)
+        if not shelf.names:
+            del self._shelves[namespace]
+            self._namespaces.remove(namespace)
+
+    def _forget(self, count: int) -> None:
+        self._forgotten_to = self._changes[count - 1].after.version
+        del self._changes[:count]
+
+
+def _version(change: Change) -> int:
+    return change.after.version
+
+
+class Store:
+    """Every collection, the one version counter, and the changes nobody has acted on yet."""
+
+    def __init__(self, keep: int = HISTORY) -> None:
+        self.version = FIRST_VERSION
+        self._keep = keep
+        self._collections: dict[tuple[str, str], Collection] = {}
+        self._fresh: list[Change] = []
+
+    def collection(self, group: str, plural: str) -> Collection:
+        found = self._collections.get((group, plural))
+        if found is None:
+            found = self._collections[group, plural] = Collection(group, plural, self._keep)
+        return found
+
+    @property
+    def collections(self) -> list[Collection]:
+        return [self._collections[key] for key in sorted(self._collections)]
+
+    def put(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
+        """Create or replace the object; returns it with its resourceVersion."""
+        before = collection.get(namespace, name)
+        after = self._next(value)
+        step = "ADDED" if before is None else "MODIFIED"
+        self._record(Change(step, collection, namespace, name, after, before))
+        return after.value
+
+    def remove(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
+        """Take the object away; `value` is the last that is to be seen of it."""
+        before = collection.get(namespace, name)
+        after = self._next(value)
+        self._record(Change("DELETED", collection, namespace, name, after, before))
+        return after.value
+
+    def take_fresh(self) -> list[Change]:
+        """The changes since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def _next(self, value: Json) -> Revision:
+        self.version += 1
+        return Revision(self.version, versioned(value, self.version))
+
+    def _record(self, change: Change) -> None:
+        change.collection.record(change)
+        self._fresh.append(change)
+
+
+def versioned(value: Json, version: int) -> Json:
+    """The object with this resourceVersion; nothing else is copied."""
+    return {**value, "metadata": {**value["metadata"], "resourceVersion": str(version)}}

@@ -1,0 +1,139 @@
+"""Resource names and amounts: what may be asked for, and that requests stay within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from headgate.apiserver.errors import FieldError
+from headgate.apiserver.fields import NEGATIVE, complaints, forbidden, invalid, not_supported, required
+from headgate.apiserver.validate_names import qualified_name_errors
+from headgate.apiserver.validate_shapes import Amounts, Resources
+from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
+
+_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_COUNTED = (
+    *("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"),
+    *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
+)
+_QUOTA_RESOURCES = tuple(
+    f"{prefix}{name}" for prefix in ("requests.", "limits.") for name in ("cpu", "memory", "ephemeral-storage")
+)
+_STANDARD = frozenset({*_CONTAINER_RESOURCES, *_COUNTED, *_QUOTA_RESOURCES, "storage", "requests.storage"})
+_POD_LEVEL = ("cpu", "hugepages-*", "memory")
+_HUGE = "hugepages-"
+
+ResourceNameRule = Callable[[str, str], list[FieldError]]
+
+
+def is_huge(name: str) -> bool:
+    return name.startswith(_HUGE)
+
+
+def is_native(name: str) -> bool:
+    """Kubernetes' own resources: without a prefix, or with its own."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+@lru_cache(maxsize=1024)
+def is_extended(name: str) -> bool:
+    """A resource of someone else: always whole numbers, never overcommitted."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return not qualified_name_errors(f"requests.{name}")
+
+
+def _overcommits(name: str) -> bool:
+    return is_native(name) and not is_huge(name)
+
+
+def resource_name_errors(path: str, name: str) -> list[FieldError]:
+    errors = complaints(path, name, qualified_name_errors(name))
+    if not errors and "/" not in name and name not in _STANDARD and not is_huge(name):
+        errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+    return errors
+
+
+def container_resource_name_errors(path: str, name: str) -> list[FieldError]:
+    if name in _CONTAINER_RESOURCES:
+        return []
+    errors = resource_name_errors(path, name)
+    if "/" not in name:
+        if not is_huge(name):
+            errors.append(invalid(path, name, "must be a standard resource for containers"))
+    elif not is_native(name) and not is_extended(name):
+        errors.append(invalid(path, name, "doesn't follow extended resource name standard"))
+    return errors
+
+
+def pod_resource_name_errors(path: str, name: str) -> list[FieldError]:
+    errors = resource_name_errors(path, name)
+    if not errors and name not in _POD_LEVEL and not is_huge(name):
+        errors.append(not_supported(path, name, _POD_LEVEL))
+    return errors
+
+
+def amount_errors(path: str, name: str, amount: Quantity) -> list[FieldError]:
+    errors = [invalid(path, str(amount), NEGATIVE)] if amount.nanos < 0 else []
+    if amount.milli_value % 1000 and (name in _COUNTED or is_extended(name)):
+        errors.append(invalid(path, str(amount), "must be an integer"))
+    return errors
+
+
+def node_amounts_errors(path: str, amounts: Amounts) -> list[FieldError]:
+    """Of a node's capacity or allocatable."""
+    found = ((name, parse_quantity(str(amount))) for name, amount in (amounts or {}).items())
+    return [error for name, amount in found for error in amount_errors(f"{path}.{name}", name, amount)]
+
+
+def container_resources_errors(path: str, resources: Resources) -> list[FieldError]:
+    return _resources_errors(path, resources, container_resource_name_errors)
+
+
+def pod_resources_errors(path: str, resources: Resources) -> list[FieldError]:
+    return _resources_errors(path, resources, pod_resource_name_errors)
+
+
+def _resources_errors(path: str, resources: Resources, name_rule: ResourceNameRule) -> list[FieldError]:
+    limits, requests = resources.limits or {}, resources.requests or {}
+    errors = _amounts_errors(f"{path}.limits", limits, name_rule)
+    errors += _amounts_errors(f"{path}.requests", requests, name_rule)
+    for name, amount in requests.items():
+        errors += _within_limit_errors(path, name, str(amount), limits)
+    asked = {**limits, **requests}
+    if any(map(is_huge, asked)) and not {"cpu", "memory"} & asked.keys():
+        errors.append(forbidden(path, "HugePages require cpu or memory"))
+    return errors
+
+
+def _amounts_errors(path: str, amounts: dict[str, str | int | float], name_rule: ResourceNameRule) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for name, text in amounts.items():
+        here, amount = f"{path}[{name}]", parse_quantity(str(text))
+        errors += name_rule(here, name)
+        errors += amount_errors(here, name, amount)
+        if is_huge(name) and not _divides(name, amount):
+            errors.append(invalid(here, str(amount), f"{amount} is not positive integer multiple of {name}"))
+    return errors
+
+
+def _divides(name: str, amount: Quantity) -> bool:
+    try:
+        page = parse_quantity(name.removeprefix(_HUGE))
+    except InvalidQuantity:
+        return False
+    return page.nanos > 0 and amount.nanos % page.nanos == 0
+
+
+def _within_limit_errors(path: str, name: str, text: str, limits: dict[str, str | int | float]) -> list[FieldError]:
+    if name not in limits:
+        missing = required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        return [] if _overcommits(name) else [missing]
+    amount, limit = parse_quantity(text), parse_quantity(str(limits[name]))
+    if amount == limit:
+        return []
+    if not _overcommits(name):
+        return [invalid(f"{path}.requests", str(amount), f"must be equal to {name} limit of {limit}")]
+    if amount > limit:
+        return [invalid(f"{path}.requests", str(amount), f"must be less than or equal to {name} limit of {limit}")]
+    return []

@@ -1,0 +1,159 @@
+"""Creations and updates, in the order of a real server: prepare, mutate, prepare again, validate, judge, store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.apiserver.admission import Chain, Errand
+from headgate.apiserver.decoding import Transform, with_metadata
+from headgate.apiserver.errors import ApiError, FieldError
+from headgate.apiserver.fields import invalid as invalid_field
+from headgate.apiserver.finishing import store_or_finish
+from headgate.apiserver.messages import Json
+from headgate.apiserver.metadata import Identities, born, carried, counted_up, counts_generation
+from headgate.apiserver.rules import KindRules
+from headgate.apiserver.status import already_exists, another_uid, bad_request, conflict, invalid, not_found
+from headgate.apiserver.store import Revision, Store
+
+NAME_TRIES = 8
+CONDITIONAL_ONLY = frozenset(
+    {
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("coordination.k8s.io", "leases"),
+        ("policy", "poddisruptionbudgets"),
+    }
+)
+"""Built-in resources that can only be replaced with the resourceVersion at hand; so can all custom ones."""
+OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+
+
+class Writer:
+    """Creates and changes objects; what it returns is the object as stored."""
+
+    def __init__(self, store: Store, chain: Chain, identities: Identities) -> None:
+        self._store, self._chain, self._identities = store, chain, identities
+
+    def create(self, errand: Errand, value: Json) -> Json:
+        rules = errand.served.type.rules
+        prepared = rules.prepare_create(self._born(errand, _in_namespace(errand, value)))
+        admitted = self._chain.mutate("CREATE", errand, prepared, None)
+        if admitted is not prepared and admitted is not None:
+            prepared = rules.prepare_create(_with_carried(with_metadata(admitted), prepared))
+        refuse_invalid(errand, prepared, rules.validate_create(prepared))
+        self._chain.validate("CREATE", errand, prepared, None)
+        return self._store_new(errand, prepared)
+
+    def update(self, errand: Errand, transform: Transform) -> Json:
+        """Change the main resource or its status; a change that changes nothing leaves no trace."""
+        served, rules = errand.served, errand.served.type.rules
+        revision = found(errand)
+        old = served.shown(revision.value)
+        new = _agreed(errand, transform(old), revision)
+        prepared = _prepared(rules, errand, new, old)
+        admitted = self._chain.mutate("UPDATE", errand, prepared, old)
+        if admitted is not prepared and admitted is not None:
+            prepared = _prepared(rules, errand, _with_carried(with_metadata(admitted), old), old)
+        new = counted_up(prepared, old) if counts_generation(served) else prepared
+        validate = rules.validate_status if errand.subresource == "status" else rules.validate_update
+        refuse_invalid(errand, new, validate(new, old))
+        self._chain.validate("UPDATE", errand, new, old)
+        if errand.dry_run or new == old:
+            return new
+        return store_or_finish(self._store, served.collection, errand.namespace, errand.name, new)
+
+    def _born(self, errand: Errand, value: Json) -> Json:
+        metadata = value["metadata"]
+        if metadata.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata = {**metadata, "name": self._free_name(errand, metadata["generateName"])}
+        uid = self._identities.uid(errand.served, errand.namespace, metadata.get("name") or "")
+        metadata = born(metadata, uid, errand.now, counted=counts_generation(errand.served))
+        return {**value, "metadata": metadata}
+
+    def _free_name(self, errand: Errand, prefix: str) -> str:
+        name = self._identities.generated_name(prefix)
+        for _ in range(NAME_TRIES):
+            if errand.served.collection.get(errand.namespace, name) is None:
+                break
+            name = self._identities.generated_name(prefix)
+        return name
+
+    def _store_new(self, errand: Errand, value: Json) -> Json:
+        name, collection = value["metadata"]["name"], errand.served.collection
+        if collection.get(errand.namespace, name) is not None:
+            raise already_exists(errand.served.type, name)
+        if errand.dry_run:
+            return value
+        self._identities.used(errand.served, errand.namespace, name)
+        return self._store.put(collection, errand.namespace, name, value)
+
+
+def found(errand: Errand) -> Revision:
+    """The object the errand is about; refuses when there is none."""
+    revision = errand.served.collection.get(errand.namespace, errand.name)
+    if revision is None:
+        raise not_found(errand.served.type, errand.name)
+    return revision
+
+
+def refuse_invalid(errand: Errand, value: Json, errors: Sequence[FieldError]) -> None:
+    if errors:
+        resource = errand.served.type
+        raise invalid(resource.kind, resource.group, value["metadata"].get("name") or "", errors)
+
+
+def _in_namespace(errand: Errand, value: Json) -> Json:
+    """The new object with the namespace of the request."""
+    metadata = value["metadata"]
+    given = metadata.get("namespace") or ""
+    if given == errand.namespace:
+        return value
+    if given:
+        raise bad_request(OTHER_NAMESPACE)
+    return {**value, "metadata": {**metadata, "namespace": errand.namespace}}
+
+
+def _prepared(rules: KindRules, errand: Errand, new: Json, old: Json) -> Json:
+    return rules.prepare_status(new, old) if errand.subresource == "status" else rules.prepare_update(new, old)
+
+
+def _agreed(errand: Errand, new: Json, revision: Revision) -> Json:
+    """The new object, once it is known to be meant for the stored one; the server's own fields as they were."""
+    metadata, old = new["metadata"], revision.value
+    if metadata is not old["metadata"]:
+        _refuse_other_name(errand, metadata)
+        _refuse_other_version(errand, metadata, revision)
+    if new.get("kind") != old["kind"] or new.get("apiVersion") != errand.served.api_version:
+        new = {**new, "kind": old["kind"], "apiVersion": errand.served.api_version}
+    return _with_carried(new, old)
+
+
+def _with_carried(new: Json, old: Json) -> Json:
+    metadata = carried(new["metadata"], old["metadata"])
+    return new if metadata is new["metadata"] else {**new, "metadata": metadata}
+
+
+def _refuse_other_name(errand: Errand, metadata: Json) -> None:
+    name, namespace = metadata.get("name"), metadata.get("namespace") or errand.namespace
+    if not name:
+        text = f"the name of the object ({errand.name} based on URL) was undeterminable: name must be provided"
+        raise bad_request(text)
+    if name != errand.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({errand.name})")
+    if namespace != errand.namespace:
+        raise bad_request(OTHER_NAMESPACE)
+
+
+def _refuse_other_version(errand: Errand, metadata: Json, revision: Revision) -> None:
+    served, stored = errand.served, revision.value["metadata"]
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    if uid and uid != stored["uid"]:
+        raise another_uid(served.type, errand.namespace, errand.name, uid, stored["uid"])
+    if version and version != stored["resourceVersion"]:
+        raise conflict(served.type, errand.name)
+    if not version and (served.custom or (served.type.group, served.type.plural) in CONDITIONAL_ONLY):
+        error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(served.type.kind, served.type.group, errand.name, [error])

@@ -1,0 +1,102 @@
+"""Near some pods and far from others: InterPodAffinity, as a filter and as a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.model.happenings import Happening
+from headgate.model.peers import PodTerm
+from headgate.model.pod import Pod
+from headgate.placement.columns import Amounts
+from headgate.placement.neighbours import Neighbours, Question, Role
+from headgate.placement.plugins import Mask
+from headgate.placement.scores import TOP_SCORE
+
+HARD_AFFINITY_WEIGHT = 1  # what an existing pod's required affinity adds to the score of a pod it speaks of
+
+
+class InterPodAffinity:
+    """What the pod demands of its neighbours, and what they demand of it."""
+
+    name = "InterPodAffinity"
+    wake_on = frozenset(Happening)
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours = neighbours
+
+    def concerns(self, pod: Pod) -> bool:
+        demands = pod.shape.peers
+        if demands is not None and (demands.affinity or demands.anti_affinity):
+            return True
+        return any(True for _ in self._neighbours.holding(Role.FORBIDDEN, pod))
+
+    def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
+        """A row that fails one is not counted for the next, as one reason a node is given."""
+        wanted, kept_off, resented = self._near(pod), self._far(pod), self._welcome(pod)
+        yield "node(s) didn't match pod affinity rules", wanted
+        yield "node(s) didn't match pod anti-affinity rules", kept_off | ~wanted
+        yield "node(s) didn't satisfy existing pods anti-affinity rules", resented | ~wanted | ~kept_off
+
+    def _near(self, pod: Pod) -> Mask:
+        """Every required term has a pod near; the first pod of a series may start alone."""
+        terms = pod.shape.peers.affinity if pod.shape.peers else ()
+        everywhere = self._everywhere()
+        if not terms:
+            return everywhere
+        counts = self._neighbours.answer(Question(terms))
+        domains = [self._neighbours.domains.of(term.topology_key) for term in terms]
+        labelled = everywhere.copy()
+        near = everywhere.copy()
+        for domain in domains:
+            labelled &= domain.somewhere
+            near &= domain.sums(counts) > 0
+        if self._is_first(pod, terms, counts):
+            return labelled
+        return near & labelled
+
+    def _is_first(self, pod: Pod, terms: tuple[PodTerm, ...], counts: Amounts) -> bool:
+        """No pod in any domain matches the terms yet, and this one would."""
+        placed = any(bool((counts * self._neighbours.domains.of(term.topology_key).somewhere).any()) for term in terms)
+        return not placed and all(self._neighbours.speaks_of(term, pod) for term in terms)
+
+    def _far(self, pod: Pod) -> Mask:
+        far = self._everywhere()
+        for term in pod.shape.peers.anti_affinity if pod.shape.peers else ():
+            counts = self._neighbours.answer(Question((term,)))
+            far &= self._neighbours.domains.of(term.topology_key).sums(counts) == 0
+        return far
+
+    def _welcome(self, pod: Pod) -> Mask:
+        """No pod near holds an anti-affinity that speaks of this one."""
+        welcome = self._everywhere()
+        for term, counts in self._neighbours.holding(Role.FORBIDDEN, pod):
+            welcome &= self._neighbours.domains.of(term.topology_key).sums(counts) == 0
+        return welcome
+
+    def _everywhere(self) -> Mask:
+        return np.ones(self._neighbours.rows, dtype=np.bool_)
+
+    def compares(self, pod: Pod) -> bool:
+        return any(True for _ in self._preferences(pod))
+
+    def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
+        """The weights of all preferences, the pod's own and those of others that speak of it, scaled to 0..100."""
+        raw = np.zeros(self._neighbours.rows, dtype=np.int64)
+        for term, weights in self._preferences(pod):
+            raw += self._neighbours.domains.of(term.topology_key).sums(weights)
+        raw = raw[fit]
+        low, high = int(raw.min()), int(raw.max())
+        if low == high:
+            return None
+        scaled: Amounts = (TOP_SCORE * ((raw - low) / (high - low))).astype(np.int64)
+        return scaled
+
+    def _preferences(self, pod: Pod) -> Iterator[tuple[PodTerm, Amounts]]:
+        for preference in pod.shape.peers.preferences if pod.shape.peers else ():
+            yield preference.term, self._neighbours.answer(Question((preference.term,))) * preference.weight
+        for term, counts in self._neighbours.holding(Role.REQUIRED, pod):
+            yield term, counts * HARD_AFFINITY_WEIGHT
+        yield from self._neighbours.holding(Role.PREFERRED, pod)

@@ -1,0 +1,51 @@
+"""Amounts by name and row: one array a name, so that a rule reads one resource of all nodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Amounts = NDArray[np.int64]
+
+
+class Columns:
+    """Exact amounts; a name nobody gave an amount yet is zero everywhere."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._columns: dict[str, Amounts] = {}
+
+    def __getitem__(self, name: str) -> Amounts:
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = np.zeros(self._rows, dtype=np.int64)
+        return column
+
+    def names(self) -> Iterable[str]:
+        return self._columns.keys()
+
+    def grow(self, rows: int) -> None:
+        for name, column in self._columns.items():
+            self._columns[name] = padded(column, rows)
+        self._rows = rows
+
+    def add(self, row: int, amounts: Iterable[tuple[str, int]], sign: int) -> None:
+        for name, amount in amounts:
+            self[name][row] += sign * amount
+
+    def put(self, row: int, amounts: Iterable[tuple[str, int]]) -> None:
+        self.clear(row)
+        self.add(row, amounts, 1)
+
+    def clear(self, row: int) -> None:
+        for column in self._columns.values():
+            column[row] = 0
+
+
+def padded(column: Amounts, rows: int) -> Amounts:
+    """The same amounts, with zeros for the rows that are new."""
+    if len(column) >= rows:
+        return column
+    return np.concatenate([column, np.zeros(rows - len(column), dtype=np.int64)])

@@ -1,0 +1,64 @@
+"""Which nodes count as one place: those with the same value of a topology label."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.placement.columns import Amounts, padded
+from headgate.placement.table import NodeTable
+
+NOWHERE = 0
+
+
+class Domain:
+    """For one topology key, a number for each row; rows without the label are NOWHERE."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.ids: Amounts = np.zeros(0, dtype=np.int64)
+        self.cursor = -1
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """One above the largest number given out."""
+        return len(self._numbers) + 1
+
+    def number(self, value: str | None) -> int:
+        return NOWHERE if value is None else self._numbers.setdefault(value, len(self._numbers) + 1)
+
+    def sums(self, counts: Amounts) -> Amounts:
+        """For each row, the total of `counts` over its domain; 0 for rows that are nowhere."""
+        totals = np.bincount(self.ids, weights=counts, minlength=self.count).astype(np.int64)
+        totals[NOWHERE] = 0
+        summed: Amounts = totals[self.ids]
+        return summed
+
+    @property
+    def somewhere(self) -> NDArray[np.bool_]:
+        known: NDArray[np.bool_] = self.ids != NOWHERE
+        return known
+
+
+class Domains:
+    """The domains of every topology key anyone asked for."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._by_key: dict[str, Domain] = {}
+
+    def of(self, key: str) -> Domain:
+        domain = self._by_key.setdefault(key, Domain(key))
+        if domain.cursor != self._nodes.node_changes.end:
+            self._refresh(domain)
+        return domain
+
+    def _refresh(self, domain: Domain) -> None:
+        changes = self._nodes.node_changes.since(domain.cursor) if domain.cursor >= 0 else None
+        rows = range(len(self._nodes.nodes)) if changes is None else {row: None for row, _ in changes}
+        domain.ids = padded(domain.ids, len(self._nodes.nodes))
+        for row in rows:
+            node = self._nodes.nodes[row]
+            domain.ids[row] = NOWHERE if node is None else domain.number(node.labels.get(domain.key))
+        domain.cursor = self._nodes.node_changes.end

@@ -1,0 +1,93 @@
+"""What pods and nodes would rather have: scores that compare the nodes that will do. Formulas are kube-scheduler's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.model.node import Node, TaintEffect
+from headgate.model.pod import Pod, PodShape
+from headgate.placement.columns import Amounts, padded
+from headgate.placement.filters import tolerated
+from headgate.placement.scores import TOP_SCORE
+from headgate.placement.table import NodeTable
+
+KEPT_DEMANDS = 1024
+Worth = Callable[[PodShape, Node], int]
+
+
+class Worths:
+    """A number for each node and demand, computed once and again when the node changes."""
+
+    def __init__(self, nodes: NodeTable, worth: Worth) -> None:
+        self._nodes = nodes
+        self._worth = worth
+        self._kept: dict[Hashable, tuple[Amounts, int]] = {}
+
+    def of(self, shape: PodShape, demand: Hashable) -> Amounts:
+        worths, cursor = self._kept.get(demand, (np.zeros(0, dtype=np.int64), -1))
+        if cursor != self._nodes.node_changes.end:
+            worths = self._refreshed(worths, cursor, shape)
+            self._kept[demand] = (worths, self._nodes.node_changes.end)
+            if len(self._kept) > KEPT_DEMANDS:
+                del self._kept[next(iter(self._kept))]
+        return worths
+
+    def _refreshed(self, worths: Amounts, cursor: int, shape: PodShape) -> Amounts:
+        changes = self._nodes.node_changes.since(cursor) if cursor >= 0 else None
+        rows = range(len(self._nodes.nodes)) if changes is None else {row: None for row, _ in changes}
+        worths = padded(worths, len(self._nodes.nodes))
+        for row in rows:
+            node = self._nodes.nodes[row]
+            worths[row] = 0 if node is None else self._worth(shape, node)
+        return worths
+
+
+class PreferredNodeAffinity:
+    """The summed weights of the preferred terms a node meets, scaled by the best."""
+
+    name = "NodeAffinity"
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._worths = Worths(nodes, _preference)
+
+    def compares(self, pod: Pod) -> bool:
+        return bool(pod.shape.preferred_terms)
+
+    def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
+        raw = self._worths.of(pod.shape, pod.shape.preferred_terms)[fit]
+        return _scaled(raw)
+
+
+def _preference(shape: PodShape, node: Node) -> int:
+    terms = shape.preferred_terms
+    return sum(each.weight for each in terms if each.term.matches(node.name, node.labels))
+
+
+class PreferredTaints:
+    """Fewer soft taints the pod does not tolerate is better."""
+
+    name = "TaintToleration"
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._worths = Worths(nodes, _soft_taints)
+
+    def compares(self, pod: Pod) -> bool:
+        return bool(self._worths.of(pod.shape, pod.shape.tolerations).any())
+
+    def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
+        scaled = _scaled(self._worths.of(pod.shape, pod.shape.tolerations)[fit])
+        return None if scaled is None else TOP_SCORE - scaled
+
+
+def _soft_taints(shape: PodShape, node: Node) -> int:
+    soft = [taint for taint in node.taints if taint.effect is TaintEffect.PREFER_NO_SCHEDULE]
+    return sum(not tolerated(taint, shape) for taint in soft)
+
+
+def _scaled(raw: Amounts) -> Amounts | None:
+    """Whole percent of the highest; None when all are nothing."""
+    high = int(raw.max(initial=0))
+    return None if high == 0 else TOP_SCORE * raw // high

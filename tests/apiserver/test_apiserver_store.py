@@ -1,0 +1,86 @@
+"""Paths, and the store below the verbs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.apiserver.errors import ApiError
+from headgate.apiserver.paths import Location, parse_path
+from headgate.apiserver.store import Store
+
+
+@pytest.mark.parametrize(
+    "path, expected",
+    [
+        pytest.param("/api/v1/nodes", Location("", "v1", "", "nodes"), id="a cluster-wide collection"),
+        pytest.param("/api/v1/nodes/n", Location("", "v1", "", "nodes", "n"), id="a cluster-wide object"),
+        pytest.param("/api/v1/pods", Location("", "v1", "", "pods"), id="all namespaces"),
+        pytest.param("/api/v1/namespaces/x/pods", Location("", "v1", "x", "pods"), id="one namespace"),
+        pytest.param("/api/v1/namespaces/x/pods/", Location("", "v1", "x", "pods"), id="a slash at the end"),
+        pytest.param("/api/v1/namespaces/x/pods/p", Location("", "v1", "x", "pods", "p"), id="an object"),
+        pytest.param(
+            "/api/v1/namespaces/x/pods/p/binding", Location("", "v1", "x", "pods", "p", "binding"), id="a subresource"
+        ),
+        pytest.param("/api/v1/namespaces/x", Location("", "v1", "", "namespaces", "x"), id="a namespace itself"),
+        pytest.param(
+            "/api/v1/namespaces/x/status", Location("", "v1", "", "namespaces", "x", "status"), id="its status"
+        ),
+        pytest.param(
+            "/apis/batch/v1/namespaces/x/jobs/j", Location("batch", "v1", "x", "jobs", "j"), id="a group with a name"
+        ),
+    ],
+)
+def test_a_path_is_taken_apart(path, expected):
+    assert parse_path(path) == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/", "/api", "/api/v1", "/apis/batch", "/apis/batch/v1", "/healthz", "/api/v1//x"]
+)
+def test_a_path_that_names_nothing_is_not_found(path):
+    with pytest.raises(ApiError) as caught:
+        parse_path(path)
+    assert caught.value.code == 404
+
+
+def value(text=""):
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": {}, "text": text}
+
+
+def test_a_stored_value_is_not_changed_by_later_writes():
+    store = Store()
+    things = store.collection("", "things")
+    first = store.put(things, "x", "a", value("one"))
+    before = repr(first)
+    store.put(things, "x", "a", {**first, "text": "two"})
+    assert repr(first) == before
+
+
+def test_a_revision_is_encoded_once():
+    store = Store()
+    things = store.collection("", "things")
+    store.put(things, "x", "a", value())
+    revision = things.get("x", "a")
+    assert revision.raw is revision.raw
+
+
+places = st.tuples(st.sampled_from("xyz"), st.sampled_from("abc"))
+
+
+@given(st.lists(st.tuples(places, st.booleans()), max_size=40), st.integers(1, 10))
+def test_a_collection_is_in_order_and_reaches_back_as_far_as_it_promises(writes, keep):
+    store, expected, states = Store(keep), {}, {}
+    things = store.collection("", "things")
+    for (namespace, name), stays in writes:
+        if stays:
+            expected[namespace, name] = store.put(things, namespace, name, value())
+        elif (namespace, name) in expected:
+            store.remove(things, namespace, name, expected.pop((namespace, name)))
+        else:
+            continue
+        states[store.version] = dict(expected)
+    listed = [(namespace, name, revision.value) for namespace, name, revision in things.items()]
+    assert listed == [(*place, expected[place]) for place in sorted(expected)]
+    for version in list(states)[-keep - 1 :]:
+        then = {(namespace, name): found.value for namespace, name, found in things.items_at(version)}
+        assert then == states[version]

@@ -1,0 +1,230 @@
+"""Admission webhooks in process: who is asked, what they are told, what they may do."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from rules_builders import Stored, cluster_wide, created, operation, pod, with_metadata
+
+from headgate.apiserver.errors import ApiError
+from headgate.apiserver.messages import Json
+from headgate.apiserver.webhooks import Unreachable, WebhookAdmission
+
+NAME = "gate.example.com"
+PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+
+
+def hook(rule: Json = PODS, **fields: Any) -> Json:
+    return {"name": NAME, "rules": [rule], **fields}
+
+
+def stored(kind: str, *hooks: Json, labels: Json | None = None) -> Stored:
+    """One configuration of this kind, and the namespace `default` with these labels."""
+    configuration = {"metadata": {"name": "ours", "resourceVersion": "1"}, "webhooks": list(hooks)}
+    namespace = with_metadata(cluster_wide("Namespace", "default"), labels=labels or {})
+    return Stored(**{f"{kind}webhookconfigurations": [configuration], "namespaces": [namespace]})
+
+
+def answering(**response: Any) -> Callable[[str, Json], Json]:
+    def answer(name: str, review: Json) -> Json:
+        return {"response": {"uid": review["request"]["uid"], "allowed": True, **response}}
+
+    return answer
+
+
+def patching(*steps: Json) -> Callable[[str, Json], Json]:
+    return answering(patchType="JSONPatch", patch=base64.b64encode(msgspec.json.encode(steps)).decode())
+
+
+class Listener:
+    """Remembers what it was told and allows it."""
+
+    def __init__(self) -> None:
+        self.reviews: list[Json] = []
+
+    def __call__(self, name: str, review: Json) -> Json:
+        self.reviews.append(review)
+        return answering()(name, review)
+
+
+POD = created(pod())
+
+
+def asked(rule: Json, fields: Json, verb: str, value: Json, subresource: str, labels: Json) -> bool:
+    listener = Listener()
+    old = value if verb != "CREATE" else None
+    step = operation(verb, value if verb != "DELETE" else None, old, subresource)
+    WebhookAdmission({NAME: listener}).validate(step, stored("validating", hook(rule, **fields), labels=labels))
+    return bool(listener.reviews)
+
+
+LABELLED = with_metadata(POD, labels={"a": "b"})
+NODE = cluster_wide("Node", spec={})
+
+
+@pytest.mark.parametrize(
+    "rule, fields, verb, value, subresource, labels, expected",
+    [
+        pytest.param(PODS, {}, "CREATE", POD, "", {}, True, id="the rule fits"),
+        pytest.param(PODS, {}, "UPDATE", POD, "", {}, False, id="another operation"),
+        pytest.param({**PODS, "operations": ["*"]}, {}, "DELETE", POD, "", {}, True, id="every operation"),
+        pytest.param({**PODS, "apiGroups": ["batch"]}, {}, "CREATE", POD, "", {}, False, id="another group"),
+        pytest.param({**PODS, "resources": ["*"]}, {}, "CREATE", NODE, "", {}, True, id="every resource"),
+        pytest.param({**PODS, "operations": ["UPDATE"]}, {}, "UPDATE", POD, "status", {}, False, id="not its status"),
+        pytest.param(
+            {**PODS, "operations": ["UPDATE"], "resources": ["pods/*"]},
+            {},
+            "UPDATE",
+            POD,
+            "status",
+            {},
+            True,
+            id="its status",
+        ),
+        pytest.param({**PODS, "scope": "Cluster"}, {}, "CREATE", POD, "", {}, False, id="cluster-wide only"),
+        pytest.param({**PODS, "scope": "Namespaced"}, {}, "CREATE", POD, "", {}, True, id="namespaced only"),
+        pytest.param(
+            PODS,
+            {"objectSelector": {"matchLabels": {"a": "b"}}},
+            "CREATE",
+            LABELLED,
+            "",
+            {},
+            True,
+            id="selected object",
+        ),
+        pytest.param(
+            PODS, {"objectSelector": {"matchLabels": {"a": "b"}}}, "CREATE", POD, "", {}, False, id="another object"
+        ),
+        pytest.param(
+            PODS,
+            {"namespaceSelector": {"matchLabels": {"t": "x"}}},
+            "CREATE",
+            POD,
+            "",
+            {"t": "x"},
+            True,
+            id="its namespace",
+        ),
+        pytest.param(
+            PODS,
+            {"namespaceSelector": {"matchLabels": {"t": "x"}}},
+            "CREATE",
+            POD,
+            "",
+            {},
+            False,
+            id="another namespace",
+        ),
+        pytest.param(
+            {**PODS, "resources": ["nodes"]},
+            {"namespaceSelector": {"matchLabels": {"t": "x"}}},
+            "CREATE",
+            NODE,
+            "",
+            {},
+            True,
+            id="namespaces do not exclude what is in none",
+        ),
+    ],
+)
+def test_who_is_asked(
+    rule: Json, fields: Json, verb: str, value: Json, subresource: str, labels: Json, expected: bool
+) -> None:
+    assert asked(rule, fields, verb, value, subresource, labels) is expected
+
+
+def test_what_a_webhook_is_told() -> None:
+    listener = Listener()
+    WebhookAdmission({NAME: listener}).validate(operation("CREATE", POD), stored("validating", hook()))
+    (review,) = listener.reviews
+    assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    request = review["request"]
+    assert request["kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
+    assert (request["operation"], request["name"], request["namespace"]) == ("CREATE", "it", "default")
+    assert (request["object"], request["oldObject"]) == (POD, None)
+    assert request["userInfo"] == {"username": "someone"}
+
+
+def test_a_mutating_webhook_patches_and_the_next_one_sees_it() -> None:
+    gates = patching({"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "a"}]})
+    more = patching({"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": "b"}})
+    catalog = stored("mutating", hook(), {**hook(), "name": "second.example.com"})
+    changed = WebhookAdmission({NAME: gates, "second.example.com": more}).mutate(operation("CREATE", POD), catalog)
+    assert changed is not None
+    assert changed["spec"]["schedulingGates"] == [{"name": "a"}, {"name": "b"}]
+    assert "schedulingGates" not in POD["spec"], "the object given is not changed"
+
+
+def test_without_configurations_the_very_same_object_goes_on() -> None:
+    assert WebhookAdmission({}).mutate(operation("CREATE", POD), Stored()) is POD
+
+
+def unreachable(name: str, review: Json) -> Json:
+    raise Unreachable("connection refused")
+
+
+@pytest.mark.parametrize(
+    "handler, code, message",
+    [
+        pytest.param(
+            answering(allowed=False, status={"message": "not today", "code": 403}),
+            403,
+            f'admission webhook "{NAME}" denied the request: not today',
+            id="a denial with a message",
+        ),
+        pytest.param(
+            answering(allowed=False, status={"reason": "Busy"}),
+            400,
+            f'admission webhook "{NAME}" denied the request: Busy',
+            id="a denial with a reason",
+        ),
+        pytest.param(
+            answering(allowed=False),
+            400,
+            f'admission webhook "{NAME}" denied the request without explanation',
+            id="a denial without a word",
+        ),
+        pytest.param(
+            unreachable,
+            500,
+            f'Internal error occurred: failed calling webhook "{NAME}": failed to call webhook: connection refused',
+            id="a webhook that cannot be reached",
+        ),
+        pytest.param(
+            lambda name, review: {},
+            500,
+            f'Internal error occurred: failed calling webhook "{NAME}": '
+            "failed to call webhook: webhook response was absent",
+            id="an answer that is none",
+        ),
+        pytest.param(
+            patching({"op": "replace", "path": "/surprise", "value": 1}),
+            500,
+            f'Internal error occurred: failed calling webhook "{NAME}": received invalid webhook response: ',
+            id="a patch that does not fit",
+        ),
+    ],
+)
+def test_what_stops_a_write(handler: Callable[[str, Json], Json], code: int, message: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        WebhookAdmission({NAME: handler}).mutate(operation("CREATE", POD), stored("mutating", hook()))
+    assert refusal.value.code == code
+    assert refusal.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "handlers",
+    [
+        pytest.param({NAME: unreachable}, id="a webhook that cannot be reached"),
+        pytest.param({}, id="a webhook nobody serves"),
+    ],
+)
+def test_a_failure_may_be_ignored(handlers: dict[str, Callable[[str, Json], Json]]) -> None:
+    catalog = stored("mutating", hook(failurePolicy="Ignore"))
+    assert WebhookAdmission(handlers).mutate(operation("CREATE", POD), catalog) is POD
