@@ -1,12 +1,22 @@
-"""Node affinity and tolerations, from the wire to what scheduling compares."""
+"""Affinity and tolerations, from the wire to what scheduling compares."""
 
 from __future__ import annotations
 
-from headgate.api.errors import InvalidField
+from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
+
+from headgate.api.errors import InvalidField, invalid_field
+from headgate.api.peers import PodAffinity, preferred_peers, required_peers
 from headgate.api.wire import Expression, Wire
 from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.node import TaintEffect
+from headgate.model.peers import PodTerm, WeightedTerm
 from headgate.model.requirements import Requirement
+
+AFFINITY = "$.spec.affinity"
+KEPT_AFFINITIES = 4096  # different affinities whose meaning is kept
 
 _EFFECTS: dict[str, TaintEffect | None] = {"": None} | {effect.value: effect for effect in TaintEffect}
 
@@ -32,6 +42,18 @@ class NodeAffinity(Wire, frozen=True):
 
 class Affinity(Wire, frozen=True):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class AffinityDemands(Struct, frozen=True, gc=False):
+    """What one affinity says of nodes and of other pods, by the names of PodShape and PeerDemands."""
+
+    required_terms: tuple[NodeTerm, ...] | None = None
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    preferences: tuple[WeightedTerm, ...] = ()
 
 
 class TolerationEntry(Wire, frozen=True):
@@ -42,18 +64,43 @@ class TolerationEntry(Wire, frozen=True):
     toleration_seconds: int | None = None
 
 
-def required_terms(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:
+NO_AFFINITY = AffinityDemands()
+_affinities = msgspec.json.Decoder(Affinity | None)
+
+
+@lru_cache(maxsize=KEPT_AFFINITIES)
+def affinity_demands(raw: bytes, namespace: str) -> AffinityDemands:
+    """The spec's affinity; pods of one template say the same, so each text is read once per namespace."""
+    try:
+        wire = _affinities.decode(raw)
+    except msgspec.DecodeError as error:
+        field = invalid_field(error)
+        raise InvalidField(field.path.replace("$", AFFINITY, 1), field.expected) from None
+    return NO_AFFINITY if wire is None else _demands(wire, namespace)
+
+
+def _demands(wire: Affinity, namespace: str) -> AffinityDemands:
+    near, far = f"{AFFINITY}.podAffinity", f"{AFFINITY}.podAntiAffinity"
+    return AffinityDemands(
+        required_terms=_required_terms(wire.node_affinity) if wire.node_affinity else None,
+        preferred_terms=_preferred_terms(wire.node_affinity) if wire.node_affinity else (),
+        affinity=required_peers(near, wire.pod_affinity, namespace),
+        anti_affinity=required_peers(far, wire.pod_anti_affinity, namespace),
+        preferences=(
+            *preferred_peers(near, wire.pod_affinity, namespace, 1),
+            *preferred_peers(far, wire.pod_anti_affinity, namespace, -1),
+        ),
+    )
+
+
+def _required_terms(affinity: NodeAffinity) -> tuple[NodeTerm, ...] | None:
     """The terms of which one must match; None where nothing is demanded."""
-    if affinity is None or affinity.node_affinity is None:
-        return None
-    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    required = affinity.required_during_scheduling_ignored_during_execution
     return None if required is None else tuple(_term(term) for term in required.node_selector_terms)
 
 
-def preferred_terms(affinity: Affinity | None) -> tuple[PreferredTerm, ...]:
-    if affinity is None or affinity.node_affinity is None:
-        return ()
-    preferred = affinity.node_affinity.preferred_during_scheduling_ignored_during_execution or ()
+def _preferred_terms(affinity: NodeAffinity) -> tuple[PreferredTerm, ...]:
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
     return tuple(PreferredTerm(entry.weight, _term(entry.preference)) for entry in preferred)
 
 

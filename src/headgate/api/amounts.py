@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from headgate.api.containers import Container, ResourceNeeds
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Amounts, Wire
 from headgate.model.quantity import InvalidQuantity, parse_quantity
@@ -14,19 +15,6 @@ CPU, MEMORY = "cpu", "memory"
 
 SCORED_AS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 """What scoring assumes of a container that does not say: 100m and 200Mi."""
-
-
-class ResourceNeeds(Wire, frozen=True):
-    requests: Amounts | None = None
-
-
-class Container(Wire, frozen=True):
-    resources: ResourceNeeds | None = None
-    restart_policy: str | None = None
-
-    @property
-    def is_sidecar(self) -> bool:
-        return self.restart_policy == "Always"
 
 
 class PodNeeds(Wire, frozen=True):

@@ -22,10 +22,16 @@ class NodeSpec(Wire, frozen=True):
     taints: list[TaintEntry] | None = None
 
 
+class Image(Wire, frozen=True):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(Wire, frozen=True):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
     conditions: list[Condition] | None = None
+    images: list[Image] | None = None
 
 
 class NodeObject(Wire, frozen=True):
@@ -50,6 +56,7 @@ def decode_node(raw: Buffer) -> Node:
         taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in wire.spec.taints or ()),
         unschedulable=wire.spec.unschedulable,
         ready=is_true(wire.status.conditions, "Ready"),
+        images={name: image.size_bytes for image in wire.status.images or () for name in image.names or ()},
     )
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 
 import msgspec
+from msgspec import Raw
 
-from headgate.api.affinities import Affinity, TolerationEntry, preferred_terms, required_terms, tolerations
+from headgate.api.affinities import NO_AFFINITY, AffinityDemands, TolerationEntry, affinity_demands, tolerations
 from headgate.api.amounts import PodNeeds, effective_requests
+from headgate.api.containers import Container, host_ports, images
 from headgate.api.errors import InvalidField
+from headgate.api.peers import SpreadDemand, spread_demands, spreads
 from headgate.api.wire import Buffer, Condition, Metadata, OwnerReference, Wire
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.peers import HostPort, PeerDemands
 from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
 
 DEFAULT_GRACE = 30  # seconds
@@ -24,7 +28,9 @@ class Gate(Wire, frozen=True):
 class PodSpec(PodNeeds, frozen=True):
     node_name: str = ""
     node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
+    affinity: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+    host_network: bool = False
     tolerations: list[TolerationEntry] | None = None
     scheduler_name: str = ""
     scheduling_gates: list[Gate] | None = None
@@ -57,7 +63,7 @@ def decode_pod(raw: Buffer) -> Pod:
         version=metadata.resource_version,
         labels=metadata.labels or {},
         annotations=metadata.annotations or {},
-        shape=_shape(spec),
+        shape=_shape(spec, metadata),
         created=metadata.created,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
@@ -73,18 +79,46 @@ def decode_pod(raw: Buffer) -> Pod:
     )
 
 
-def _shape(spec: PodSpec) -> PodShape:
+def _shape(spec: PodSpec, metadata: Metadata) -> PodShape:
     """The pod's shape. Not the node it names: once that is set, the pod is bound and nothing is left to decide."""
     requests, scored = effective_requests(spec)
+    affinity = affinity_demands(bytes(spec.affinity), metadata.namespace) if spec.affinity else NO_AFFINITY
+    constraints = spec.topology_spread_constraints
+    containers = [*spec.init_containers, *spec.containers] if spec.init_containers else spec.containers
     return _interned(
         PodShape(
             requests=requests,
             scored_requests=scored,
             node_selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
-            required_terms=required_terms(spec.affinity) if spec.affinity else None,
-            preferred_terms=preferred_terms(spec.affinity) if spec.affinity else (),
+            required_terms=affinity.required_terms,
+            preferred_terms=affinity.preferred_terms,
             tolerations=tolerations(spec.tolerations) if spec.tolerations else (),
+            ports=_ports(spec),
+            images=images(containers),
+            peers=_peers(affinity, spread_demands(bytes(constraints)) if constraints else (), metadata),
         )
+    )
+
+
+def _ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Host ports of all that runs as long as the pod; what ends before the others start takes none."""
+    sidecars = [container for container in spec.init_containers or () if container.is_sidecar]
+    lasting: list[Container] = [*sidecars, *spec.containers]
+    has_ports = any([container.ports for container in lasting])
+    return host_ports(lasting, spec.host_network) if has_ports else ()
+
+
+def _peers(affinity: AffinityDemands, spread: tuple[SpreadDemand, ...], metadata: Metadata) -> PeerDemands | None:
+    """All that is demanded of other pods; None when that is nothing."""
+    if not (spread or affinity.affinity or affinity.anti_affinity or affinity.preferences):
+        return None
+    labels = metadata.labels or {}
+    return PeerDemands(
+        affinity=affinity.affinity,
+        anti_affinity=affinity.anti_affinity,
+        preferences=affinity.preferences,
+        hard_spread=spreads(spread, True, labels),
+        soft_spread=spreads(spread, False, labels),
     )
 
 

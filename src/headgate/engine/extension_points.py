@@ -14,12 +14,13 @@ from headgate.model.pod import Pod
 from headgate.model.settings import Profile
 from headgate.placement.affinity import InterPodAffinity
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
+from headgate.placement.images import ImageLocality
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Rules
-from headgate.placement.plugins import FieldScore, Named
+from headgate.placement.plugins import FieldScore, Named, RowScore
 from headgate.placement.preferences import PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
-from headgate.placement.scores import ROW_SCORES
+from headgate.placement.scores import BalancedAllocation, ResourceScore
 from headgate.placement.spreading import PodTopologySpread
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
@@ -84,6 +85,7 @@ WEIGHTS: Mapping[str, int] = {
     "InterPodAffinity": 2,
     "NodeResourcesFit": 1,
     "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
 }
 """How much each score counts where the profile does not say."""
 
@@ -93,7 +95,14 @@ def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
     nodes = neighbours.nodes
     spread = PodTopologySpread(neighbours, Verdicts(NodeAffinity(), nodes), Verdicts(TaintToleration(), nodes))
     affinity = InterPodAffinity(neighbours)
-    comparing: tuple[FieldScore, ...] = (PreferredTaints(nodes), PreferredNodeAffinity(nodes), spread, affinity)
+    judging: tuple[RowScore, ...] = (ResourceScore(profile.scoring), BalancedAllocation())
+    comparing: tuple[FieldScore, ...] = (
+        PreferredTaints(nodes),
+        PreferredNodeAffinity(nodes),
+        spread,
+        affinity,
+        ImageLocality(nodes),
+    )
     return Plugins(
         pre_enqueue=profile.kept(PRE_ENQUEUE),
         rules=Rules(
@@ -101,7 +110,7 @@ def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
                 nodes,
                 node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS)),
                 load_filters=profile.kept(LOAD_FILTERS),
-                scores=_weighed(profile, profile.kept(ROW_SCORES)),
+                scores=_weighed(profile, profile.kept(judging)),
             ),
             peer_filters=profile.kept((spread, affinity)),
             field_scores=_weighed(profile, profile.kept(comparing)),

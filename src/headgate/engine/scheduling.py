@@ -124,8 +124,8 @@ class PodScheduling:
         self._in_flight.pop(pod.key, None)
         self._told.pop(pod.key, None)
         self.queue.withdraw(pod.key)
-        if self.nodes.charge(pod, pod.node):
-            self._happened[Happening.ROOM_FREED] = None
+        for happening in self.nodes.charge(pod, pod.node):
+            self._happened[happening] = None
 
     def _drop(self, key: Key) -> None:
         """The pod takes no room and wants none."""
@@ -218,6 +218,7 @@ class PodScheduling:
         self.queue.placed(waiting)
         for rule in plugins.reserve:
             rule.reserve(pod, found.node)
+        self._happened[Happening.NEIGHBOURS_CHANGED] = None
         for bind in plugins.binder.bind(pod, found.node):
             self.assumed[pod.key] = Assumption(waiting, bind)
             self._in_flight[pod.key] = bind

@@ -8,4 +8,5 @@ from enum import StrEnum, auto
 class Happening(StrEnum):
     NODE_ADDED = auto()
     NODE_CHANGED = auto()  # labels, taints, allocatable or unschedulable
-    ROOM_FREED = auto()  # a pod left a node
+    ROOM_FREED = auto()  # a pod left a node, or takes less of it
+    NEIGHBOURS_CHANGED = auto()  # a pod came to a node, or others' selectors see it differently

@@ -19,6 +19,7 @@ PLUGIN_NAMES = (
     "PodTopologySpread",
     "InterPodAffinity",
     "NodeResourcesBalancedAllocation",
+    "ImageLocality",
 )
 """Every plugin a profile may switch, by kube-scheduler's name."""
 
@@ -31,12 +32,21 @@ class Named(Protocol):
 P = TypeVar("P", bound=Named)
 
 
+class ScoringStrategy(Struct, frozen=True):
+    """How NodeResourcesFit likes nodes to be used."""
+
+    type: str = "LeastAllocated"  # or MostAllocated, RequestedToCapacityRatio
+    resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))  # name and weight
+    shape: tuple[tuple[int, int], ...] = ()  # for RequestedToCapacityRatio: used percent, and points from 0 to 10
+
+
 class Profile(Struct, frozen=True):
     """One scheduler as pods know it by name; plugin names as in kube-scheduler."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     disabled: frozenset[str] = frozenset()  # names of default plugins taken out; "*" takes out all
     weights: Mapping[str, int] = {}  # of score plugins, where not the default
+    scoring: ScoringStrategy = ScoringStrategy()
 
     def kept(self, plugins: tuple[P, ...]) -> tuple[P, ...]:
         """Those of the plugins that this profile leaves on, in order."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
+from headgate.placement.glances import Glances
 from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
 from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
 
@@ -53,12 +54,12 @@ class Placer:
         self._nodes = rules.rows.nodes
         self._rules = rules
         self._rankings: dict[PodShape, Ranking] = {}
+        self._glances = Glances(rules.rows)
 
     def place(self, pod: Pod) -> Placement | NoPlacement:
         filters = [rule for rule in self._rules.peer_filters if rule.concerns(pod)]
         scores = [(rule, weight) for rule, weight in self._rules.field_scores if rule.compares(pod)]
-        ranking = self._ranking(pod.shape)
-        best = self._compared(pod, ranking, filters, scores) if filters or scores else ranking.best()
+        best = self._compared(pod, filters, scores) if filters or scores else self._best(pod.shape)
         if best is None:
             return self._refusal(pod, filters)
         row, score = best
@@ -70,6 +71,11 @@ class Placer:
             return pod.scheduler_name, pod.shape
         return pod.scheduler_name, pod.shape, pod.key.namespace, tuple(sorted(pod.labels.items()))
 
+    def _best(self, shape: PodShape) -> tuple[int, int] | None:
+        if shape not in self._rankings and self._glances.will_do(shape):
+            return self._glances.best(shape)
+        return self._ranking(shape).best()
+
     def _ranking(self, shape: PodShape) -> Ranking:
         ranking = self._rankings.get(shape)
         if ranking is None:
@@ -79,9 +85,10 @@ class Placer:
         return ranking
 
     def _compared(
-        self, pod: Pod, ranking: Ranking, filters: list[PeerFilter], scores: list[tuple[FieldScore, int]]
+        self, pod: Pod, filters: list[PeerFilter], scores: list[tuple[FieldScore, int]]
     ) -> tuple[int, int] | None:
         """The best row when neighbours or the other nodes have a say."""
+        ranking = self._ranking(pod.shape)
         ranking.refresh()
         total = ranking.scores.copy()
         for rule in filters:

@@ -2,30 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from headgate.model.pod import PodShape
-from headgate.placement.plugins import Each, Rows, RowScore
+from headgate.model.settings import ScoringStrategy
+from headgate.placement.plugins import Each, Rows
 from headgate.placement.table import NodeTable
 
-SCORED_RESOURCES = ("cpu", "memory")
+NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+BALANCED_RESOURCES = ("cpu", "memory")
 TOP_SCORE = 100
+Judge = Callable[[Each, Each], Each]
+"""0 to 100 for what would be taken of what there is."""
 
 
-class LeastAllocated:
-    """The mean free share of cpu and memory after the pod, in whole percent; resources a node lacks are left out."""
+class ResourceScore:
+    """The weighted mean over resources of how well the use of each is liked; what a node lacks is left out."""
 
     name = "NodeResourcesFit"
 
+    def __init__(self, strategy: ScoringStrategy) -> None:
+        self._resources = strategy.resources
+        self._judge = JUDGES[strategy.type](strategy)
+        self._zero_drops_out = strategy.type == "RequestedToCapacityRatio"
+
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
-        total: Each = 0
-        counted: Each = 0
-        for resource in SCORED_RESOURCES:
+        total: Each = nodes.draws[rows] * 0
+        weights: Each = total
+        for resource, weight in self._resources:
+            if resource not in NATIVE_RESOURCES and not shape.requests[resource]:
+                continue
             capacity = nodes.allocatable[resource][rows]
             taken = nodes.scored[resource][rows] + shape.scored_requests[resource] * (already + 1)
-            total = total + _percent(capacity - taken, capacity)
-            counted = counted + (capacity > 0)
-        return total // (counted + (counted == 0))
+            points = self._judge(taken, capacity) * (capacity > 0)
+            total = total + points * weight
+            weights = weights + weight * ((points > 0) if self._zero_drops_out else (capacity > 0))
+        rounding = weights // 2 if self._zero_drops_out else 0
+        return (total + rounding) // (weights + (weights == 0))
+
+
+def least_allocated(_: ScoringStrategy) -> Judge:
+    """The free share in whole percent; nothing when more is taken than there is."""
+    return lambda taken, capacity: _percent((capacity - taken) * (taken <= capacity), capacity)
+
+
+def most_allocated(_: ScoringStrategy) -> Judge:
+    """The used share in whole percent, at most all of it."""
+    return lambda taken, capacity: _percent(taken - (taken - capacity) * (taken > capacity), capacity)
+
+
+def requested_to_capacity_ratio(strategy: ScoringStrategy) -> Judge:
+    """The points the operator's curve gives to the used share."""
+    points = np.array([_on_curve(strategy.shape, percent) for percent in range(101)], dtype=np.int64)
+
+    def judge(taken: Each, capacity: Each) -> Each:
+        used = _percent(taken, capacity)
+        return points[used - (used - 100) * (taken > capacity)]
+
+    return judge
+
+
+def _on_curve(curve: tuple[tuple[int, int], ...], percent: int) -> int:
+    """Straight lines between the curve's points, level outside them; its 0 to 10 becomes 0 to 100."""
+    before = curve[0]
+    for use, score in curve:
+        if percent <= use:
+            rise, run = (score - before[1]) * 10 * (percent - before[0]), use - before[0]
+            return score * 10 if not run else before[1] * 10 + int(rise / run)
+        before = (use, score)
+    return before[1] * 10
+
+
+JUDGES: Mapping[str, Callable[[ScoringStrategy], Judge]] = {
+    "LeastAllocated": least_allocated,
+    "MostAllocated": most_allocated,
+    "RequestedToCapacityRatio": requested_to_capacity_ratio,
+}
 
 
 class BalancedAllocation:
@@ -34,8 +88,8 @@ class BalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
 
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
-        if not any(shape.requests[resource] for resource in SCORED_RESOURCES):
-            return nodes.allocatable[SCORED_RESOURCES[0]][rows] * 0
+        if not any(shape.requests[resource] for resource in BALANCED_RESOURCES):
+            return nodes.draws[rows] * 0
         with_pod = _balance(shape, nodes, rows, already + 1)
         without_pod = _balance(shape, nodes, rows, already)
         return TOP_SCORE // 2 + (TOP_SCORE // 2 + with_pod - without_pod) // 2
@@ -57,12 +111,9 @@ def _share(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, pods: E
 
 
 def _percent(part: Each, whole: Each) -> Each:
-    """Whole percent; 0 for a part below nothing, and of nothing."""
-    return (part * (part > 0)) * TOP_SCORE // (whole + (whole == 0))
+    """Whole percent; 0 of nothing."""
+    return part * TOP_SCORE // (whole + (whole == 0))
 
 
 def _whole(numbers: Each) -> Each:
     return numbers.astype(np.int64) if isinstance(numbers, np.ndarray) else int(numbers)
-
-
-ROW_SCORES: tuple[RowScore, ...] = (LeastAllocated(), BalancedAllocation())

@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.peers import HostPort
@@ -103,19 +104,21 @@ class NodeTable:
         self._free.append(row)
         self._mark(row)
 
-    def charge(self, pod: Pod, node: str) -> bool:
-        """The pod takes its requests on that node, and on no other; True when it had taken something else before."""
+    def charge(self, pod: Pod, node: str) -> tuple[Happening, ...]:
+        """The pod takes its requests on that node, and on no other. Returns what that may mean to others."""
         known = self._charges.get(pod.key)
         if known is not None and known[0] == node and _counts_alike(known[1], pod):
-            return False
-        moved = self.release(pod.key)
+            return ()
+        self.release(pod.key)
         self._charges[pod.key] = (node, pod)
         self._pods_on.setdefault(node, {})[pod.key] = pod
         row = self._rows.get(node)
         if row is not None:
             self._apply(row, pod, 1)
             self.load_changes.append(row, pod.shape)
-        return moved
+        if known is None or (known[0] == node and known[1].shape == pod.shape):
+            return (Happening.NEIGHBOURS_CHANGED,)
+        return Happening.ROOM_FREED, Happening.NEIGHBOURS_CHANGED
 
     def release(self, pod: Key) -> bool:
         """Give back what the pod was charged; False when it was charged nothing."""

@@ -1,0 +1,235 @@
+"""One HTTP/1.1 connection: a request at a time, answered whole or as a stream of lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import cast
+
+import httptools
+from msgspec import Struct
+
+LARGEST_ANSWER = 512 * 1024 * 1024  # bytes
+PAUSE_READING_AT = 8 * 1024 * 1024  # bytes of unread lines of one stream
+
+
+class Disconnected(Exception):
+    """The server could not be asked, or did not answer."""
+
+
+class NeverSent(Disconnected):
+    """Nothing of the request left this process: asking again is safe."""
+
+
+class AnswerLost(Disconnected):
+    """The request was sent and its answer never came: it may have been carried out."""
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """An answer in full; header names are in lower case."""
+
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+class Connection(asyncio.Protocol):
+    """At most one exchange at a time. Once `usable` is False it never becomes usable again."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._stream: Stream | None = None
+        self._opening: asyncio.Future[Stream] | None = None
+        self._wants_stream = False
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def exchange(self, request: bytes, timeout: float) -> Answer:
+        """Send a whole request and wait for the whole answer."""
+        transport = self._writable()
+        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiter = waiter
+        timer = self._loop.call_later(timeout, self._give_up, f"no answer within {timeout:g} s")
+        transport.write(request)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    async def open_stream(self, request: bytes, timeout: float) -> Stream | Answer:
+        """Send a request whose 200 answer is read line by line; any other status is answered in full."""
+        transport = self._writable()
+        self._wants_stream = True
+        opening: asyncio.Future[Stream] = self._loop.create_future()
+        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        self._opening, self._waiter = opening, waiter
+        timer = self._loop.call_later(timeout, self._give_up, f"no answer within {timeout:g} s")
+        transport.write(request)
+        try:
+            await asyncio.wait((opening, waiter), return_when=asyncio.FIRST_COMPLETED)
+            return opening.result() if opening.done() else waiter.result()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+            self._opening = self._waiter = None
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def _writable(self) -> asyncio.Transport:
+        if self._transport is None or self._transport.is_closing():
+            raise NeverSent("the connection was closed before the request was sent")
+        return self._transport
+
+    def _give_up(self, why: str) -> None:
+        self._fail(AnswerLost(why))
+        self.abort()
+
+    def _fail(self, trouble: Disconnected) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(trouble)
+        if self._stream is not None:
+            self._stream.end(trouble)
+
+    # what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._give_up(f"the answer is not HTTP: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(AnswerLost(str(exc) if exc else "the server closed the connection before answering"))
+
+    # what httptools calls
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        if self._wants_stream and self._parser.get_status_code() == 200 and self._opening is not None:
+            self._stream = Stream(self)
+            if not self._opening.done():
+                self._opening.set_result(self._stream)
+
+    def on_body(self, body: bytes) -> None:
+        if self._stream is not None:
+            self._stream.receive(body)
+            return
+        self._body.append(body)
+        self._size += len(body)
+        if self._size > LARGEST_ANSWER:
+            self._give_up(f"the answer is larger than {LARGEST_ANSWER} bytes")
+
+    def on_message_complete(self) -> None:
+        status, keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
+        headers, self._headers = self._headers, {}
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body, self._size = [], 0
+        if status < 200:
+            return
+        if self._stream is not None:
+            self._stream.end(None)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(Answer(status, headers, body))
+        if (not keep_alive or self._stream is not None) and self._transport is not None:
+            self._transport.close()
+
+
+class Stream:
+    """The lines of an answer that goes on; stops reading from the network while the reader is far behind."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lines: deque[bytes] = deque()
+        self._partial: list[bytes] = []
+        self._partial_size = 0
+        self._unread = 0
+        self._paused = False
+        self._ended = False
+        self._trouble: Disconnected | None = None
+        self._news = asyncio.Event()
+
+    def receive(self, data: bytes) -> None:
+        first, *rest = data.split(b"\n")
+        self._partial.append(first)
+        for piece in rest:
+            self._finish_line()
+            self._partial.append(piece)
+        if self._lines:
+            self._news.set()
+        self._unread += len(data)
+        self._partial_size = len(rest[-1]) if rest else self._partial_size + len(first)
+        self._keep_within_limits()
+
+    def _keep_within_limits(self) -> None:
+        if self._unread > PAUSE_READING_AT and not self._paused and self._lines:
+            self._paused = True
+            self._connection.pause_reading()
+        if self._partial_size > LARGEST_ANSWER:
+            self.end(AnswerLost(f"a line is longer than {LARGEST_ANSWER} bytes"))
+            self._connection.abort()
+
+    def _finish_line(self) -> None:
+        line = b"".join(self._partial)
+        self._partial.clear()
+        if line:
+            self._lines.append(line)
+
+    def end(self, trouble: Disconnected | None) -> None:
+        if not self._ended:
+            self._ended, self._trouble = True, trouble
+            self._news.set()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Every complete line in order; raises AnswerLost if the answer broke off instead of ending."""
+        while True:
+            while self._lines:
+                yield self._lines.popleft()
+            self._resume()
+            if self._ended:
+                break
+            self._news.clear()
+            await self._news.wait()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def close(self) -> None:
+        self._connection.abort()
+
+    def _resume(self) -> None:
+        self._unread = 0
+        if self._paused:
+            self._paused = False
+            with contextlib.suppress(RuntimeError):  # the connection may have closed meanwhile
+                self._connection.resume_reading()

@@ -1,0 +1,183 @@
+"""Kubeconfig files: merged as kubectl merges them, then resolved to the access one context describes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from headgate.live.access import (
+    Access,
+    Anonymous,
+    Certificate,
+    Cluster,
+    ExecPlugin,
+    FixedToken,
+    Identity,
+    TokenFile,
+    server_url,
+)
+from headgate.live.document import InvalidKubeconfig, Section, read
+
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+UNSUPPORTED_USER_FIELDS = {
+    "username": "basic authentication is not supported by Kubernetes any more; use a token or a client certificate",
+    "password": "basic authentication is not supported by Kubernetes any more; use a token or a client certificate",
+    "auth-provider": "auth providers are not supported by Kubernetes any more; use an exec plugin",
+    "as": "impersonation is not supported; use that user's own credentials",
+}
+
+
+def kubeconfig_files(explicit: str, environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """Which files to read: the one given, else those of KUBECONFIG that exist, else the one in the home directory."""
+    if explicit:
+        return (Path(explicit),)
+    named = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    candidates = named or [home / ".kube" / "config"]
+    return tuple(file for file in candidates if file.exists())
+
+
+def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
+    """The access that `context`, or else the current context, describes."""
+    documents = [read(file) for file in files]
+    chosen = _context(documents, context)
+    cluster = _named(documents, "clusters", "cluster", chosen.required_text("cluster"), chosen)
+    user = _named(documents, "users", "user", name, chosen) if (name := chosen.text("user")) else None
+    reached = _cluster(cluster)
+    if user is None:
+        return Access(reached, Anonymous())
+    return Access(reached, _identity(user, cluster), _certificate(user))
+
+
+def _context(documents: Sequence[Section], wanted: str) -> Section:
+    if wanted:
+        return _find(documents, "contexts", "context", wanted, _missing_context(documents, wanted))
+    for document in documents:
+        if name := document.text("current-context"):
+            missing = document.refusal("current-context", f"expected the name of a context, got {name!r}")
+            return _find(documents, "contexts", "context", name, missing)
+    raise documents[0].refusal("current-context", "expected the name of a context; or choose one with --context")
+
+
+def _missing_context(documents: Sequence[Section], wanted: str) -> InvalidKubeconfig:
+    names = [entry.text("name") for document in documents for entry in document.sections("contexts")]
+    return documents[0].refusal(
+        "contexts", f"expected a context named {wanted!r}; there are: {', '.join(names) or 'none'}"
+    )
+
+
+def _named(documents: Sequence[Section], plural: str, singular: str, name: str, context: Section) -> Section:
+    missing = context.refusal(singular, f"expected the name of one of the {plural}, got {name!r}")
+    return _find(documents, plural, singular, name, missing)
+
+
+def _find(documents: Sequence[Section], plural: str, singular: str, name: str, missing: InvalidKubeconfig) -> Section:
+    """The first entry of that name in any file wins."""
+    for document in documents:
+        for entry in document.sections(plural):
+            if entry.required_text("name") == name:
+                return entry.section(singular)
+    raise missing
+
+
+def _cluster(section: Section) -> Cluster:
+    text = section.required_text("server")
+    try:
+        url = server_url(text, section.text("tls-server-name"))
+    except ValueError as error:
+        raise section.refusal("server", str(error)) from error
+    if section.text("proxy-url"):
+        raise section.refusal("proxy-url", "proxies are not supported; expected no such field")
+    verify = not section.flag("insecure-skip-tls-verify")
+    authority = section.content("certificate-authority")
+    if authority and not verify:
+        raise section.refusal("insecure-skip-tls-verify", "expected false beside a certificate authority")
+    return Cluster(url, f"{section.file}: {section.path}", authority, verify)
+
+
+def _certificate(user: Section) -> Certificate | None:
+    chain, key = user.content("client-certificate"), user.content("client-key")
+    if chain and not key:
+        raise user.refusal("client-key", "expected a key beside the client certificate")
+    if key and not chain:
+        raise user.refusal("client-certificate", "expected a certificate beside the client key")
+    return Certificate(chain, key, f"{user.file}: {user.path}.client-certificate") if chain else None
+
+
+def _identity(user: Section, cluster: Section) -> Identity:
+    for name, expected in UNSUPPORTED_USER_FIELDS.items():
+        if name in user:
+            raise user.refusal(name, expected)
+    if file := user.file_named("tokenFile"):
+        return TokenFile(file)
+    if token := user.text("token"):
+        return FixedToken(_printable(user, token))
+    if "exec" in user:
+        return exec_plugin(user.section("exec"), cluster, shutil.which)
+    return Anonymous()
+
+
+def _printable(user: Section, token: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise user.refusal("token", "expected a token of printable ASCII characters without spaces")
+    return token
+
+
+def exec_plugin(section: Section, cluster: Section, which: Callable[[str], str | None]) -> ExecPlugin:
+    """`which` finds programs on the search path; a command with a slash is relative to the kubeconfig."""
+    version = section.required_text("apiVersion")
+    if version not in EXEC_VERSIONS:
+        raise section.refusal("apiVersion", f"expected one of {', '.join(EXEC_VERSIONS)}, got {version!r}")
+    _check_interaction(section, version)
+    hint = section.text("installHint").strip()
+    variables = tuple((entry.required_text("name"), entry.text("value")) for entry in section.sections("env"))
+    return ExecPlugin(
+        version,
+        _program(section, hint, which),
+        section.texts("args"),
+        variables,
+        hint,
+        _cluster_info(cluster) if section.flag("provideClusterInfo") else b"",
+    )
+
+
+def _check_interaction(section: Section, version: str) -> None:
+    mode = section.text("interactiveMode")
+    if mode == "Always":
+        raise section.refusal("interactiveMode", "expected Never or IfAvailable: nobody can be asked here")
+    if mode not in ("Never", "IfAvailable") and (mode or version == EXEC_VERSIONS[0]):
+        raise section.refusal("interactiveMode", f"expected Never or IfAvailable, got {mode or 'nothing'}")
+
+
+def _program(section: Section, hint: str, which: Callable[[str], str | None]) -> str:
+    command = section.required_text("command")
+    wanted = str(section.file.parent.absolute() / command) if "/" in command else command
+    if found := which(wanted):
+        return found
+    raise section.refusal("command", f"expected a program, but {wanted!r} was not found{_hinted(hint)}")
+
+
+def _hinted(hint: str) -> str:
+    return f"; {hint}" if hint else ""
+
+
+def _cluster_info(cluster: Section) -> bytes:
+    info: dict[str, object] = {"server": cluster.text("server")}
+    if name := cluster.text("tls-server-name"):
+        info["tls-server-name"] = name
+    if cluster.flag("insecure-skip-tls-verify"):
+        info["insecure-skip-tls-verify"] = True
+    if authority := cluster.content("certificate-authority"):
+        info["certificate-authority-data"] = authority  # msgspec writes bytes as base64
+    info["config"] = _extension(cluster)
+    return msgspec.json.encode(info)
+
+
+def _extension(cluster: Section) -> object:
+    for entry in cluster.sections("extensions"):
+        if entry.text("name") == "client.authentication.k8s.io/exec":
+            return entry.raw("extension")
+    return None

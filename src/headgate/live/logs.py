@@ -1,0 +1,87 @@
+"""Lines for people and for machines, on standard error: the journal's entries and what the process itself does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import TextIO
+
+import msgspec
+
+from headgate.api.times import format_micro_time
+from headgate.engine.journal import Entry
+
+Fields = Mapping[str, object]
+
+
+class Level(IntEnum):
+    DEBUG = 0
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+
+Line = Callable[[float, Level, str, Fields], str]
+
+
+def text_line(at: float, level: Level, message: str, fields: Fields) -> str:
+    """2026-11-15T12:00:00.000000Z INFO message name=value …"""
+    tail = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+    return f"{format_micro_time(at)} {level.name:<7} {message}{tail}\n"
+
+
+def json_line(at: float, level: Level, message: str, fields: Fields) -> str:
+    line = {"time": format_micro_time(at), "level": level.name.lower(), "message": message, **fields}
+    return msgspec.json.encode(line).decode() + "\n"
+
+
+FORMATS: Mapping[str, Line] = {"text": text_line, "json": json_line}
+
+
+class Log:
+    """Writes lines at or above a level. `wall` gives the time of what the process itself says."""
+
+    def __init__(self, out: TextIO, line: Line, level: Level, wall: Callable[[], float]) -> None:
+        self._out, self._line, self._level, self._wall = out, line, level, wall
+
+    def debug(self, message: str, **fields: object) -> None:
+        self._say(Level.DEBUG, message, fields)
+
+    def info(self, message: str, **fields: object) -> None:
+        self._say(Level.INFO, message, fields)
+
+    def warning(self, message: str, **fields: object) -> None:
+        self._say(Level.WARNING, message, fields)
+
+    def error(self, message: str, **fields: object) -> None:
+        self._say(Level.ERROR, message, fields)
+
+    def entries(self, entries: Iterable[Entry]) -> None:
+        """The journal's entries, in one write."""
+        if self._level <= Level.INFO:
+            self._write("".join(self._line(entry.at, Level.INFO, entry.decision, _fields(entry)) for entry in entries))
+
+    def _say(self, level: Level, message: str, fields: Fields) -> None:
+        if level >= self._level:
+            self._write(self._line(self._wall(), level, message, fields))
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._out.write(text)
+            self._out.flush()
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    """Numbers never hide what every line has."""
+    fields: dict[str, object] = {"object": str(entry.key), "reason": entry.reason}
+    if entry.message:
+        fields["detail"] = entry.message
+    taken = {"time", "level", "message", *fields}
+    return fields | {name: number for name, number in entry.numbers.items() if name not in taken}
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if text and text.isprintable() and not any(mark in text for mark in ' "='):
+        return text
+    return msgspec.json.encode(text).decode()

@@ -1,0 +1,234 @@
+"""Knowing how all objects of one kind are now: list once, watch from there, list again when history is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import msgspec
+from msgspec import Raw, Struct
+
+from headgate.api.decode import (
+    Identity,
+    InvalidObject,
+    MalformedAnswer,
+    decode,
+    decode_list,
+    decode_watch,
+    identity,
+)
+from headgate.api.kinds import RESOURCES, collection_path
+from headgate.api.requests import Call
+from headgate.live.backoff import Backoff, Outages
+from headgate.live.client import Client
+from headgate.live.connection import Answer, AnswerLost, Disconnected, Stream
+from headgate.live.logs import Log
+from headgate.model.events import Gone, Observed
+from headgate.model.keys import Key, Kind
+
+PAGE = 500  # objects
+WATCH_SECONDS = (300, 600)  # how long the server is asked to keep a watch open, so that not all end together
+OVERTIME = 30  # seconds after which a watch that should have ended is given up
+MISSING = Raw(b"")
+REMEMBERED_COMPLAINTS = 1000
+
+Report = Callable[["Observed | Gone", Raw], None]
+"""Takes an event and the JSON of the object it was read from (empty for an object found missing)."""
+
+
+class Surroundings(Struct, frozen=True):
+    """What every reflector of a process shares."""
+
+    client: Client
+    outages: Outages
+    log: Log
+    sleep: Callable[[float], Awaitable[None]]
+    random: Callable[[], float]
+    restarted: Callable[[Kind], None]  # a watch was opened again
+
+
+class Expired(Exception):
+    """The server does not have the history any more from which to go on."""
+
+
+class Refused(Exception):
+    """The server answered, but not with what was asked for."""
+
+
+class _Status(Struct):
+    code: int = 0
+    message: str = ""
+
+
+class Reflector:
+    """Reports each change of each object once. Remembers uid and version of every object, not the objects."""
+
+    def __init__(self, kind: Kind, surroundings: Surroundings, report: Report, listed: Callable[[Kind], None]) -> None:
+        self._kind, self._around, self._report, self._listed = kind, surroundings, report, listed
+        self._path = collection_path(RESOURCES[kind])
+        self._known: dict[Key, tuple[str, str]] = {}
+        self._version = ""  # from where to watch; empty: list first
+        self._backoff = Backoff(surroundings.random)
+        self._complaints: dict[str, None] = {}
+
+    async def run(self) -> None:
+        """Goes on until cancelled."""
+        try:
+            while True:
+                await self._try()
+                self._around.restarted(self._kind)
+        finally:
+            self._around.outages.leaves(self._kind)
+
+    async def _try(self) -> None:
+        try:
+            await self._follow()
+        except Expired:
+            self._version = ""
+            await self._pause()  # spread, so that not every client lists at the same moment
+        except (Refused, MalformedAnswer) as refusal:
+            self._around.outages.suffers(f"reading {self._kind}", self._kind, str(refusal))
+            await self._pause()
+        except Disconnected as trouble:
+            self._around.outages.suffers(f"API server {self._around.client.server}", self._kind, str(trouble))
+            await self._pause()
+
+    async def _follow(self) -> None:
+        """Until a watch ends. One that told nothing, or broke off, is not opened again at once."""
+        if not self._version:
+            await self._list()
+        if not await self._watch():
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await self._around.sleep(self._backoff.pause())
+
+    def _works(self) -> None:
+        self._backoff.reset()
+        self._around.outages.recovers(self._kind)
+
+    # listing
+
+    async def _list(self) -> None:
+        seen: dict[Key, None] = {}
+        continuation = ""
+        while True:
+            page = decode_list(await self._page(continuation))
+            for raw in page.items:
+                self._see(raw, seen)
+            if not (continuation := page.continuation):
+                break
+        for key in [key for key in self._known if key not in seen]:
+            self._lose(key, MISSING)
+        if not page.version:
+            raise MalformedAnswer("expected metadata.resourceVersion in a list")
+        self._version = page.version
+        self._works()
+        self._listed(self._kind)
+
+    async def _page(self, continuation: str) -> bytes:
+        query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
+        answer = await self._around.client.perform(Call("GET", self._path, query, "", b""))
+        if answer.status != 200:
+            raise _refusal(answer)
+        return answer.body
+
+    def _see(self, raw: Raw, seen: dict[Key, None]) -> None:
+        with self._complaining():
+            about = identity(self._kind, raw)
+            seen[about.key] = None
+            self._observe(about, raw)
+
+    # watching
+
+    async def _watch(self) -> bool:
+        """Whether the watch was of use: news came, and then the server ended it.
+
+        That one breaks off is no outage yet; opening the next one tells.
+        """
+        shortest, longest = WATCH_SECONDS
+        seconds = round(shortest + (longest - shortest) * self._around.random())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds + OVERTIME), self._opened(seconds) as stream:
+                with contextlib.suppress(AnswerLost):
+                    return await self._take_all(stream)
+        return False
+
+    async def _take_all(self, stream: Stream) -> bool:
+        arrived = False
+        async for line in stream.lines():
+            arrived = True
+            self._take(line)
+        return arrived
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, seconds: int) -> AsyncIterator[Stream]:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(seconds),
+        }
+        async with self._around.client.stream(Call("GET", self._path, query, "", b"")) as opened:
+            if isinstance(opened, Answer):
+                raise _refusal(opened)
+            self._works()
+            yield opened
+
+    def _take(self, line: bytes) -> None:
+        news = decode_watch(line)
+        if news.type == "ERROR":
+            raise _told(bytes(news.object))
+        with self._complaining():
+            about = identity(self._kind, news.object)
+            self._version = about.version or self._version
+            match news.type:
+                case "ADDED" | "MODIFIED":
+                    self._observe(about, news.object)
+                case "DELETED":
+                    self._lose(about.key, news.object)
+
+    # reporting
+
+    def _observe(self, about: Identity, raw: Raw) -> None:
+        known = self._known.get(about.key)
+        if known == (about.uid, about.version):
+            return
+        if known is not None and known[0] != about.uid:
+            self._lose(about.key, MISSING)
+        seen = decode(self._kind, raw)
+        self._known[about.key] = (about.uid, about.version)
+        self._report(Observed(seen), raw)
+
+    def _lose(self, key: Key, raw: Raw) -> None:
+        if (known := self._known.pop(key, None)) is not None:
+            self._report(Gone(key, known[0]), raw)
+
+    @contextlib.contextmanager
+    def _complaining(self) -> Iterator[None]:
+        """An object that cannot be read is left out; that is said once."""
+        try:
+            yield
+        except InvalidObject as error:
+            if str(error) not in self._complaints:
+                self._complaints[str(error)] = None
+                self._around.log.warning(f"left out, because it cannot be read: {error}")
+            while len(self._complaints) > REMEMBERED_COMPLAINTS:
+                del self._complaints[next(iter(self._complaints))]
+
+
+def _refusal(answer: Answer) -> Exception:
+    return _told(answer.body, answer.status)
+
+
+def _told(body: bytes, code: int = 0) -> Exception:
+    """The server's Status as an exception."""
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        status = _Status()
+    code = code or status.code
+    if code == 410:
+        return Expired(status.message)
+    return Refused(f"{status.message or body[:200].decode(errors='replace')} ({code})")

@@ -1,0 +1,108 @@
+"""The whole process: health pages, a place in the election, and terms of deciding until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Coroutine
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from headgate.live.access import Access
+from headgate.live.backoff import Outages
+from headgate.live.client import Client
+from headgate.live.election import Clocks, Election, LeaseSettings
+from headgate.live.health import Listen, Readiness, pages, serving
+from headgate.live.logs import Log
+from headgate.live.metrics import Metrics
+from headgate.live.recorder import Recorder
+from headgate.live.reflector import Surroundings
+from headgate.live.term import Equipment, Term
+from headgate.model.settings import Settings
+
+
+class Plan(Struct, frozen=True):
+    """What to run. No `lease`: decide without an election. No `listen`: no health pages."""
+
+    access: Access
+    settings: Settings
+    listen: Listen | None = None
+    lease: LeaseSettings | None = None
+    record: BinaryIO | None = None
+
+
+async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
+    """Returns after a clean stop. Raises CannotListen, InvalidKubeconfig or BrokenEngine."""
+    metrics, readiness, outages = Metrics(_profile(plan.settings)), Readiness(), Outages(log)
+    client = _client(plan)
+    equipment = _equipment(plan, log, client, metrics, outages)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(client.close)
+        if plan.listen is not None:
+            port = await stack.enter_async_context(serving(plan.listen, pages(readiness, metrics.render)))
+            log.info("health and metrics are served", host=plan.listen.host, port=port)
+        log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
+        if plan.lease is None:
+            await _decide(equipment, readiness, stop)
+        else:
+            voter = _client(plan)  # on connections of its own: a busy or pausing client must not cost us the lease
+            stack.callback(voter.close)
+            clocks = Clocks(time.monotonic, time.time, asyncio.sleep)
+            await _take_turns(Election(voter, plan.lease, clocks, outages), equipment, readiness, stop)
+    log.info("stopped")
+
+
+def _client(plan: Plan) -> Client:
+    return Client(plan.access, time.monotonic, time.time, asyncio.sleep)
+
+
+def _equipment(plan: Plan, log: Log, client: Client, metrics: Metrics, outages: Outages) -> Equipment:
+    surroundings = Surroundings(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
+    recorder = Recorder(plan.record) if plan.record else None
+    return Equipment(plan.settings, surroundings, metrics, log, recorder, time.perf_counter, time.time)
+
+
+async def _decide(equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:
+    term = Term(equipment)
+    readiness.check = lambda: term.absorbed
+    await term.run(stop)
+
+
+async def _take_turns(election: Election, equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:
+    """Stand by, lead, and stand by again when the lease is lost; the next term starts from observation alone."""
+    while not stop.is_set():
+        readiness.check = lambda: bool(election.holder)
+        equipment.log.info("standing by for the lease", lease=election.path)
+        await _first(election.acquire(), stop.wait())
+        if stop.is_set():
+            break
+        equipment.log.info("leading", lease=election.path)
+        await _first(_decide(equipment, readiness, stop), election.hold())
+        if not stop.is_set():
+            equipment.log.warning("the lease was lost: nothing more is decided here", lease=election.path)
+    await election.release()
+
+
+async def _first(*works: Coroutine[None, None, object]) -> None:
+    """Until the first of them is done; the others are cancelled. Trouble in any of them is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        done = [task for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def _profile(settings: Settings) -> str:
+    return settings.profiles[0].scheduler_name if len(settings.profiles) == 1 else ""
+
+
+def _schedulers(settings: Settings) -> str:
+    return ",".join(profile.scheduler_name for profile in settings.profiles)

@@ -1,0 +1,151 @@
+"""From a command line to a running process, and from there to an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct, structs
+
+from headgate.api.configuration import InvalidConfiguration, settings_from
+from headgate.live.access import Access
+from headgate.live.document import InvalidKubeconfig, load_yaml
+from headgate.live.election import LeaseSettings
+from headgate.live.health import CannotListen, Listen
+from headgate.live.in_cluster import inside_cluster, load_in_cluster
+from headgate.live.kubeconfig import kubeconfig_files, load_kubeconfig
+from headgate.live.logs import FORMATS, Level, Log
+from headgate.live.service import Plan, serve
+from headgate.live.term import BrokenEngine
+from headgate.model.settings import Profile, Settings
+
+try:
+    import uvloop
+except ImportError:  # it halves the cost of a request, but does not exist everywhere
+    NEW_LOOP = asyncio.new_event_loop
+else:
+    NEW_LOOP = uvloop.new_event_loop
+
+STOPPED, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
+WITHOUT_CLUSTER = "expected --kubeconfig FILE, KUBECONFIG, ~/.kube/config or to run in a pod"
+
+
+class InvalidFlag(Exception):
+    """A flag whose value cannot be used."""
+
+
+class Flags(Struct, frozen=True, kw_only=True):
+    """The command line of `headgate run`."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    config: Path | None = None
+    scheduler_names: tuple[str, ...] = ()
+    listen: str = ""
+    leader_elect: bool = True
+    lease_namespace: str = ""
+    log_format: str = "text"
+    log_level: str = "info"
+    record: Path | None = None
+
+
+def start(flags: Flags) -> int:
+    """Runs until a signal; the exit code. What is wrong with the input is said in one line."""
+    log = Log(sys.stderr, FORMATS[flags.log_format], Level[flags.log_level.upper()], time.time)
+    try:
+        with _recording(flags.record) as out, asyncio.Runner(loop_factory=NEW_LOOP) as runner:
+            runner.run(_until_signalled(_plan(flags, out), log))
+    except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration) as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return WRONG_INPUT
+    except CannotListen as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return FAILED
+    except BrokenEngine as broken:
+        log.error(f"stopped, because this must never happen: {broken}")
+        log.entries(broken.story)
+        return FAILED
+    return STOPPED
+
+
+def _plan(flags: Flags, out: BinaryIO | None) -> Plan:
+    access = _access(flags)
+    settings = with_names(_settings(flags.config), flags.scheduler_names)
+    lease = _lease(access, flags.lease_namespace) if flags.leader_elect else None
+    return Plan(access, settings, _listen(flags.listen), lease, out)
+
+
+def _access(flags: Flags) -> Access:
+    if files := kubeconfig_files(flags.kubeconfig, os.environ, Path.home()):
+        return load_kubeconfig(files, flags.context)
+    if inside_cluster(os.environ) and not flags.context:
+        return load_in_cluster(os.environ)
+    raise InvalidKubeconfig("no cluster", "", WITHOUT_CLUSTER)
+
+
+def _settings(config: Path | None) -> Settings:
+    if config is None:
+        return Settings()
+    try:
+        document = load_yaml(config)
+    except InvalidKubeconfig as error:
+        raise InvalidConfiguration(error.file, error.path, error.expected) from error
+    return settings_from(document, str(config))
+
+
+def with_names(settings: Settings, names: Sequence[str]) -> Settings:
+    """The settings for these schedulerNames; a name that is configured keeps its profile."""
+    if not names:
+        return settings
+    configured = {profile.scheduler_name: profile for profile in settings.profiles}
+    return structs.replace(settings, profiles=tuple(configured.get(name, Profile(name)) for name in names))
+
+
+def _lease(access: Access, namespace: str) -> LeaseSettings:
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    return LeaseSettings(namespace or access.namespace or "kube-system", identity)
+
+
+def _listen(text: str) -> Listen | None:
+    try:
+        return Listen.parse(text)
+    except ValueError as error:
+        raise InvalidFlag(f"--listen: {error}") from error
+
+
+@contextlib.contextmanager
+def _recording(file: Path | None) -> Iterator[BinaryIO | None]:
+    if file is None:
+        yield None
+        return
+    try:
+        out = file.open("wb")
+    except OSError as error:
+        raise InvalidFlag(f"--record: expected a file to write, but {file}: {error.strerror}") from error
+    with out:
+        yield out
+
+
+async def _until_signalled(plan: Plan, log: Log) -> None:
+    """The first signal stops cleanly; another one, at once."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def finish(received: signal.Signals) -> None:
+        log.info("stopping", signal=received.name)
+        stop.set()
+        for each in signals:
+            loop.remove_signal_handler(each)
+
+    for each in signals:
+        loop.add_signal_handler(each, finish, each)
+    await serve(plan, log, stop)

@@ -1,0 +1,128 @@
+"""One term of deciding: a fresh engine reads the cluster, decides until told to stop, and finishes what it began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import assert_never
+
+from msgspec import Raw, Struct
+
+from headgate.engine.journal import Entry
+from headgate.engine.loop import Engine
+from headgate.live import driver
+from headgate.live.feed import Feed
+from headgate.live.logs import Log
+from headgate.live.metrics import Metrics
+from headgate.live.performer import Performer
+from headgate.live.recorder import Recorder
+from headgate.live.reflector import Reflector, Surroundings
+from headgate.live.timers import Timers
+from headgate.model.effects import (
+    Bind,
+    Create,
+    Delete,
+    Effect,
+    EmitEvent,
+    Evict,
+    PatchSpec,
+    PatchStatus,
+    RemoveGate,
+    WakeAt,
+)
+from headgate.model.events import Event, Gone, Observed
+from headgate.model.settings import Settings
+
+STORY = 20  # entries told when an invariant is broken
+
+
+class BrokenEngine(Exception):
+    """An invariant did not hold: our mistake. Carries what was decided just before."""
+
+    def __init__(self, broken: str, story: Sequence[Entry]) -> None:
+        super().__init__(broken)
+        self.story = tuple(story)
+
+
+class Equipment(Struct, frozen=True):
+    """What terms of one process share."""
+
+    settings: Settings
+    surroundings: Surroundings
+    metrics: Metrics
+    log: Log
+    recorder: Recorder | None
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+
+
+class Term:
+    """`run` it once. Cancelling it stops everything at once; setting `stop` lets writes under way finish."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._equipment = equipment
+        self._engine = Engine(equipment.settings)
+        self._feed = Feed(self._engine.reads)
+        around = equipment.surroundings
+        self._performer = Performer(around.client, self._feed.tell, equipment.metrics, around.sleep)
+        self._timers = Timers(equipment.wall, self._feed.tell)
+        self._step_began = 0.0
+        self.absorbed = False  # the whole cluster has been read and decided on once
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._equipment.metrics.leads(self._engine.gauges)
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [group.create_task(work) for work in (*self._reflections(), self._performer.run())]
+                deciding = group.create_task(self._decide())
+                await stop.wait()
+                deciding.cancel()
+                await self._drain()
+                for task in background:
+                    task.cancel()
+        except* BrokenEngine as broken:
+            raise broken.exceptions[0] from None
+        finally:
+            self._timers.clear()
+            self._equipment.metrics.stands_by()
+
+    def _reflections(self) -> list[Coroutine[None, None, None]]:
+        around = self._equipment.surroundings
+        return [Reflector(kind, around, self._observe, self._feed.listed).run() for kind in self._engine.reads]
+
+    async def _decide(self) -> None:
+        try:
+            await driver.run(self._engine, self._feed, self._perform, self._equipment.wall, self)
+        except AssertionError as broken:
+            raise BrokenEngine(str(broken), self._engine.journal.take()[-STORY:]) from broken
+
+    async def _drain(self) -> None:
+        if not await self._performer.drain():
+            self._equipment.log.warning("stopping although some writes were not answered yet")
+
+    def _observe(self, event: Observed | Gone, raw: Raw) -> None:
+        if self._equipment.recorder is not None:
+            self._equipment.recorder.note(event, raw)
+        self._feed.observe(event)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case WakeAt():
+                self._timers.set(effect)
+            case Bind() | RemoveGate() | PatchStatus() | PatchSpec() | Create() | Delete() | Evict() | EmitEvent():
+                self._performer.submit(effect)
+            case _:
+                assert_never(effect)
+
+    # what the driver tells of every step
+
+    def before_step(self, batch: Sequence[Event], now: float) -> None:
+        if self._equipment.recorder is not None:
+            self._equipment.recorder.write(batch, now)
+        self._step_began = self._equipment.clock()
+
+    def after_step(self, batch: Sequence[Event], entries: Sequence[Entry]) -> None:
+        self._equipment.metrics.stepped(len(batch), self._equipment.clock() - self._step_began)
+        self._equipment.metrics.entries(entries)
+        self._equipment.log.entries(entries)
+        self.absorbed = True

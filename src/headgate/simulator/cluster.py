@@ -1,0 +1,134 @@
+"""One simulated cluster: a small Kubernetes, the rest of the world in it, and our process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headgate.apiserver.server import ApiServer
+from headgate.model.effects import WakeAt
+from headgate.model.events import Event, Observed, Outcome, TimerFired
+from headgate.model.keys import Kind
+from headgate.model.settings import Settings
+from headgate.simulator.acting import Hand
+from headgate.simulator.census import Census
+from headgate.simulator.faults import Dice, Faults
+from headgate.simulator.invariants import BoundOnce
+from headgate.simulator.observing import Feed, Sight
+from headgate.simulator.performing import perform
+from headgate.simulator.process import Process
+from headgate.world.jobs import JobController
+from headgate.world.kubelet import Kubelet
+from headgate.world.nodes import NodeLifecycle
+from headgate.world.rule import Rule
+
+Wake = Callable[[float, Callable[[], None]], None]
+"""Sets a timer: at that time, this happens."""
+
+
+class Seat:
+    """One rule of the world and what it has not heard yet."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._inbox: list[Event] = []
+
+    def learn(self, sights: Sequence[Sight]) -> None:
+        reads = self._rule.reads
+        self._inbox += [sight for sight in sights if _kind(sight) in reads]
+
+    def ring(self, timer: str) -> None:
+        self._inbox.append(TimerFired(timer))
+
+    def act(self, server: ApiServer, now: float, wake: Wake) -> bool:
+        """Lets the rule react to what is new; whether there was anything."""
+        if not self._inbox:
+            return False
+        batch, self._inbox = self._inbox, []
+        for effect in self._rule.react(batch, now):
+            if isinstance(effect, WakeAt):
+                wake(effect.at, _ringing(self, effect.timer))
+            else:
+                self._hear(perform(effect, server, now))
+        return True
+
+    def _hear(self, outcome: Outcome) -> None:
+        if outcome.trouble is not None:  # that a write took hold is seen anyway
+            self._inbox.append(outcome)
+
+
+class Cluster:
+    def __init__(self, name: str, settings: Settings, seed: int, faults: Faults, dice: Dice) -> None:
+        self.name = name
+        self.server = ApiServer(seed)
+        self.hand = Hand(self.server)
+        self.census = Census()
+        self._bound_once = BoundOnce()
+        self._seats = [Seat(rule) for rule in (Kubelet(faults.stuck), JobController(), NodeLifecycle())]
+        self._feed = Feed(self.server, tuple(Kind))
+        self.process = Process(self.server, self._feed, settings, faults, dice)
+        self.changed_at = 0.0
+        self._looks_at: float | None = None
+        self._cut_off_until = 0.0
+        self._rises_in = -1
+
+    def round(self, now: float, wake: Wake) -> bool:
+        """Everyone hears what is new and acts on it once; whether anyone did."""
+        self._hear(now)
+        moved = self.process.step(now, lambda at, timer: wake(at, self._ringing_us(timer)))
+        self._hear(now)
+        for seat in self._seats:
+            moved |= seat.act(self.server, now, wake)
+        self._plan(now, wake)
+        return moved
+
+    def crash(self, now: float, seconds: float, wake: Wake) -> None:
+        self.process.crash(now, seconds)
+        self._plan(now, wake)
+
+    def disconnect(self, now: float, seconds: float, wake: Wake) -> None:
+        self.process.connected = False
+        self._cut_off_until = max(self._cut_off_until, now + seconds)
+        until = self._cut_off_until
+        wake(until, lambda: self._reconnect(until))
+
+    def _reconnect(self, at: float) -> None:
+        if at >= self._cut_off_until:
+            self.process.connected = True
+
+    def _hear(self, now: float) -> None:
+        sights = self._feed.poll()
+        if not sights:
+            return
+        self.changed_at = now
+        self._bound_once.check(sights, self.process.journal)
+        self.census.count(sights, now)
+        self.process.view.learn(sights, now)
+        for seat in self._seats:
+            seat.learn(sights)
+
+    def _plan(self, now: float, wake: Wake) -> None:
+        """Timers for what comes by itself: late sights, and the next life of a crashed process."""
+        due = self.process.view.next_at
+        if due is not None and due > now and due != self._looks_at:
+            self._looks_at = due
+            wake(due, lambda: None)
+        life, rises = self.process.life, self.process.restarts_at
+        if rises is not None and life != self._rises_in:
+            self._rises_in = life
+            wake(rises, lambda: self._rise(life))
+
+    def _rise(self, life: int) -> None:
+        if life == self.process.life:
+            self.process.start()
+
+    def _ringing_us(self, timer: str) -> Callable[[], None]:
+        life = self.process.life
+        return lambda: self.process.ring(life, timer)
+
+
+def _ringing(seat: Seat, timer: str) -> Callable[[], None]:
+    return lambda: seat.ring(timer)
+
+
+def _kind(sight: Sight) -> Kind:
+    return sight.object.key.kind if isinstance(sight, Observed) else sight.key.kind

@@ -1,0 +1,102 @@
+"""What goes wrong in a run: named faults at named writes, or dice rolled from the seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from headgate.api.durations import parse_duration
+
+
+class WriteFault(StrEnum):
+    """What can go wrong with one write of our process."""
+
+    CRASH_BEFORE = "crash before"  # our process dies, the write was not sent
+    CRASH_AFTER = "crash after"  # our process dies, the write took hold
+    LOST = "lost"  # the write took hold, its answer never came
+    CONFLICT = "conflict"  # the server refused it as outdated
+
+
+class SightFault(StrEnum):
+    """What can go wrong with what our process sees."""
+
+    COALESCED = "coalesced"  # of several changes of an object only the last is seen
+    DROPPED = "dropped"  # the watch broke; everything is listed anew
+
+
+class Faults(Struct, frozen=True, kw_only=True):
+    """Probabilities are per write, or for what is seen per batch; `at` names writes by number, from 0."""
+
+    at: Mapping[int, WriteFault] = {}
+    crash: float = 0.0
+    lost: float = 0.0
+    conflict: float = 0.0
+    coalesced: float = 0.0
+    dropped: float = 0.0
+    stale: float = 0.0  # seconds that what is seen lags behind, from the start
+    restart: float = 1.0  # seconds until a new process starts after a crash
+    stuck: frozenset[str] = frozenset()  # pods (namespace/name) that never stop once deleted
+
+
+NO_FAULTS = Faults()
+
+
+class Dice:
+    """Decides, from the seed alone, what goes wrong next."""
+
+    def __init__(self, faults: Faults, seed: int) -> None:
+        self._faults = faults
+        self._random = random.Random(seed)
+        self.writes = 0
+
+    def for_write(self) -> WriteFault | None:
+        number, self.writes = self.writes, self.writes + 1
+        planned = self._faults.at.get(number)
+        if planned is not None:
+            return planned
+        faults = self._faults
+        chances = ((faults.crash, None), (faults.lost, WriteFault.LOST), (faults.conflict, WriteFault.CONFLICT))
+        for chance, fault in chances:
+            if self._happens(chance):
+                return fault or self._random.choice((WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER))
+        return None
+
+    def for_sight(self) -> SightFault | None:
+        if self._happens(self._faults.dropped):
+            return SightFault.DROPPED
+        return SightFault.COALESCED if self._happens(self._faults.coalesced) else None
+
+    def _happens(self, chance: float) -> bool:
+        return chance > 0 and self._random.random() < chance
+
+
+_CHANCES = ("crash", "lost", "conflict", "coalesced", "dropped")
+_TIMES = ("stale", "restart")
+
+
+def parse_faults(text: str) -> Faults:
+    """Reads `crash=0.01,lost=0.05,stale=2s`; raises ValueError that says what was expected."""
+    given: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name in _CHANCES:
+            given[name] = _chance(name, value)
+        elif name in _TIMES:
+            given[name] = parse_duration(value)
+        else:
+            raise ValueError(f'expected one of {", ".join(_CHANCES + _TIMES)}, got "{name}"')
+    return msgspec.convert(given, Faults)
+
+
+def _chance(name: str, text: str) -> float:
+    try:
+        chance = float(text)
+    except ValueError:
+        chance = -1.0
+    if not 0 <= chance < 1:
+        raise ValueError(f'{name}: expected a probability from 0 to below 1, got "{text}"')
+    return chance

@@ -1,0 +1,97 @@
+"""Manifests a scenario brings: nodes made from a few words, and what every manifest must have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from headgate.simulator.scenario import Manifest
+from headgate.world.behaviour import InvalidBehaviour, behaviour_of
+
+HOSTNAME = "kubernetes.io/hostname"
+DEFAULT_PODS = "110"
+
+
+class NodeBatch(Struct, frozen=True, forbid_unknown_fields=True):
+    """`count` equal nodes; %d in the name is the number of each, from 0."""
+
+    name: str
+    count: int = 1
+    capacity: dict[str, str | int | float] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[Manifest, ...] = ()
+
+
+def node_manifests(batch: NodeBatch) -> list[Manifest]:
+    """Raises ValueError when the batch cannot be named."""
+    if batch.count < 0:
+        raise ValueError(f"expected a count of at least 0, got {batch.count}")
+    if batch.count > 1 and "%d" not in batch.name:
+        raise ValueError(f'expected a name with %d for {batch.count} nodes, got "{batch.name}"')
+    return [_node(batch, batch.name.replace("%d", str(number))) for number in range(batch.count)]
+
+
+def _node(batch: NodeBatch, name: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": dict(batch.labels)},
+        "spec": {"taints": list(batch.taints)} if batch.taints else {},
+        "status": {"capacity": dict(batch.capacity)},
+    }
+
+
+def complete_node(manifest: Manifest) -> Manifest:
+    """A node as its kubelet registers it: hostname label, room for pods, allocatable = capacity, Ready."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    labels = {HOSTNAME: metadata.get("name"), **(metadata.get("labels") or {})}
+    capacity = {"pods": DEFAULT_PODS, **(status.get("capacity") or status.get("allocatable") or {})}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    allocatable = {"pods": capacity["pods"], **(status.get("allocatable") or capacity)}
+    completed = {"conditions": [ready], **status, "capacity": capacity, "allocatable": allocatable}
+    return {**manifest, "metadata": {**metadata, "labels": labels}, "status": completed}
+
+
+def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """What is wrong with it before any server sees it: the path in it and what was expected."""
+    for field in ("apiVersion", "kind"):
+        if not isinstance(manifest.get(field), str) or not manifest[field]:
+            yield field, "expected text, got none"
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
+        yield "metadata.name", "expected a name, got none"
+    for path, kind, expected in _SHAPES:
+        found = _at(manifest, path)
+        if found is not None and not isinstance(found, kind):
+            yield path, f"expected {expected}, got {found!r}"
+    yield from _check_behaviour(manifest)
+
+
+_SHAPES: tuple[tuple[str, type, str], ...] = (
+    ("metadata.name", str, "text"),
+    ("metadata.namespace", str, "text"),
+    ("metadata.labels", Mapping, "a mapping"),
+    ("status", Mapping, "a mapping"),
+    ("status.capacity", Mapping, "a mapping"),
+    ("status.allocatable", Mapping, "a mapping"),
+)
+"""What is read here before a server checks it."""
+
+
+def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    path = {"Pod": "metadata.annotations", "Job": "spec.template.metadata.annotations"}.get(str(manifest.get("kind")))
+    annotations = _at(manifest, path) if path else None
+    if not isinstance(annotations, Mapping):
+        return
+    try:
+        behaviour_of({name: str(value) for name, value in annotations.items()})
+    except InvalidBehaviour as error:
+        yield f"{path}[{error.annotation}]", str(error)
+
+
+def _at(manifest: Any, path: str) -> Any:
+    for part in path.split("."):
+        manifest = manifest.get(part) if isinstance(manifest, Mapping) else None
+    return manifest

@@ -1,0 +1,133 @@
+"""What is seen of a cluster: all of it, at once and decoded once; and our process's own, possibly late, view."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from headgate.api.decode import InvalidObject, decode, identity
+from headgate.api.kinds import RESOURCES, collection_path
+from headgate.apiserver.errors import ApiError
+from headgate.apiserver.server import ApiServer
+from headgate.apiserver.watch import Watch, WatchEvent
+from headgate.model.events import Gone, Observed
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Object
+
+Sight = Observed | Gone
+
+
+class Feed:
+    """Every change of the kinds that anyone reads, in the server's order; each is decoded once for all."""
+
+    def __init__(self, server: ApiServer, kinds: Iterable[Kind]) -> None:
+        self._server = server
+        self._watches = {kind: self._watch(kind) for kind in kinds}
+        self.objects: dict[Key, Object] = {}
+
+    def poll(self) -> list[Sight]:
+        """What changed since the last call."""
+        fresh: list[tuple[int, Sight]] = []
+        for kind in self._watches:
+            fresh.extend(self._drain(kind))
+        fresh.sort(key=lambda item: item[0])
+        sights = [sight for _, sight in fresh]
+        for sight in sights:
+            self._note(sight)
+        return sights
+
+    def _watch(self, kind: Kind) -> Watch:
+        return self._server.watch(collection_path(RESOURCES[kind]), {})
+
+    def _drain(self, kind: Kind) -> list[tuple[int, Sight]]:
+        try:
+            return _decoded(kind, self._watches[kind].drain())
+        except ApiError:  # more changed since the last look than the server remembers
+            self._watches[kind] = self._watch(kind)
+        present = _decoded(kind, self._watches[kind].drain())
+        there = {(sight.object.key, sight.object.uid) for _, sight in present if isinstance(sight, Observed)}
+        known = [found for found in self.objects.values() if found.key.kind is kind]
+        return [(0, Gone(found.key, found.uid)) for found in known if (found.key, found.uid) not in there] + present
+
+    def _note(self, sight: Sight) -> None:
+        if isinstance(sight, Observed):
+            self.objects[sight.object.key] = sight.object
+        else:
+            self.objects.pop(sight.key, None)
+
+
+def _decoded(kind: Kind, events: Iterable[WatchEvent]) -> list[tuple[int, Sight]]:
+    sights = [(event.version, _sight(kind, event.type, event.raw)) for event in events]
+    return [(version, sight) for version, sight in sights if sight is not None]
+
+
+def _sight(kind: Kind, change: str, raw: bytes) -> Sight | None:
+    if change == "BOOKMARK":
+        return None
+    if change == "DELETED":
+        gone = identity(kind, raw)
+        return Gone(gone.key, gone.uid)
+    try:
+        return Observed(decode(kind, raw))
+    except InvalidObject:
+        return None  # as on a live cluster: nothing is decided about what cannot be read
+
+
+class View:
+    """What our process has been told of a cluster. It may lag; it never goes back."""
+
+    def __init__(self, lag: float) -> None:
+        self._lag = lag
+        self._known: dict[Key, str] = {}
+        self._coming: deque[tuple[float, Sight]] = deque()
+
+    def learn(self, sights: Iterable[Sight], now: float) -> None:
+        self._coming.extend((now + self._lag, sight) for sight in sights)
+
+    def set_lag(self, seconds: float, now: float) -> None:
+        """What is under way comes no later than it would with this lag."""
+        self._lag = seconds
+        self._coming = deque((min(at, now + seconds), sight) for at, sight in self._coming)
+
+    @property
+    def next_at(self) -> float | None:
+        return self._coming[0][0] if self._coming else None
+
+    def release(self, now: float) -> list[Sight]:
+        """What our process gets to see by now."""
+        seen: list[Sight] = []
+        while self._coming and self._coming[0][0] <= now:
+            seen.append(self._coming.popleft()[1])
+        self._note(seen)
+        return seen
+
+    def relist(self, objects: Mapping[Key, Object]) -> list[Sight]:
+        """Everything as it is now, and what is gone since the last look; a list is never late."""
+        self._coming.clear()
+        seen: list[Sight] = [
+            Gone(key, uid) for key, uid in self._known.items() if key not in objects or objects[key].uid != uid
+        ]
+        seen += [Observed(found) for found in objects.values()]
+        self._note(seen)
+        return seen
+
+    def forget(self) -> None:
+        """A new process knows nothing."""
+        self._known.clear()
+
+    def _note(self, seen: Iterable[Sight]) -> None:
+        for sight in seen:
+            if isinstance(sight, Observed):
+                self._known[sight.object.key] = sight.object.uid
+            else:
+                self._known.pop(sight.key, None)
+
+
+def coalesced(sights: Iterable[Sight]) -> list[Sight]:
+    """Only the last sight of every object, where it came last."""
+    last: dict[tuple[Key, str], Sight] = {}
+    for sight in sights:
+        key = (sight.object.key, sight.object.uid) if isinstance(sight, Observed) else (sight.key, sight.uid)
+        last.pop(key, None)
+        last[key] = sight
+    return list(last.values())

@@ -1,0 +1,22 @@
+"""A write is carried out: the same requests a live process would send, put to the small Kubernetes."""
+
+from __future__ import annotations
+
+from headgate.api.outcomes import trouble_of
+from headgate.api.requests import calls_for
+from headgate.apiserver.messages import Request
+from headgate.apiserver.server import ApiServer
+from headgate.model.effects import Write
+from headgate.model.events import Outcome
+
+REPORTER = "headgate.dev/headgate"
+
+
+def perform(write: Write, server: ApiServer, now: float) -> Outcome:
+    for call in calls_for(write, REPORTER):
+        request = Request(call.method, call.path, call.query, call.body, call.content_type)
+        response = server.handle(request, now)
+        trouble = trouble_of(response.code, response.body if response.code >= 400 else b"")
+        if trouble is not None:
+            return Outcome(write, *trouble)
+    return Outcome(write)

@@ -1,0 +1,129 @@
+"""Our process on one cluster: it sees, decides and performs, it may crash, lag and be cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.apiserver.server import ApiServer
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.loop import Engine
+from headgate.model.effects import Bind, Effect, WakeAt, Write
+from headgate.model.events import Event, Outcome, TimerFired, Trouble
+from headgate.model.pod import Pod
+from headgate.model.settings import Settings
+from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
+from headgate.simulator.invariants import RoomKept, check_gates, check_nothing_lost
+from headgate.simulator.observing import Feed, Sight, View, coalesced
+from headgate.simulator.performing import perform
+
+SetTimer = Callable[[float, str], None]
+
+
+class Process:
+    """One life after another: a crash forgets everything, a start observes the cluster anew."""
+
+    def __init__(self, server: ApiServer, feed: Feed, settings: Settings, faults: Faults, dice: Dice) -> None:
+        self._server, self._feed, self._settings = server, feed, settings
+        self._dice, self._restart_after = dice, faults.restart
+        self.view = View(faults.stale)
+        self.life = 0
+        self.connected = True
+        self.restarts_at: float | None = None
+        self.story: list[Entry] = []
+        self._engine: Engine | None = None
+        self._fresh = False
+        self._inbox: list[Event] = []
+        self._room = RoomKept()
+        self.start()
+
+    @property
+    def journal(self) -> Journal | None:
+        """What the present life has decided; none while it is down."""
+        return self._engine.journal if self._engine is not None else None
+
+    def start(self) -> None:
+        self._engine, self._fresh = Engine(self._settings), True
+        self._room = RoomKept()
+        self.restarts_at = None
+        self.view.forget()
+
+    def crash(self, now: float, seconds: float) -> None:
+        """Dies now; what it was about to do is not done."""
+        self._engine = None
+        self.life += 1
+        self._inbox = []
+        self.restarts_at = now + seconds
+
+    def ring(self, life: int, timer: str) -> None:
+        if life == self.life:
+            self._inbox.append(TimerFired(timer))
+
+    def step(self, now: float, set_timer: SetTimer) -> bool:
+        """One turn of the engine if there is anything to tell it; whether there was."""
+        if self._engine is None or (self._fresh and not self.connected):
+            return False
+        sights = self._sights(now) if self.connected else []
+        batch = [*self._inbox, *sights]
+        if not batch and not self._fresh:
+            return False
+        self._inbox, self._fresh = [], False
+        self._room.saw(sights)
+        effects = self._engine.step(batch, now)
+        self.story.extend(self._engine.journal.take())
+        self._perform(effects, now, set_timer)
+        return True
+
+    def check_nothing_lost(self) -> None:
+        if self._engine is not None and self.connected and self.view.next_at is None:
+            served = frozenset(profile.scheduler_name for profile in self._settings.profiles)
+            check_nothing_lost(self._feed.objects.values(), served, self._engine.journal)
+
+    def _sights(self, now: float) -> list[Sight]:
+        if self._fresh:
+            return self.view.relist(self._feed.objects)
+        due = self.view.next_at
+        if due is None or due > now:
+            return []
+        match self._dice.for_sight():
+            case SightFault.DROPPED:
+                return self.view.relist(self._feed.objects)
+            case SightFault.COALESCED:
+                return coalesced(self.view.release(now))
+            case None:
+                return self.view.release(now)
+
+    def _perform(self, effects: list[Effect], now: float, set_timer: SetTimer) -> None:
+        for effect in effects:
+            if self._engine is None:  # it crashed on the way: the rest is not done
+                return
+            if isinstance(effect, WakeAt):
+                set_timer(effect.at, effect.timer)
+            else:
+                self._write(effect, now)
+
+    def _write(self, write: Write, now: float) -> None:
+        check_gates(write, self.journal)
+        if not self.connected:
+            self._inbox.append(Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached"))
+            return
+        match self._dice.for_write():
+            case WriteFault.CRASH_BEFORE:
+                self.crash(now, self._restart_after)
+            case WriteFault.CRASH_AFTER:
+                self._send(write, now)
+                self.crash(now, self._restart_after)
+            case WriteFault.LOST:
+                self._send(write, now)
+                self._inbox.append(Outcome(write, Trouble.UNKNOWN, "the answer was lost"))
+            case WriteFault.CONFLICT:
+                self._inbox.append(Outcome(write, Trouble.CONFLICT, "the object has been modified"))
+            case None:
+                self._inbox.append(self._send(write, now))
+
+    def _send(self, write: Write, now: float) -> Outcome:
+        outcome = perform(write, self._server, now)
+        if isinstance(write, Bind) and outcome.trouble is None:
+            pod = self._feed.objects.get(write.target.key)
+            if isinstance(pod, Pod):
+                self._room.bound(write, pod, self.journal)
+        return outcome

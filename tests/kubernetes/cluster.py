@@ -1,0 +1,153 @@
+"""A real Kubernetes of one node each of etcd and kube-apiserver, on loopback ports of its own, with TLS and RBAC."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+
+import yaml
+from assets import program
+from certificates import Authority
+from children import Child, eventually, free_port
+from wire import Server
+
+RIGHTS = Path(__file__).resolve().parents[2] / "deploy" / "rbac.yaml"
+ADMINISTRATOR = ("administrator", "system:masters")
+KUBE_SCHEDULER = ("system:kube-scheduler", "system:none")
+OWN_NAMESPACE, OWN_ACCOUNT = "headgate-system", "headgate"
+
+
+class Cluster:
+    """Runs while the context lasts. Nodes, pods and namespaces in it are up to the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._authority = Authority(folder)
+        self._server_certificate = self._authority.issue_to_server()
+        self._signing_key = self._authority.signing_key()
+        self._etcd_port, self._etcd_peer_port, self.port = free_port(), free_port(), free_port()
+        self.administrator = self.kubeconfig_of_user(*ADMINISTRATOR)
+
+    def __enter__(self) -> Cluster:
+        self.etcd = self._start_etcd()
+        try:
+            self.start_apiserver()
+        except BaseException:
+            self.etcd.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.apiserver.stop()
+        self.etcd.stop()
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def server(self) -> Server:
+        """Access for the administrator."""
+        return Server("127.0.0.1", self.port, self._administrators_tls())
+
+    def start_apiserver(self) -> None:
+        """Start it, again on the same port and data after `stop_apiserver`, and wait until it is ready."""
+        self.apiserver = Child(self._apiserver_command(), self.folder / "kube-apiserver.log")
+        try:
+            eventually("kube-apiserver is ready", self._ready)
+        except BaseException:
+            self.apiserver.stop()
+            raise
+
+    def stop_apiserver(self) -> None:
+        self.apiserver.kill()
+
+    def kubectl(self, *arguments: str, text: str = "") -> str:
+        """What kubectl prints as the administrator; `text` is its standard input."""
+        command = [str(program("kubectl")), f"--kubeconfig={self.administrator}", *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def kubeconfig_of_user(self, user: str, group: str) -> Path:
+        certificate, key = self._authority.issue_to_client(user, group)
+        return self._kubeconfig(user, {"client-certificate": str(certificate), "client-key": str(key)})
+
+    def kubeconfig_of_own_account(self) -> Path:
+        """For the service account our process runs as, with the rights of deploy/rbac.yaml only."""
+        self.kubectl("apply", "--filename", str(RIGHTS))
+        asked = ("create", "token", OWN_ACCOUNT, f"--namespace={OWN_NAMESPACE}", "--duration=2h")
+        return self._kubeconfig("own-account", {"token": self.kubectl(*asked).strip()}, OWN_NAMESPACE)
+
+    def _kubeconfig(self, user: str, access: dict[str, str], namespace: str = "default") -> Path:
+        place = {"server": self.url, "certificate-authority": str(self._authority.certificate)}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": place}],
+            "users": [{"name": user, "user": access}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user, "namespace": namespace}}],
+        }
+        path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def _administrators_tls(self) -> ssl.SSLContext:
+        access = yaml.safe_load(self.administrator.read_text())["users"][0]["user"]
+        tls = ssl.create_default_context(cafile=self._authority.certificate)
+        tls.load_cert_chain(access["client-certificate"], access["client-key"])
+        return tls
+
+    def _ready(self) -> bool:
+        assert self.apiserver.running, f"kube-apiserver ended: {self.apiserver.written()[-2000:]}"
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", context=self._administrators_tls(), timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _start_etcd(self) -> Child:
+        clients, peers = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._etcd_peer_port}"
+        flags = {
+            "data-dir": self.folder / "etcd",
+            "listen-client-urls": clients,
+            "advertise-client-urls": clients,
+            "listen-peer-urls": peers,
+            "initial-advertise-peer-urls": peers,
+            "initial-cluster": f"default={peers}",
+            "quota-backend-bytes": 2**32,
+            "unsafe-no-fsync": "true",  # the data dies with the test; waiting for disks would be all we measure
+        }
+        return Child([program("etcd"), *_as_flags(flags)], self.folder / "etcd.log")
+
+    def _apiserver_command(self) -> list[str | Path]:
+        certificate, key = self._server_certificate
+        flags = {
+            "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
+            "bind-address": "127.0.0.1",
+            "secure-port": self.port,
+            "tls-cert-file": certificate,
+            "tls-private-key-file": key,
+            "client-ca-file": self._authority.certificate,
+            "authorization-mode": "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": self._signing_key,
+            "service-account-signing-key-file": self._signing_key,
+            "service-cluster-ip-range": "10.0.0.0/24",
+            # It would refuse every pod until a controller manager has made the namespace's default account.
+            "disable-admission-plugins": "ServiceAccount",
+            "endpoint-reconciler-type": "none",  # a loopback address is no valid endpoint
+            "delete-collection-workers": 8,  # tests empty whole namespaces
+            # A client gets a share of these under priority and fairness; this many, and none waits.
+            "max-requests-inflight": 2000,
+            "max-mutating-requests-inflight": 2000,
+        }
+        return [program("kube-apiserver"), *_as_flags(flags)]
+
+
+def _as_flags(flags: dict[str, object]) -> list[str | Path]:
+    return [f"--{name}={value}" for name, value in flags.items()]

@@ -1,0 +1,166 @@
+"""Batches for the engine, timers, and the recording of what was observed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from headgate.live.feed import Feed
+from headgate.live.recorder import Recorder
+from headgate.live.timers import Timers
+from headgate.model.effects import Delete, WakeAt
+from headgate.model.events import Gone, Observed, Outcome, TimerFired
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.objects import Namespace
+
+
+def key(name: str) -> Key:
+    return Key(Kind.NAMESPACE, "", name)
+
+
+def seen(name: str, version: int, uid: str = "u1") -> Observed:
+    return Observed(Namespace(key(name), uid, str(version), {}))
+
+
+def gone(name: str, uid: str = "u1") -> Gone:
+    return Gone(key(name), uid)
+
+
+def ready_feed() -> Feed:
+    feed = Feed([Kind.NAMESPACE])
+    feed.listed(Kind.NAMESPACE)
+    return feed
+
+
+async def test_the_first_batch_waits_until_every_kind_was_listed():
+    feed = Feed([Kind.NODE, Kind.NAMESPACE])
+    waiting = asyncio.create_task(feed.next())
+    feed.observe(seen("a", 1))
+    feed.listed(Kind.NODE)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    feed.observe(seen("b", 2))
+    feed.listed(Kind.NAMESPACE)
+    assert await waiting == [seen("a", 1), seen("b", 2)]
+
+
+async def test_kinds_come_in_the_order_the_engine_reads_them():
+    feed = Feed([Kind.NODE, Kind.NAMESPACE])
+    absent = Gone(Key(Kind.NODE, "", "n"), "u")
+    for event in (seen("a", 1), absent):
+        feed.observe(event)
+    for kind in (Kind.NAMESPACE, Kind.NODE):
+        feed.listed(kind)
+    assert await feed.next() == [absent, seen("a", 1)]
+
+
+async def test_an_empty_cluster_is_a_batch_too_but_later_nothing_is_no_batch():
+    feed = ready_feed()
+    assert await feed.next() == []
+    waiting = asyncio.create_task(feed.next())
+    feed.listed(Kind.NAMESPACE)  # listed again, after history was lost
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    feed.tell(TimerFired("t"))
+    assert await waiting == [TimerFired("t")]
+
+
+@pytest.mark.parametrize(
+    "events, batch",
+    [
+        pytest.param([seen("a", 1), seen("a", 2)], [seen("a", 2)], id="the last observation wins"),
+        pytest.param([seen("a", 1), gone("a")], [gone("a")], id="an absence replaces what was seen before"),
+        pytest.param(
+            [gone("a", "u1"), seen("a", 5, "u2")],
+            [gone("a", "u1"), seen("a", 5, "u2")],
+            id="a successor hides no absence",
+        ),
+        pytest.param(
+            [gone("a", "u1"), seen("a", 5, "u2"), gone("a", "u2"), seen("a", 7, "u3")],
+            [gone("a", "u1"), gone("a", "u2"), seen("a", 7, "u3")],
+            id="every incarnation that went is told",
+        ),
+        pytest.param(
+            [seen("a", 1), seen("b", 2), seen("a", 3)],
+            [seen("b", 2), seen("a", 3)],
+            id="the later event takes the later place",
+        ),
+    ],
+)
+async def test_events_about_one_object_are_gathered(events, batch):
+    feed = ready_feed()
+    for event in events:
+        feed.observe(event)
+    assert await feed.next() == batch
+
+
+async def test_outcomes_and_timers_are_never_merged():
+    feed, outcome = ready_feed(), Outcome(Delete(Target(key("a"), "u1")))
+    for event in (outcome, TimerFired("t"), outcome):
+        feed.tell(event)
+    feed.observe(seen("a", 1))
+    assert await feed.next() == [seen("a", 1), outcome, TimerFired("t"), outcome]
+
+
+steps = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["u1", "u2"]), st.booleans()), max_size=20)
+
+
+@given(steps, st.integers(1, 5))
+def test_whatever_the_batches_the_last_word_about_every_object_arrives(steps, size):
+    async def last_words() -> dict:
+        feed, told = ready_feed(), {}
+        for number, (name, uid, exists) in enumerate(steps):
+            feed.observe(seen(name, number, uid) if exists else gone(name, uid))
+            if number % size == 0:
+                told |= {place(event): event for event in await feed.next()}
+        feed.tell(TimerFired("end"))
+        return told | {place(event): event for event in await feed.next() if not isinstance(event, TimerFired)}
+
+    def place(event: Observed | Gone) -> tuple:
+        return (event.key.name, event.uid) if isinstance(event, Gone) else (event.object.key.name, event.object.uid)
+
+    expected = {}
+    for number, (name, uid, exists) in enumerate(steps):
+        expected[name, uid] = seen(name, number, uid) if exists else gone(name, uid)
+    assert asyncio.run(last_words()) == expected
+
+
+async def test_a_timer_fires_once_not_early_and_by_the_clock_of_the_engine():
+    now, fired = 100.0, asyncio.Queue()
+    timers = Timers(lambda: now, fired.put_nowait)
+    timers.set(WakeAt(50.0, "past"))
+    timers.set(WakeAt(50.0, "past"))
+    timers.set(WakeAt(100.001, "soon"))
+    assert await fired.get() == TimerFired("past")
+    assert fired.empty()
+    now = 200.0
+    assert await fired.get() == TimerFired("soon")
+    timers.set(WakeAt(200.0, "never"))
+    timers.clear()
+    await asyncio.sleep(0)
+    assert fired.empty()
+
+
+def test_a_recording_holds_what_each_batch_showed():
+    out = io.BytesIO()
+    recorder = Recorder(out)
+    recorder.note(seen("a", 1), Raw(b'{"metadata":{"name":"a"},"x":1}'))
+    recorder.note(seen("a", 2), Raw(b'{"metadata":{"name":"a"},"x":2}'))
+    recorder.note(gone("b", "u9"), Raw(b""))
+    recorder.write([seen("a", 2), gone("b", "u9"), TimerFired("t")], 12.5)
+    recorder.write([TimerFired("t")], 13.0)
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [
+        {
+            "at": 12.5,
+            "events": [
+                {"type": "Observed", "kind": "namespaces", "object": {"metadata": {"name": "a"}, "x": 2}},
+                {"type": "Gone", "kind": "namespaces", "object": {"metadata": {"name": "b", "uid": "u9"}}},
+            ],
+        }
+    ]

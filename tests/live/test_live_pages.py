@@ -1,0 +1,169 @@
+"""Health pages, metrics and log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+
+import pytest
+
+from headgate.engine.journal import Entry
+from headgate.live.health import CannotListen, Listen, Readiness, pages, serving
+from headgate.live.logs import Level, Log, json_line, text_line
+from headgate.live.metrics import Metrics
+from headgate.model.effects import Bind
+from headgate.model.events import Trouble
+from headgate.model.keys import Key, Kind, Target
+
+POD = Key(Kind.POD, "default", "a")
+BOUND = Entry(1.0, POD, "bind", "Scheduled", "assigned default/a to n-1", {"node": "n-1"})
+REFUSED = Entry(2.0, POD, "wait", "Unschedulable", "0/3 nodes", {"nodes": 3, "Insufficient cpu": 3, "reason": "x"})
+
+
+async def ask(port: int, request: str) -> tuple[str, dict[str, str], str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{request}\r\nHost: x\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    status, *headers = head.split("\r\n")
+    return status.removeprefix("HTTP/1.1 "), dict(header.split(": ", 1) for header in headers), body
+
+
+HERE = Listen("127.0.0.1", 0)
+
+
+@pytest.mark.parametrize(
+    "request_line, ready, status, body",
+    [
+        pytest.param("GET /healthz HTTP/1.1", False, "200 OK", "ok\n", id="alive"),
+        pytest.param("GET /livez?verbose HTTP/1.1", False, "200 OK", "ok\n", id="alive, with a query"),
+        pytest.param("GET /readyz HTTP/1.1", True, "200 OK", "ok\n", id="ready"),
+        pytest.param("HEAD /readyz HTTP/1.1", True, "200 OK", "", id="ready, without a body"),
+        pytest.param(
+            "GET /readyz HTTP/1.1",
+            False,
+            "503 Service Unavailable",
+            "the cluster has not been read yet\n",
+            id="not ready before the first batch",
+        ),
+        pytest.param(
+            "GET / HTTP/1.1", True, "404 Not Found", "try /healthz, /livez, /readyz, /metrics\n", id="elsewhere"
+        ),
+        pytest.param("POST /readyz HTTP/1.1", True, "405 Method Not Allowed", "only GET and HEAD\n", id="writing"),
+        pytest.param("nonsense", True, "405 Method Not Allowed", "only GET and HEAD\n", id="no HTTP at all"),
+    ],
+)
+async def test_pages(request_line, ready, status, body):
+    readiness = Readiness()
+    readiness.check = lambda: ready
+    async with serving(HERE, pages(readiness, lambda: b"")) as port:
+        shown, _, text = await ask(port, request_line)
+    assert (shown, text) == (status, body)
+
+
+async def test_whoever_sends_too_much_loses_the_connection_and_nobody_else():
+    async with serving(HERE, pages(Readiness(), lambda: b"")) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nA: " + b"a" * 100_000)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert (await ask(port, "GET /healthz HTTP/1.1"))[0] == "200 OK"
+
+
+async def test_a_busy_port_says_which_flag_changes_it():
+    async with serving(HERE, {}) as port:
+        with pytest.raises(CannotListen, match=f"127.0.0.1:{port} is in use; choose another with --listen"):
+            async with serving(Listen("127.0.0.1", port), {}):
+                pass
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", None),
+        ("127.0.0.1:80", Listen("127.0.0.1", 80)),
+        (":80", Listen("0.0.0.0", 80)),
+        ("[::1]:80", Listen("::1", 80)),
+    ],
+)
+def test_where_to_listen(text, expected):
+    assert Listen.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["80", "host:", "host:http", "host:70000"])
+def test_nowhere_to_listen(text):
+    with pytest.raises(ValueError, match="expected HOST:PORT such as"):
+        Listen.parse(text)
+
+
+async def test_metrics_tell_the_journal_the_effects_and_the_engine():
+    metrics = Metrics("headgate")
+    metrics.entries([BOUND, REFUSED, BOUND])
+    metrics.stepped(3, 0.002)
+    metrics.performed(Bind(Target(POD, "u"), "n"), None)
+    metrics.performed(Bind(Target(POD, "u"), "n"), Trouble.CONFLICT)
+    metrics.restarted(Kind.NODE)
+    metrics.event_dropped()
+    metrics.leads(lambda: {("scheduler_pending_pods", (("queue", "active"),)): 4.0})
+    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+        _, headers, text = await ask(port, "GET /metrics HTTP/1.1")
+    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    lines = text.splitlines()
+    for line in (
+        'scheduler_schedule_attempts_total{profile="headgate",result="scheduled"} 2.0',
+        'scheduler_schedule_attempts_total{profile="headgate",result="unschedulable"} 1.0',
+        'scheduler_pending_pods{queue="active"} 4.0',
+        'headgate_decisions_total{decision="bind",reason="Scheduled"} 2.0',
+        "headgate_step_duration_seconds_count 1.0",
+        "headgate_batch_size_sum 3.0",
+        'headgate_effects_total{effect="Bind",outcome="accepted"} 1.0',
+        'headgate_effects_total{effect="Bind",outcome="conflict"} 1.0',
+        'headgate_watch_restarts_total{kind="nodes"} 1.0',
+        "headgate_events_dropped_total 1.0",
+        "headgate_leader 1.0",
+    ):
+        assert line in lines
+    metrics.stands_by()
+    assert b"headgate_leader 0.0" in metrics.render()
+    assert b"scheduler_pending_pods" not in metrics.render()
+
+
+def written(line, level: Level, *entries: Entry) -> list[str]:
+    out = io.StringIO()
+    log = Log(out, line, level, lambda: 0.0)
+    log.entries(entries)
+    log.debug("small")
+    log.warning("odd", path="a b")
+    return out.getvalue().splitlines()
+
+
+def test_log_lines_for_people():
+    assert written(text_line, Level.DEBUG, BOUND) == [
+        "1970-01-01T00:00:01.000000Z INFO    bind object=pods/default/a reason=Scheduled"
+        ' detail="assigned default/a to n-1" node=n-1',
+        "1970-01-01T00:00:00.000000Z DEBUG   small",
+        '1970-01-01T00:00:00.000000Z WARNING odd path="a b"',
+    ]
+
+
+def test_log_lines_for_machines():
+    assert [json.loads(line) for line in written(json_line, Level.INFO, REFUSED)] == [
+        {
+            "time": "1970-01-01T00:00:02.000000Z",
+            "level": "info",
+            "message": "wait",
+            "object": "pods/default/a",
+            "reason": "Unschedulable",
+            "detail": "0/3 nodes",
+            "nodes": 3,
+            "Insufficient cpu": 3,
+        },
+        {"time": "1970-01-01T00:00:00.000000Z", "level": "warning", "message": "odd", "path": "a b"},
+    ]
+
+
+def test_a_level_hides_what_is_below_it():
+    assert [line.split()[1] for line in written(text_line, Level.WARNING, BOUND)] == ["WARNING"]

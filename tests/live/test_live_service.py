@@ -1,0 +1,186 @@
+"""The whole process against a tiny cluster: it schedules, takes turns, and stops cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from test_live_pages import ask
+from tiny_cluster import TinyCluster, tiny_cluster
+
+from headgate.engine.loop import Engine
+from headgate.live import driver
+from headgate.live.election import LeaseSettings
+from headgate.live.feed import Feed
+from headgate.live.health import Listen
+from headgate.live.service import Plan, serve
+from headgate.live.term import BrokenEngine
+from headgate.model.keys import Kind
+from headgate.model.settings import Profile, Settings
+
+QUICK = LeaseSettings("kube-system", "me", duration=0.4, renew_deadline=0.3, retry=0.05)
+
+
+@asynccontextmanager
+async def process(plan: Plan, log) -> AsyncIterator[tuple[asyncio.Event, asyncio.Task]]:
+    stop = asyncio.Event()
+    running = asyncio.create_task(serve(plan, log, stop))
+    yield stop, running
+    stop.set()
+    await running
+
+
+def plan_for(cluster: TinyCluster, **fields: object) -> Plan:
+    return Plan(cluster.server.access(), Settings(), **fields)
+
+
+async def test_pods_get_nodes_before_and_after_the_start(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("early")
+        cluster.add_pod("foreign", scheduler="somebody-else")
+        async with process(plan_for(cluster), log):
+            await cluster.until(lambda: len(cluster.bindings) == 1)
+            cluster.add_pod("late")
+            await cluster.until(lambda: len(cluster.bindings) == 2)
+        assert cluster.bindings == [("early", "n-1"), ("late", "n-1")]
+        assert "INFO    stopped" in log.lines
+        assert any(line.startswith("INFO    bind object=pods/default/early") for line in log.lines)
+
+
+async def test_a_pod_that_does_not_fit_gets_its_node_when_one_comes(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("small")
+        cluster.add_pod("big", cpu="4")
+        cluster.add_pod("second", cpu="4")
+        async with process(plan_for(cluster), log):
+            await cluster.until(lambda: cluster.bindings == [("big", "small")])
+            cluster.add_node("new")
+            await cluster.until(lambda: ("second", "new") in cluster.bindings)
+
+
+async def test_a_clean_stop_waits_for_the_answer_to_what_was_sent(log):
+    async with tiny_cluster() as cluster:
+        cluster.hold_bindings = True
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        async with process(plan_for(cluster), log) as (stop, running):
+            await cluster.until(lambda: cluster.held)
+            stop.set()
+            await asyncio.sleep(0)
+            assert not running.done()
+            cluster.finish(cluster.held[0])
+        assert cluster.bindings == [("a", "n-1")]
+
+
+async def test_readiness_follows_the_first_batch(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        async with process(plan_for(cluster, listen=Listen("127.0.0.1", 0)), log):
+            await cluster.until(lambda: cluster.bindings)
+            port = next(int(line.split("port=")[1]) for line in log.lines if "port=" in line)
+            assert (await ask(port, "GET /readyz HTTP/1.1"))[0] == "200 OK"
+            assert 'scheduler_pending_pods{queue="active"} 0.0' in (await ask(port, "GET /metrics HTTP/1.1"))[2]
+
+
+async def test_the_leader_decides_and_a_clean_stop_hands_over(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        async with process(plan_for(cluster, lease=QUICK), log):
+            await cluster.until(lambda: cluster.bindings)
+        assert cluster.leases.transitions == ["me", ""]
+
+
+async def test_whoever_stands_by_decides_nothing_and_is_ready(log):
+    async with tiny_cluster() as cluster:
+        cluster.leases.lease = {
+            "metadata": {"name": "headgate", "namespace": "kube-system", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 60},
+        }
+        async with process(plan_for(cluster, lease=QUICK, listen=Listen("127.0.0.1", 0)), log):
+            await cluster.until(lambda: len(cluster.server.seen) >= 3)
+            port = next(int(line.split("port=")[1]) for line in log.lines if "port=" in line)
+            assert (await ask(port, "GET /readyz HTTP/1.1"))[0] == "200 OK"
+        assert {exchange.method for exchange in cluster.server.seen} == {"GET"}
+        assert not any("pods" in exchange.path for exchange in cluster.server.seen)
+
+
+async def test_a_lost_lease_ends_the_term_and_a_new_one_starts_from_observation(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        async with process(plan_for(cluster, lease=QUICK), log):
+            await cluster.until(lambda: cluster.bindings)
+            cluster.leases._store({"metadata": {}, "spec": {"holderIdentity": "thief", "leaseDurationSeconds": 1}})
+            cluster.leases.lease["metadata"] |= {"name": "headgate", "namespace": "kube-system"}
+            await cluster.until(lambda: cluster.leases.transitions[-2:] == ["thief", "me"])
+            cluster.add_pod("b")
+            await cluster.until(lambda: len(cluster.bindings) == 2)
+        assert cluster.bindings == [("a", "n-1"), ("b", "n-1")]
+        assert any("the lease was lost" in line for line in log.lines)
+
+
+async def test_what_was_observed_is_recorded(log):
+    out = io.BytesIO()
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        async with process(plan_for(cluster, record=out), log):
+            await cluster.until(lambda: cluster.bindings)
+    first = json.loads(out.getvalue().splitlines()[0])
+    assert [(event["type"], event["kind"], event["object"]["metadata"]["name"]) for event in first["events"]] == [
+        ("Observed", "nodes", "n-1"),
+        ("Observed", "pods", "a"),
+    ]
+
+
+async def test_a_broken_invariant_stops_the_process_with_its_story(log, monkeypatch: pytest.MonkeyPatch):
+    step = Engine.step
+
+    def broken(engine: Engine, batch, now):
+        step(engine, batch, now)
+        raise AssertionError("two pods in one place")
+
+    monkeypatch.setattr(Engine, "step", broken)
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        with pytest.raises(BrokenEngine, match="two pods in one place") as stopped:
+            await serve(plan_for(cluster), log, asyncio.Event())
+        assert [entry.decision for entry in stopped.value.story] == ["bind"]
+        assert cluster.bindings == []
+
+
+async def test_the_settings_decide_whose_pods_are_served(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a", scheduler="special")
+        settings = Settings(profiles=(Profile("special"),))
+        async with process(msgspec.structs.replace(plan_for(cluster), settings=settings), log):
+            await cluster.until(lambda: cluster.bindings)
+
+
+async def test_the_loop_hands_every_effect_over_before_the_next_batch():
+    """Side by side with the simulator's loop: batch, step, perform, tell."""
+    order: list[str] = []
+
+    class Recording:
+        def before_step(self, batch, now) -> None:
+            order.append(f"step {len(batch)} at {now}")
+
+        def after_step(self, batch, entries) -> None:
+            order.append(f"told {len(entries)}")
+            raise asyncio.CancelledError
+
+    feed = Feed([Kind.NODE])
+    feed.listed(Kind.NODE)
+    with pytest.raises(asyncio.CancelledError):
+        await driver.run(Engine(Settings()), feed, lambda effect: order.append(str(effect)), lambda: 7.0, Recording())
+    assert order == ["step 0 at 7.0", "told 0"]

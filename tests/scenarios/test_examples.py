@@ -1,0 +1,51 @@
+"""Every example runs, holds what it expects, and is told byte for byte alike by two processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.simulator.run import run
+from headgate.simulator.scenario_file import load_scenario
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/*/scenario.yaml"))
+each_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 4
+
+
+@each_example
+def test_an_example_holds_what_it_expects(path):
+    scenario = load_scenario(str(path))
+    assert scenario.expectations, "an example that expects nothing shows nothing"
+    report = run(scenario)
+    assert [str(failure) for failure in report.failures] == []
+    assert report.refused == []
+
+
+@each_example
+def test_an_example_is_explained(path):
+    readme = path.with_name("README.md").read_text()
+    assert f"headgate simulate {path.relative_to(ROOT)}" in readme
+
+
+def _told(path: Path, hash_seed: str) -> bytes:
+    command = [sys.executable, "-c", "from headgate.ui.cli import main; main()", "simulate", str(path)]
+    options = ["--seed", "7", "--output", "json"]
+    faults = ["--faults", "crash=0.05,lost=0.1,conflict=0.1,coalesced=0.3,dropped=0.2,stale=1s"]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run([*command, *options, *faults], env=environment, capture_output=True, check=False).stdout
+
+
+@each_example
+def test_one_seed_gives_one_history_in_any_process(path):
+    first, second = (_told(path, hash_seed) for hash_seed in ("1", "4242"))
+    assert first.startswith(b'{"until":')
+    assert first == second
