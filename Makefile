@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check lock
+.PHONY: run test check test-kubernetes bench lock
 
 run: $(READY)  ## run the first example and say what to try next
 	@$(BIN)/headgate simulate examples/01-first-pod/scenario.yaml
@@ -25,6 +25,17 @@ check: $(READY)  ## style, types, import contracts, sizes
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/tidy
+
+test-kubernetes: $(READY)  ## the whole stack on a real kube-apiserver and etcd, built and cached on first use
+	$(BIN)/python tests/kubernetes/assets.py
+	$(BIN)/python -m pytest tests/kubernetes
+
+bench: $(READY)  ## how fast, as ratios against a baseline in the same run
+	$(BIN)/python benchmarks/bench_decode.py
+	$(BIN)/python benchmarks/bench_apiserver.py
+	$(BIN)/python benchmarks/bench_placement.py
+	$(BIN)/python tests/kubernetes/assets.py
+	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 3
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headgate needs Python 3.11 or newer: make PYTHON=python3.11")'

@@ -1,6 +1,6 @@
 """Pods decided per second in process, as a ratio to a plain Python scan of the same nodes in the same run.
 
-    python benchmarks/bench_placement.py --nodes 5000 --pods 20000
+python benchmarks/bench_placement.py --nodes 5000 --pods 20000
 """
 
 from __future__ import annotations

@@ -113,6 +113,7 @@ def test_a_pod_with_everything():
                 Toleration("gpu", value="yes", effect=TaintEffect.NO_SCHEDULE),
                 Toleration(exists=True, seconds=60),
             ),
+            images=("i:latest",),
         ),
         created=NEW_YEAR,
         scheduler_name="headgate",
@@ -173,6 +174,7 @@ def test_a_demand_without_terms_is_kept_apart_from_no_demand():
 
 def test_null_is_as_good_as_nothing():
     nulls = dict.fromkeys(("nodeSelector", "affinity", "tolerations", "schedulingGates", "priority", "initContainers"))
+    nulls["topologySpreadConstraints"] = None
     assert pod(nulls, labels=None, annotations=None, deletionTimestamp=None) == pod()
 
 
@@ -196,6 +198,7 @@ def test_a_node():
                 "capacity": {"cpu": "8"},
                 "allocatable": {"cpu": "7500m", "memory": "1Gi", "pods": "110", "example.com/gpu": "0"},
                 "conditions": [{"type": "Ready", "status": "True"}],
+                "images": [{"names": ["i@sha256:1", "i:1"], "sizeBytes": 5}, {"names": None, "sizeBytes": 9}],
             },
         ),
     )
@@ -209,6 +212,7 @@ def test_a_node():
         taints=(Taint("gpu", "", TaintEffect.NO_EXECUTE),),
         unschedulable=True,
         ready=True,
+        images={"i@sha256:1": 5, "i:1": 5},
     )
 
 

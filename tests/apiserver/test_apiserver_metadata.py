@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from apiserver_client import CONFIG_MAPS, JOBS, MERGE, PODS, Client, accepted, config_map, pod, refused
+from apiserver_client import CLASSES, CONFIG_MAPS, JOBS, MERGE, PODS, Client, accepted, config_map, pod, refused
 
 from headgate.apiserver.server import ApiServer
 
@@ -114,11 +114,10 @@ def test_what_only_the_server_sets_is_ignored_from_clients(field, value):
     assert patched == created
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_a_write_meant_for_another_incarnation_is_refused(method):
+def test_an_update_meant_for_another_incarnation_is_refused():
     client = Client()
     uid = client.create(CONFIG_MAPS, config_map())["metadata"]["uid"]
-    answer = client.ask(method, f"{CONFIG_MAPS}/a", config_map(uid="other"), MERGE)
+    answer = client.ask("PUT", f"{CONFIG_MAPS}/a", config_map(uid="other"))
     assert refused(answer) == (
         409,
         "Conflict",
@@ -126,6 +125,24 @@ def test_a_write_meant_for_another_incarnation_is_refused(method):
         "Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
         f"UID in precondition: other, UID in object meta: {uid}",
     )
+
+
+@pytest.mark.parametrize("path", [f"{PODS}/a", f"{PODS}/a/status"])
+def test_a_patch_meant_for_another_incarnation_is_invalid(path):
+    client = Client()
+    client.create(PODS, pod())
+    answer = client.ask("PATCH", path, {"metadata": {"uid": "other"}}, MERGE)
+    message = 'Pod "a" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    assert refused(answer) == (422, "Invalid", message)
+    assert [cause["field"] for cause in answer.value["details"]["causes"]] == ["metadata.uid"] * 2
+
+
+def test_the_generation_of_a_priority_class_stays():
+    client = Client()
+    high = {"metadata": {"name": "high"}, "value": 1000}
+    assert client.create(CLASSES, high)["metadata"]["generation"] == 1
+    described = client.patch(f"{CLASSES}/high", {"description": "first"})
+    assert (described["description"], described["metadata"]["generation"]) == ("first", 1)
 
 
 def test_an_update_may_leave_out_what_the_server_knows():

@@ -76,16 +76,21 @@ def absent(client):
         pytest.param(
             waiting,
             {"target": {"kind": "Rack", "name": "r"}},
-            (
-                422,
-                "Invalid",
-                'Binding "a" is invalid: target.kind: Unsupported value: "Rack": supported values: "Node", "<empty>"',
-            ),
+            (500, "", 'target.kind: Unsupported value: "Rack": supported values: "Node", "<empty>"'),
             id="a target that is no node",
         ),
         pytest.param(
-            waiting, {}, (422, "Invalid", 'Binding "a" is invalid: target.name: Required value'), id="no target"
+            waiting,
+            {"target": {"kind": "Rack"}},
+            (
+                500,
+                "",
+                '[target.kind: Unsupported value: "Rack": supported values: "Node", "<empty>", '
+                "target.name: Required value]",
+            ),
+            id="nothing of a node",
         ),
+        pytest.param(waiting, {}, (500, "", "target.name: Required value"), id="no target"),
         pytest.param(
             waiting,
             binding(name="b"),
@@ -102,12 +107,34 @@ def test_a_binding_is_refused(prepare, body, expected):
     assert client.get(PODS)["items"] == before
 
 
-def test_a_binding_meant_for_an_earlier_pod_of_that_name_is_refused():
+@pytest.mark.parametrize(
+    "field, value, called",
+    [
+        pytest.param("uid", "old", "UID", id="an earlier pod of that name"),
+        pytest.param("resourceVersion", "1", "ResourceVersion", id="an earlier version of the pod"),
+    ],
+)
+def test_a_binding_meant_for_another_is_refused(field, value, called):
     client = Client()
-    client.create(PODS, pod())
-    code, reason, message = refused(client.ask("POST", f"{PODS}/a/binding", binding(uid="old")))
+    created = client.create(PODS, pod())
+    code, reason, message = refused(client.ask("POST", f"{PODS}/a/binding", binding(**{field: value})))
     assert (code, reason) == (409, "Conflict")
-    assert "Precondition failed: UID in precondition: old, UID in object meta: " in message
+    found = created["metadata"][field]
+    assert message.endswith(f"Precondition failed: {called} in precondition: {value}, {called} in object meta: {found}")
+
+
+def test_a_binding_meant_for_this_very_pod_as_it_is_holds():
+    client = Client()
+    metadata = client.create(PODS, pod())["metadata"]
+    body = binding(uid=metadata["uid"], resourceVersion=metadata["resourceVersion"])
+    assert client.ask("POST", f"{PODS}/a/binding", body).code == 201
+
+
+def test_a_binding_that_cannot_be_is_about_the_binding():
+    client = Client()
+    gated(client)
+    details = client.ask("POST", f"{PODS}/a/binding", binding()).value["details"]
+    assert details == {"name": "a", "kind": "pods/binding"}
 
 
 @pytest.mark.parametrize(

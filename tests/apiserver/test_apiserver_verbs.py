@@ -81,8 +81,32 @@ def test_a_created_object_can_be_read_back():
             "POST",
             CONFIG_MAPS,
             {**config_map("b"), "apiVersion": "v2"},
-            (400, "BadRequest", "the API version in the data (v2) does not match the expected API version (v1)"),
-            id="another version",
+            (
+                400,
+                "BadRequest",
+                'ConfigMap in version "v2" cannot be handled as a ConfigMap: '
+                'no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:111"',
+            ),
+            id="a version that is not served",
+        ),
+        pytest.param(
+            "POST",
+            CONFIG_MAPS,
+            {**config_map("b"), "apiVersion": "batch/v1"},
+            (
+                400,
+                "BadRequest",
+                'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
+                'no kind "ConfigMap" is registered for version "batch/v1" in scheme "pkg/runtime/scheme.go:111"',
+            ),
+            id="a group that has no such kind",
+        ),
+        pytest.param(
+            "POST",
+            CONFIG_MAPS,
+            {**config_map("b"), "apiVersion": "batch/v1", "kind": "Job"},
+            (400, "BadRequest", "the API version in the data (batch/v1) does not match the expected API version (v1)"),
+            id="another kind of another group",
         ),
         pytest.param(
             "POST",
@@ -137,8 +161,15 @@ def test_a_created_object_can_be_read_back():
             "POST",
             "/api/v1/configmaps",
             config_map("b"),
-            (400, "BadRequest", "an empty namespace may not be set during creation"),
+            (405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
             id="a namespaced object without namespace",
+        ),
+        pytest.param(
+            "DELETE",
+            "/api/v1/configmaps",
+            None,
+            (405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+            id="objects of all namespaces at once",
         ),
         pytest.param(
             "POST",
@@ -222,6 +253,7 @@ def test_a_deletion_says_what_is_gone(client):
     uid = client.get(f"{CONFIG_MAPS}/a")["metadata"]["uid"]
     status = client.delete(f"{CONFIG_MAPS}/a")
     assert status["status"] == "Success"
+    assert "code" not in status
     assert status["details"] == {"name": "a", "kind": "configmaps", "uid": uid}
     assert not client.exists(f"{CONFIG_MAPS}/a")
 
@@ -242,7 +274,7 @@ def test_a_deletion_says_what_is_gone(client):
 def test_a_deletion_with_an_unmet_precondition_is_refused(client, preconditions, message):
     code, reason, told = refused(client.ask("DELETE", f"{CONFIG_MAPS}/a", {"preconditions": preconditions}))
     assert (code, reason) == (409, "Conflict")
-    assert told.startswith(f'Operation cannot be fulfilled on configmaps "a": {message}')
+    assert told.startswith(f'Operation cannot be fulfilled on ConfigMap "a": {message}')
     assert client.exists(f"{CONFIG_MAPS}/a")
 
 
@@ -270,7 +302,8 @@ def test_lists_are_ordered_by_namespace_and_name():
     for space, name in (("default", "b"), ("alpha", "z"), ("default", "a")):
         client.create(f"/api/v1/namespaces/{space}/configmaps", config_map(name))
     listed = client.get("/api/v1/configmaps")
-    assert listed["kind"] == "ConfigMapList"
+    assert (listed["apiVersion"], listed["kind"]) == ("v1", "ConfigMapList")
+    assert not any("kind" in item or "apiVersion" in item for item in listed["items"]), "the list says it for all"
     found = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed["items"]]
     assert found == [("alpha", "z"), ("default", "a"), ("default", "b")]
 

@@ -62,6 +62,11 @@ RESTART = "spec.template.spec.restartPolicy"
     [
         pytest.param(job(), [], id="a plain job is fine"),
         pytest.param(
+            with_metadata(job(), name="a" * 64),
+            [f'spec.template.labels: Invalid value: "{"a" * 64}": must be no more than 63 bytes'] * 2,
+            id="a name too long for the labels of its pods",
+        ),
+        pytest.param(
             job({"restartPolicy": "Always"}),
             [f'{RESTART}: Required value: valid values: "OnFailure", "Never"'],
             id="pods that always restart never complete",

@@ -1,49 +1,12 @@
 """Observations in, effects out: what the engine decides about pods, step by step."""
 
 from builders import bound, node, node_key, pod, pod_key
+from steps import Steps
 
-from headgate.engine.loop import Engine
 from headgate.model.effects import Bind, EmitEvent, PatchStatus, PodCondition, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.settings import Profile, Settings
-
-
-class Steps:
-    """An engine and the effects of its last step."""
-
-    def __init__(self, *objects, settings=Settings()):
-        self.engine = Engine(settings)
-        self.now = 0.0
-        self.effects = []
-        self.see(*objects)
-
-    def see(self, *objects):
-        return self.step(*(Observed(one) for one in objects))
-
-    def step(self, *events):
-        self.effects = self.engine.step(events, self.now)
-        return self
-
-    def later(self, seconds, *events):
-        self.now += seconds
-        return self.step(*events)
-
-    @property
-    def binds(self):
-        return {e.target.key.name: e.node for e in self.effects if isinstance(e, Bind)}
-
-    @property
-    def kinds(self):
-        return [type(effect).__name__ for effect in self.effects]
-
-    def only(self, kind):
-        (effect,) = [effect for effect in self.effects if isinstance(effect, kind)]
-        return effect
-
-    @property
-    def story(self):
-        return [(entry.decision, entry.reason, entry.key.name) for entry in self.engine.journal.take()]
 
 
 def test_a_pod_is_bound_to_the_node_with_its_uid():
@@ -104,14 +67,6 @@ def test_a_terminating_pod_holds_its_room_until_it_is_gone():
     assert steps.binds == {}
     steps.later(30, Gone(running.key, running.uid))
     assert steps.binds == {"a": "n"}
-
-
-def test_a_gated_pod_is_not_tried_until_its_last_gate_is_gone():
-    steps = Steps(node("n"), pod("a", gates=("x", "y")))
-    assert steps.effects == []
-    assert steps.see(pod("a", gates=("y",))).effects == []
-    assert steps.see(pod("a")).binds == {"a": "n"}
-    assert steps.story == [("gate", "SchedulingGated", "a")] * 2 + [("bind", "Scheduled", "a")]
 
 
 def test_an_observation_from_before_the_binding_changes_nothing():

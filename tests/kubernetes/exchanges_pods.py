@@ -119,7 +119,6 @@ EXCHANGES: dict[str, list[Step]] = {
         )
     ],
     "an unknown path": [get("/api/v1/namespaces/NS/surprises")],
-    "an unknown group": [get("/apis/example.com/v1/surprises")],
     "an unknown subresource": [create(pod()), get(f"{PODS}/it/surprise")],
     "a method that is not allowed": [Step("POST", f"{PODS}/it", pod())],
     "a label selector that is bad": [get(f"{PODS}?labelSelector=a%20in%20b")],

@@ -82,7 +82,9 @@ def simulate(folder: Path, namespace: str, objects: list[Manifest]) -> Decisions
     file = folder / "scenario.yaml"
     file.write_text(yaml.safe_dump(scenario))
     command: list[str | Path] = [HEADGATE, "simulate", file, "--output", "json"]
-    report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
     decisions: Decisions = {}
     for entry in report["journal"]:
         told = {name: entry[name] for name in ("decision", "reason", "message")}

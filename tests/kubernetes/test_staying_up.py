@@ -52,7 +52,7 @@ async def test_work_resumes_after_an_outage_that_is_told_once(
     cluster.start_apiserver()
 
     async with Client(cluster.server) as again:
-        await create_nodes(again, [node("second", cpu="1")])
+        await create_nodes(again, [node("second", cpu="4")])
         await create_pods(again, namespace, [pod("after")])
     await pods.until("a pod created afterwards is bound", lambda: pods.node_of("after") != "")
     await pods.until("the pod that waited is bound", lambda: pods.node_of("waiting") == "second")

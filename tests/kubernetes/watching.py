@@ -37,7 +37,7 @@ class _Status(Struct):
 
 
 class PodSeen(Struct):
-    metadata: _Metadata
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
@@ -50,6 +50,11 @@ class _Line(Struct):
     object: PodSeen
 
 
+class _Page(Struct):
+    metadata: _Metadata
+    items: list[PodSeen]
+
+
 class PodWatch:
     """Follows a namespace while the context lasts; every node name a pod ever had is kept with its time."""
 
@@ -57,15 +62,13 @@ class PodWatch:
         self._client, self._path = Client(server), pods_path(namespace)
         self._changed = asyncio.Condition()
         self._reader: asyncio.Task[None] | None = None
-        self._decode = msgspec.json.Decoder(_Line).decode
+        self._line, self._page = msgspec.json.Decoder(_Line).decode, msgspec.json.Decoder(_Page).decode
         self.pods: dict[str, PodSeen] = {}  # by name, as last seen
         self.nodes_by_uid: dict[str, list[str]] = {}
         self.bound_at: dict[str, float] = {}  # by uid
 
     async def __aenter__(self) -> PodWatch:
-        listed = await self._client.get(f"{self._path}?limit=1")
-        version = listed["metadata"]["resourceVersion"]
-        self._reader = asyncio.create_task(self._follow(version))
+        self._reader = asyncio.create_task(self._follow(await self._look()))
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -93,24 +96,32 @@ class PodWatch:
     def _ended(self) -> bool:
         return self._reader is None or self._reader.done()
 
+    async def _look(self) -> str:
+        """Record all pods as they are now, and return the version to follow from."""
+        page = self._page(await self._client.get_bytes(self._path))
+        for seen in page.items:
+            self._record(seen)
+        async with self._changed:
+            self._changed.notify_all()
+        return page.metadata.resourceVersion
+
     async def _follow(self, version: str) -> None:
         """Read on from `version`, also when the server goes away for a while."""
         while True:
-            query = f"?watch=true&allowWatchBookmarks=true&resourceVersion={version}"
             try:
-                async for line in self._client.lines(f"{self._path}{query}"):
-                    version = await self._absorb(self._decode(line))
+                await self._read_from(version)
+                version = await self._look()  # a server that was restarted no longer knows the way from there
             except OSError:
                 await asyncio.sleep(0.2)
 
-    async def _absorb(self, line: _Line) -> str:
-        assert line.type != "ERROR", "the watch was refused"
-        seen = line.object
-        if line.type != "BOOKMARK":
-            self._record(seen)
+    async def _read_from(self, version: str) -> None:
+        async for line in self._client.lines(f"{self._path}?watch=true&resourceVersion={version}"):
+            change = self._line(line)
+            if change.type == "ERROR":
+                return
+            self._record(change.object)
             async with self._changed:
                 self._changed.notify_all()
-        return seen.metadata.resourceVersion
 
     def _record(self, seen: PodSeen) -> None:
         self.pods[seen.metadata.name] = seen

@@ -133,6 +133,13 @@ class Client:
     async def get(self, path: str) -> dict[str, Any]:
         return (await self._accepted("GET", path)).value
 
+    async def get_bytes(self, path: str) -> bytes:
+        """The same undecoded; an answer that is no success counts as an outage."""
+        answer = await self.request("GET", path)
+        if answer.code != 200:
+            raise Refused(f"GET {path}: {answer.code}")
+        return answer.body
+
     async def create(self, path: str, manifest: object) -> Answer:
         return await self._accepted("POST", path, manifest)
 

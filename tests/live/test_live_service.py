@@ -64,15 +64,20 @@ async def test_a_pod_that_does_not_fit_gets_its_node_when_one_comes(log):
             await cluster.until(lambda: ("second", "new") in cluster.bindings)
 
 
+def port_in(log) -> int:
+    return next(int(line.split("port=")[1]) for line in log.lines if "port=" in line)
+
+
 async def test_a_clean_stop_waits_for_the_answer_to_what_was_sent(log):
     async with tiny_cluster() as cluster:
         cluster.hold_bindings = True
         cluster.add_node("n-1")
         cluster.add_pod("a")
-        async with process(plan_for(cluster), log) as (stop, running):
+        async with process(plan_for(cluster, listen=Listen("127.0.0.1", 0)), log) as (stop, running):
             await cluster.until(lambda: cluster.held)
             stop.set()
-            await asyncio.sleep(0)
+            for _ in range(5):
+                assert (await ask(port_in(log), "GET /healthz HTTP/1.1"))[0] == "200 OK"
             assert not running.done()
             cluster.finish(cluster.held[0])
         assert cluster.bindings == [("a", "n-1")]
@@ -84,7 +89,7 @@ async def test_readiness_follows_the_first_batch(log):
         cluster.add_pod("a")
         async with process(plan_for(cluster, listen=Listen("127.0.0.1", 0)), log):
             await cluster.until(lambda: cluster.bindings)
-            port = next(int(line.split("port=")[1]) for line in log.lines if "port=" in line)
+            port = port_in(log)
             assert (await ask(port, "GET /readyz HTTP/1.1"))[0] == "200 OK"
             assert 'scheduler_pending_pods{queue="active"} 0.0' in (await ask(port, "GET /metrics HTTP/1.1"))[2]
 
@@ -106,7 +111,7 @@ async def test_whoever_stands_by_decides_nothing_and_is_ready(log):
         }
         async with process(plan_for(cluster, lease=QUICK, listen=Listen("127.0.0.1", 0)), log):
             await cluster.until(lambda: len(cluster.server.seen) >= 3)
-            port = next(int(line.split("port=")[1]) for line in log.lines if "port=" in line)
+            port = port_in(log)
             assert (await ask(port, "GET /readyz HTTP/1.1"))[0] == "200 OK"
         assert {exchange.method for exchange in cluster.server.seen} == {"GET"}
         assert not any("pods" in exchange.path for exchange in cluster.server.seen)

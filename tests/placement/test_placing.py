@@ -1,8 +1,8 @@
 """Where a pod goes among a few nodes, and what it is told when there is no place."""
 
 import pytest
-
 from builders import amounts, node, pod, shape, tolerating
+
 from headgate.engine.extension_points import plugins_for
 from headgate.model.affinity import NodeTerm, Operator, Requirement, Toleration
 from headgate.model.happenings import Happening

@@ -1,9 +1,9 @@
 """Laws of the node table under random histories."""
 
+from builders import amounts, node, pod, pod_key, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import amounts, node, pod, pod_key, shape
 from headgate.engine.extension_points import plugins_for
 from headgate.model.settings import Profile
 from headgate.placement import changes

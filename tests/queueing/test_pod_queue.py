@@ -1,10 +1,10 @@
 """Whose turn it is, who waits for what, and which happening wakes whom."""
 
 import pytest
+from builders import pod, pod_key, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import pod, pod_key, shape
 from headgate.model.happenings import Happening
 from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Backoff, Line

@@ -33,6 +33,26 @@ def resources_at(path: str, amounts: Amounts | None) -> Resources:
 
 def effective_requests(needs: PodNeeds) -> tuple[Resources, Resources]:
     """What the pod needs of a node, and what scoring takes it to need (see SCORED_AS)."""
+    if needs.init_containers or needs.overhead or needs.resources:
+        return _effective(needs)
+    return _of_containers(tuple([_asked(container) for container in needs.containers]))
+
+
+Asked = tuple[tuple[str, str | int | float], ...]
+
+
+def _asked(container: Container) -> Asked:
+    resources = container.resources
+    return tuple(resources.requests.items()) if resources is not None and resources.requests else ()
+
+
+@lru_cache(maxsize=16_384)
+def _of_containers(asked: tuple[Asked, ...]) -> tuple[Resources, Resources]:
+    """As `_effective` for a pod of nothing but containers, as most are: pods of one template are worked out once."""
+    return _effective(PodNeeds([Container(resources=ResourceNeeds(dict(amounts))) for amounts in asked]))
+
+
+def _effective(needs: PodNeeds) -> tuple[Resources, Resources]:
     containers = _each("$.spec.containers", needs.containers)
     steps = _each("$.spec.initContainers", needs.init_containers or ())
     sidecars = [container.is_sidecar for container in needs.init_containers or ()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import field
 
@@ -37,9 +38,18 @@ def images(containers: Sequence[Container]) -> tuple[str, ...]:
     return tuple([_tagged(container.image) for container in containers if container.image])
 
 
-def host_ports(containers: Sequence[Container], on_host_network: bool) -> tuple[HostPort, ...]:
-    """Every port taken on the node, once; on the host's network every port of a container is one."""
-    found = dict.fromkeys(_host_ports(containers, on_host_network))
+def host_ports(
+    containers: Sequence[Container], steps: Sequence[Container], on_host_network: bool
+) -> tuple[HostPort, ...]:
+    """Every port taken on the node, once; on the host's network every port of a container is one.
+
+    Of the init containers (`steps`) only sidecars count: the others end before the pod runs.
+    """
+    listening = [container for container in containers if container.ports]
+    listening.extend([step for step in steps if step.ports and step.is_sidecar])
+    if not listening:
+        return ()
+    found = dict.fromkeys(_host_ports(listening, on_host_network))
     return tuple(sorted(found, key=lambda port: (port.port, port.protocol, port.ip)))
 
 
@@ -51,6 +61,7 @@ def _host_ports(containers: Sequence[Container], on_host_network: bool) -> Itera
                 yield HostPort(number, port.protocol or "TCP", port.host_ip or "0.0.0.0")
 
 
+@lru_cache(maxsize=4096)
 def _tagged(image: str) -> str:
     """A colon after the last slash begins a tag or the end of a digest; one before it belongs to the host's port."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

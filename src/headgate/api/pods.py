@@ -9,15 +9,16 @@ from msgspec import Raw
 
 from headgate.api.affinities import NO_AFFINITY, AffinityDemands, TolerationEntry, affinity_demands, tolerations
 from headgate.api.amounts import PodNeeds, effective_requests
-from headgate.api.containers import Container, host_ports, images
+from headgate.api.containers import host_ports, images
 from headgate.api.errors import InvalidField
-from headgate.api.peers import SpreadDemand, spread_demands, spreads
+from headgate.api.peers import spread_demands, spreads
 from headgate.api.wire import Buffer, Condition, Metadata, OwnerReference, Wire
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.peers import HostPort, PeerDemands
+from headgate.model.peers import PeerDemands
 from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
 
 DEFAULT_GRACE = 30  # seconds
+NO_DEMANDS = PeerDemands()
 _PHASES = {"": Phase.PENDING} | {phase.value: phase for phase in Phase}
 
 
@@ -83,8 +84,6 @@ def _shape(spec: PodSpec, metadata: Metadata) -> PodShape:
     """The pod's shape. Not the node it names: once that is set, the pod is bound and nothing is left to decide."""
     requests, scored = effective_requests(spec)
     affinity = affinity_demands(bytes(spec.affinity), metadata.namespace) if spec.affinity else NO_AFFINITY
-    constraints = spec.topology_spread_constraints
-    containers = [*spec.init_containers, *spec.containers] if spec.init_containers else spec.containers
     return _interned(
         PodShape(
             requests=requests,
@@ -93,33 +92,25 @@ def _shape(spec: PodSpec, metadata: Metadata) -> PodShape:
             required_terms=affinity.required_terms,
             preferred_terms=affinity.preferred_terms,
             tolerations=tolerations(spec.tolerations) if spec.tolerations else (),
-            ports=_ports(spec),
-            images=images(containers),
-            peers=_peers(affinity, spread_demands(bytes(constraints)) if constraints else (), metadata),
+            ports=host_ports(spec.containers, spec.init_containers or (), spec.host_network),
+            images=images((*spec.init_containers, *spec.containers) if spec.init_containers else spec.containers),
+            peers=_peers(spec, affinity, metadata) if spec.affinity or spec.topology_spread_constraints else None,
         )
     )
 
 
-def _ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Host ports of all that runs as long as the pod; what ends before the others start takes none."""
-    sidecars = [container for container in spec.init_containers or () if container.is_sidecar]
-    lasting: list[Container] = [*sidecars, *spec.containers]
-    has_ports = any([container.ports for container in lasting])
-    return host_ports(lasting, spec.host_network) if has_ports else ()
-
-
-def _peers(affinity: AffinityDemands, spread: tuple[SpreadDemand, ...], metadata: Metadata) -> PeerDemands | None:
+def _peers(spec: PodSpec, affinity: AffinityDemands, metadata: Metadata) -> PeerDemands | None:
     """All that is demanded of other pods; None when that is nothing."""
-    if not (spread or affinity.affinity or affinity.anti_affinity or affinity.preferences):
-        return None
-    labels = metadata.labels or {}
-    return PeerDemands(
+    constraints, labels = spec.topology_spread_constraints, metadata.labels or {}
+    spread = spread_demands(bytes(constraints)) if constraints else ()
+    demands = PeerDemands(
         affinity=affinity.affinity,
         anti_affinity=affinity.anti_affinity,
         preferences=affinity.preferences,
         hard_spread=spreads(spread, True, labels),
         soft_spread=spreads(spread, False, labels),
     )
+    return None if demands == NO_DEMANDS else demands
 
 
 @lru_cache(maxsize=16_384)

@@ -7,17 +7,18 @@ from msgspec import Struct
 
 from headgate.apiserver.admission import Chain, Errand
 from headgate.apiserver.conditions import with_condition
-from headgate.apiserver.errors import FieldError
+from headgate.apiserver.errors import ApiError, FieldError
 from headgate.apiserver.fields import not_supported, required
 from headgate.apiserver.messages import Json
-from headgate.apiserver.status import Refusal, another_uid, bad_request, conflict, invalid
+from headgate.apiserver.status import bad_request, binding_conflict, told_together, unmet_precondition
 from headgate.apiserver.store import Store
 from headgate.apiserver.writing import found
 
 
-class _Metadata(Struct, frozen=True, gc=False):
+class _Metadata(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     uid: str = ""
+    resource_version: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
@@ -28,7 +29,7 @@ class _NodeReference(Struct, frozen=True, gc=False):
 
 
 class Binding(Struct, frozen=True, gc=False):
-    """Where a pod shall run. A uid makes it hold for that very pod only."""
+    """Where a pod shall run. A uid makes it hold for that very pod only, a resourceVersion as it was then."""
 
     metadata: _Metadata = _Metadata()
     target: _NodeReference = _NodeReference()
@@ -63,23 +64,24 @@ def _refuse_binding(errand: Errand, binding: Binding) -> None:
     if not binding.target.name:
         errors.append(required("target.name"))
     if errors:
-        raise invalid("Binding", "", errand.name, errors)
+        raise ApiError(500, "", told_together(errors))  # a real server takes this for its own fault
 
 
 def _refuse_bound(errand: Errand, binding: Binding, pod: Json) -> None:
-    metadata, spec, name, asked = pod["metadata"], pod["spec"], errand.name, binding.metadata.uid
-    if asked and asked != metadata["uid"]:
-        raise another_uid(errand.served.type, errand.namespace, name, asked, metadata["uid"])
+    metadata, spec, name, resource = pod["metadata"], pod["spec"], errand.name, errand.served.type
+    _refuse_other(errand, binding.metadata, metadata)
     if metadata.get("deletionTimestamp") is not None:
-        raise _not_now(errand, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise binding_conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
-        raise _not_now(errand, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+        raise binding_conflict(resource, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
-        raise _not_now(errand, f"pod {name} has non-empty .spec.schedulingGates")
+        raise binding_conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _not_now(errand: Errand, why: str) -> Refusal:
-    return conflict(errand.served.type, errand.name, why, "binding")
+def _refuse_other(errand: Errand, asked: _Metadata, found: Json) -> None:
+    for field, value in (("uid", asked.uid), ("resourceVersion", asked.resource_version)):
+        if value not in ("", found[field]):
+            raise unmet_precondition(errand.served.type, found, field, value)
 
 
 def _bound(pod: Json, binding: Binding, now: float) -> Json:

@@ -11,7 +11,7 @@ import msgspec
 from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
 from headgate.apiserver.merge_patch import apply_merge_patch
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import Served
+from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.status import Refusal, bad_request, unsupported_media
 from headgate.apiserver.strategic_patch import apply_strategic_patch
 
@@ -28,19 +28,22 @@ SHOWN = 30
 TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 """Metadata the server reads before the kind's own rules look at the object."""
 
+SCHEME = "pkg/runtime/scheme.go:111"
+"""What a real server calls the list of its kinds: the place in its sources."""
+
 Transform = Callable[[Json], Json]
 """How the stored object becomes the one that is asked for."""
 
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def decode_object(body: bytes, served: Served) -> Json:
+def decode_object(body: bytes, served: Served, registry: Registry) -> Json:
     """The object in a body, of the kind that is served there, with metadata that is an object."""
     try:
         value = _object_decoder.decode(body)
     except msgspec.DecodeError as trouble:
         raise _unrecognized(served, str(trouble), body) from None
-    value = _of_kind(value, served, body)
+    value = _of_kind(value, served, registry, body)
     return with_metadata(value)
 
 
@@ -49,7 +52,7 @@ def _unrecognized(served: Served, why: str, body: bytes) -> Refusal:
     return bad_request(f"the object provided is unrecognized (must be of type {served.type.kind}): {why} ({shown})")
 
 
-def _of_kind(value: Json, served: Served, body: bytes) -> Json:
+def _of_kind(value: Json, served: Served, registry: Registry, body: bytes) -> Json:
     kind, api_version = value.get("kind"), value.get("apiVersion")
     if kind == served.type.kind and api_version == served.api_version:
         return value
@@ -57,12 +60,19 @@ def _of_kind(value: Json, served: Served, body: bytes) -> Json:
         missing = "apiVersion" if kind else "Kind"
         raise _unrecognized(served, f"Object '{missing}' is missing", body)
     if api_version and api_version != served.api_version:
-        text = f"the API version in the data ({api_version}) does not match the expected API version"
-        raise bad_request(f"{text} ({served.api_version})")
+        raise _of_other_version(str(kind or served.type.kind), str(api_version), served, registry)
     if kind and kind != served.type.kind:
         text = f'{kind} in version "{served.type.version}" cannot be handled as a {served.type.kind}'
         raise bad_request(f"{text}: unknown conversion")
     return {**value, "kind": served.type.kind, "apiVersion": served.api_version}
+
+
+def _of_other_version(kind: str, api_version: str, served: Served, registry: Registry) -> Refusal:
+    if served.custom or registry.of_kind(api_version, kind) is not None:
+        text = f"the API version in the data ({api_version}) does not match the expected API version"
+        return bad_request(f"{text} ({served.api_version})")
+    text = f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {served.type.kind}'
+    return bad_request(f'{text}: no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"')
 
 
 def with_metadata(value: Json) -> Json:
@@ -91,13 +101,14 @@ def decode_patch(body: bytes, content_type: str, served: Served) -> Transform:
             change = _patch_object(body)
             return lambda value: _still_object(apply_strategic_patch(value, change))
         case _:
-            raise _unsupported(content_type, served)
+            raise _unsupported(served)
 
 
-def _unsupported(content_type: str, served: Served) -> Refusal:
-    accepted = [kind for kind in PatchType if kind is not PatchType.STRATEGIC or not served.custom]
+def _unsupported(served: Served) -> Refusal:
+    if not served.custom:
+        return unsupported_media("415: Unsupported Media Type")
     text = "the body of the request was in an unknown format - accepted media types include:"
-    return unsupported_media(f"{text} {', '.join(accepted)} (got {content_type})")
+    return unsupported_media(f"{text} {PatchType.JSON}, {PatchType.MERGE}")
 
 
 def _patch_object(body: bytes) -> Json:
@@ -110,10 +121,8 @@ def _patch_object(body: bytes) -> Json:
 def _json_patched(value: Json, steps: list[Any]) -> Any:
     try:
         return apply_json_patch(value, steps)
-    except PatchFailed as trouble:
-        cause = {"reason": "UnexpectedServerResponse", "message": str(trouble)}
-        text = "the server rejected our request due to an error in our request"
-        raise Refusal(422, "Invalid", text, {"causes": [cause]}) from None
+    except PatchFailed:
+        raise Refusal(422, "Invalid", "the server rejected our request due to an error in our request") from None
 
 
 def _still_object(value: Any) -> Json:

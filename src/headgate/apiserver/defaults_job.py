@@ -10,6 +10,7 @@ CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 NAME_LABELS = ("job-name", JOB_NAME)
 UID_LABELS = ("controller-uid", CONTROLLER_UID)
+GENERATED_LABELS = (*NAME_LABELS, *UID_LABELS)
 _UNLIMITED = 2**31 - 1
 
 

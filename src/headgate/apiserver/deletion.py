@@ -14,7 +14,7 @@ from headgate.apiserver.finishing import is_namespaces, is_pods, store_or_finish
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import seconds_of, timestamp
 from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.status import bad_request, conflict, forbidden, invalid
+from headgate.apiserver.status import bad_request, conflict, deletion_conflict, forbidden, invalid
 from headgate.apiserver.store import Store
 from headgate.apiserver.writing import found
 
@@ -96,11 +96,12 @@ def _refuse_unmet(resource: ResourceType, metadata: Json, asked: Preconditions) 
     uid, version = metadata["uid"], metadata["resourceVersion"]
     if asked.uid not in (None, uid):
         text = f"the UID in the precondition ({asked.uid}) does not match the UID in record ({uid})."
-        raise conflict(resource, metadata["name"], f"{text} The object might have been deleted and then recreated")
+        why = f"{text} The object might have been deleted and then recreated"
+        raise deletion_conflict(resource, metadata["name"], why)
     if asked.resource_version not in (None, version):
         text = f"the ResourceVersion in the precondition ({asked.resource_version}) does not match"
         why = f"{text} the ResourceVersion in record ({version}). The object might have been modified"
-        raise conflict(resource, metadata["name"], why)
+        raise deletion_conflict(resource, metadata["name"], why)
 
 
 def _refuse_namespace(errand: Errand, value: Json) -> None:
@@ -123,17 +124,20 @@ def _deleted(errand: Errand, value: Json, options: DeleteOptions) -> Json | None
 
 
 def _marked(errand: Errand, value: Json, metadata: Json, grace: int) -> Json:
-    marks: Json = {"deletionTimestamp": timestamp(int(errand.now) + grace), "deletionGracePeriodSeconds": grace}
+    marks: Json = {"deletionTimestamp": timestamp(int(errand.now) + grace)}
+    if is_namespaces(errand.served.collection):
+        return _terminating(value, {**metadata, **marks})
+    marks["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:
         marks["generation"] = metadata["generation"] + 1
-    marked = {**value, "metadata": {**metadata, **marks}}
-    return _terminating(marked) if is_namespaces(errand.served.collection) else marked
+    return {**value, "metadata": {**metadata, **marks}}
 
 
-def _terminating(namespace: Json) -> Json:
+def _terminating(namespace: Json, metadata: Json) -> Json:
     spec = namespace.get("spec") or {}
     return {
         **namespace,
+        "metadata": metadata,
         "spec": {**spec, "finalizers": spec.get("finalizers") or ["kubernetes"]},
         "status": {**(namespace.get("status") or {}), "phase": "Terminating"},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -21,7 +21,7 @@ class PatchFailed(Exception):
 class Step(Struct, frozen=True, rename={"source": "from"}):
     """One operation. Which members it needs depends on `op`."""
 
-    op: Literal["add", "remove", "replace", "move", "copy", "test"]
+    op: str
     path: str
     source: str | UnsetType = UNSET
     value: Any = UNSET
@@ -70,6 +70,7 @@ def _apply(document: Any, step: Step) -> Any:
             return _edited(document, path, _adding(_found(document, _source(step))))
         case "move":
             return _moved(document, _source(step), path)
+    raise PatchFailed(f"{step.op!r} is no operation")
 
 
 def _source(step: Step) -> list[str]:

@@ -48,7 +48,7 @@ def list_objects(store: Store, view: View, query: Mapping[str, str]) -> Json:
             metadata["remainingItemCount"] = len(shown) - limit
         shown = shown[:limit]
     served = view.served
-    items = [served.shown(revision.value) for _, _, revision in shown]
+    items = [served.listed(revision.value) for _, _, revision in shown]
     return {"kind": f"{served.type.kind}List", "apiVersion": served.api_version, "metadata": metadata, "items": items}
 
 

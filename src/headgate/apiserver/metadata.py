@@ -66,8 +66,13 @@ def _suffix(number: int) -> str:
     return "".join(letters)
 
 
-def counts_generation(served: Served) -> bool:
+def has_generation(served: Served) -> bool:
     return served.type.group not in UNCOUNTED_GROUPS or (served.type.group, served.type.plural) == ("", "pods")
+
+
+def counts_generation(served: Served) -> bool:
+    """Priority classes have one that stays as it is."""
+    return has_generation(served) and served.type.group != "scheduling.k8s.io"
 
 
 def born(metadata: Mapping[str, Any], uid: str, now: float, *, counted: bool) -> Json:

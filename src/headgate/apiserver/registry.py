@@ -25,6 +25,12 @@ class Served(Struct, frozen=True, gc=False):
         """The object as this version serves it."""
         return value if value["apiVersion"] == self.api_version else {**value, "apiVersion": self.api_version}
 
+    def listed(self, value: Json) -> Json:
+        """The object as an item of a list: of a built-in kind it does not repeat what the list says of all."""
+        if self.custom:
+            return self.shown(value)
+        return {name: part for name, part in value.items() if name not in ("apiVersion", "kind")}
+
 
 class Registry:
     """The types served now; definitions come and go while the server runs."""
@@ -67,6 +73,10 @@ class Registry:
 
     def of_kind(self, api_version: str, kind: str) -> Served | None:
         return self._by_kind.get((api_version, kind))
+
+    def types(self) -> tuple[ResourceType, ...]:
+        """Built-in types in their order, then custom ones by definition, the storage version first."""
+        return tuple(served.type for served in self._by_path.values())
 
     def versions(self, group: str, plural: str) -> list[Served]:
         return [found for key, found in self._by_path.items() if (key[0], key[2]) == (group, plural)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import structs
+
 from headgate.apiserver.admission import Chain, Errand
 from headgate.apiserver.binding import bind, decode_binding
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
@@ -23,7 +25,15 @@ from headgate.apiserver.paths import Location, parse_path
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.rules import Admission, ResourceType
 from headgate.apiserver.selectors import selection
-from headgate.apiserver.status import bad_request, details_of, failure, method_not_allowed, no_such_path, success
+from headgate.apiserver.status import (
+    bad_request,
+    created,
+    deleted,
+    details_of,
+    failure,
+    method_not_allowed,
+    no_such_path,
+)
 from headgate.apiserver.store import HISTORY, Store
 from headgate.apiserver.watch import View, Watch, WatchEvent
 from headgate.apiserver.writing import Writer, found
@@ -76,6 +86,10 @@ class ApiServer:
         bookmarks = query.get("allowWatchBookmarks") == "true"
         return Watch(self._store, view, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
 
+    def served(self) -> tuple[ResourceType, ...]:
+        """Every type that is served now, custom ones too, each in all its versions."""
+        return self._registry.types()
+
     def _create_initial(self, objects: Sequence[Json]) -> None:
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
@@ -104,6 +118,8 @@ class ApiServer:
         return self._answer_object(request, errand)
 
     def _answer_collection(self, request: Request, errand: Errand) -> tuple[int, Json]:
+        if request.method != "GET" and errand.served.type.namespaced and not errand.namespace:
+            raise no_such_path() if errand.served.custom else method_not_allowed()
         match request.method:
             case "GET":
                 if request.query.get("watch") in ("true", "1"):
@@ -121,11 +137,11 @@ class ApiServer:
             case "GET":
                 return 200, served.shown(found(errand).value)
             case "PUT":
-                new = decode_object(request.body, served)
-                return 200, self._writer.update(errand, lambda _: new)
+                new = decode_object(request.body, served, self._registry)
+                return 200, self._writer.replace(errand, new)
             case "PATCH":
                 patch = decode_patch(request.body, request.content_type, served)
-                return 200, self._writer.update(errand, patch)
+                return 200, self._writer.patch(errand, patch)
             case "DELETE" if not errand.subresource:
                 return 200, self._delete(errand, decode_options(request.body, request.query))
         raise method_not_allowed()
@@ -139,12 +155,10 @@ class ApiServer:
             bind(self._store, self._chain, errand, decode_binding(request.body))
         else:
             evict(self._store, self._deleter, errand, decode_eviction(request.body))
-        return 201, success(201)
+        return 201, created()
 
     def _create(self, request: Request, errand: Errand) -> tuple[int, Json]:
-        value = decode_object(request.body, errand.served)
-        if errand.served.type.namespaced and not errand.namespace:
-            raise bad_request("an empty namespace may not be set during creation")
+        value = decode_object(request.body, errand.served, self._registry)
         self._namespaces.refuse_content(errand, value["metadata"].get("name") or "")
         return 201, self._writer.create(errand, value)
 
@@ -154,22 +168,13 @@ class ApiServer:
         collection, resource = errand.served.collection, errand.served.type
         if is_pods(collection) or collection.get(errand.namespace, errand.name) is not None:
             return errand.served.shown(last)
-        return success(200, details_of(errand.name, resource.group, resource.plural, last["metadata"]["uid"]))
+        return deleted(details_of(errand.name, resource.group, resource.plural, last["metadata"]["uid"]))
 
     def _delete_all(self, request: Request, errand: Errand) -> Json:
         options = decode_options(request.body, request.query)
         listed = list_objects(self._store, _view(request, errand), request.query)
         for item in listed["items"]:
-            metadata = item["metadata"]
-            one = Errand(
-                errand.served,
-                metadata.get("namespace", ""),
-                metadata["name"],
-                errand.user,
-                errand.now,
-                dry_run=errand.dry_run,
-            )
-            self._deleter.delete(one, options)
+            self._deleter.delete(structs.replace(errand, name=item["metadata"]["name"]), options)
         return listed
 
 

@@ -10,6 +10,7 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import ResourceType
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+PRECONDITIONS: Mapping[str, str] = {"uid": "UID", "resourceVersion": "ResourceVersion"}
 CAUSE_REASONS: Mapping[Complaint, str] = {
     Complaint.REQUIRED: "FieldValueRequired",
     Complaint.INVALID: "FieldValueInvalid",
@@ -52,19 +53,36 @@ def already_exists(resource: ResourceType, name: str) -> Refusal:
     return Refusal(409, "AlreadyExists", f'{resource_name(resource)} "{name}" already exists', _about(resource, name))
 
 
-def conflict(resource: ResourceType, name: str, why: str = MODIFIED, subresource: str = "") -> Refusal:
-    named = resource_name(resource) + (f"/{subresource}" if subresource else "")
-    return Refusal(409, "Conflict", f'Operation cannot be fulfilled on {named} "{name}": {why}', _about(resource, name))
+def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> Refusal:
+    return _cannot(resource, resource.plural, name, why)
 
 
-def another_uid(resource: ResourceType, namespace: str, name: str, asked: str, found: str) -> Refusal:
-    """A write meant for another incarnation of this name, in the words of a real server's storage layer."""
-    where = "/".join(part for part in ("/registry", resource.group, resource.plural, namespace, name) if part)
+def binding_conflict(resource: ResourceType, name: str, why: str) -> Refusal:
+    """Of a pod that cannot be bound as it is now."""
+    return _cannot(resource, f"{resource.plural}/binding", name, why)
+
+
+def deletion_conflict(resource: ResourceType, name: str, why: str) -> Refusal:
+    """Of a deletion that is meant for another object; a real server names the kind here, not the resource."""
+    return _cannot(resource, resource.kind, name, why)
+
+
+def _cannot(resource: ResourceType, called: str, name: str, why: str) -> Refusal:
+    named = f"{called}.{resource.group}" if resource.group else called
+    message = f'Operation cannot be fulfilled on {named} "{name}": {why}'
+    return Refusal(409, "Conflict", message, details_of(name, resource.group, called))
+
+
+def unmet_precondition(resource: ResourceType, stored: Json, field: str, asked: str) -> Refusal:
+    """A write meant for another uid or resourceVersion than the stored metadata has, in a real storage's words."""
+    place = (resource.group, resource.plural, stored.get("namespace", ""), stored["name"])
+    where = "/".join(["/registry", *filter(None, place)])
+    called = PRECONDITIONS[field]
     return conflict(
         resource,
-        name,
+        stored["name"],
         f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {asked}, UID in object meta: {found}",
+        f"Precondition failed: {called} in precondition: {asked}, {called} in object meta: {stored[field]}",
     )
 
 
@@ -90,10 +108,15 @@ def too_many_requests(message: str, cause: Json) -> Refusal:
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[FieldError]) -> Refusal:
-    texts = list(dict.fromkeys(render(cause) for cause in causes))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     named = f"{kind}.{group}" if group else kind
-    return Refusal(422, "Invalid", f'{named} "{name}" is invalid: {told}', details_of(name, group, kind), causes)
+    message = f'{named} "{name}" is invalid: {told_together(causes)}'
+    return Refusal(422, "Invalid", message, details_of(name, group, kind), causes)
+
+
+def told_together(errors: Sequence[FieldError]) -> str:
+    """Each error once; several in brackets."""
+    texts = list(dict.fromkeys(render(error) for error in errors))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def details_of(name: str, group: str, kind: str, uid: str = "") -> Json:
@@ -119,12 +142,17 @@ def _cause(error: FieldError) -> Json:
     return {"reason": CAUSE_REASONS[error.complaint], "message": render_body(error), "field": error.path}
 
 
-def success(code: int, details: Json | None = None) -> Json:
-    """The Status object that answers a request with nothing else to show."""
-    return _status("Success", {}, details or {}, code)
+def created() -> Json:
+    """The Status object that answers a creation with nothing else to show."""
+    return _status("Success", {}, {}, 201)
+
+
+def deleted(details: Json) -> Json:
+    """The Status object that says what is gone; a real server leaves the code out here."""
+    return _status("Success", {}, details, 0)
 
 
 def _status(status: str, told: Json, details: Json, code: int) -> Json:
-    parts = {**told, "details": details}
+    parts = {**told, "details": details, "code": code}
     shown = {name: part for name, part in parts.items() if part}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, **shown, "code": code}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, **shown}

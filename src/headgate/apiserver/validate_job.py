@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from headgate.apiserver.defaults_job import CONTROLLER_UID, JOB_NAME, NAME_LABELS, UID_LABELS
+from msgspec import structs
+
+from headgate.apiserver.defaults_job import CONTROLLER_UID, GENERATED_LABELS, JOB_NAME, NAME_LABELS, UID_LABELS
 from headgate.apiserver.errors import FieldError
 from headgate.apiserver.fields import at_least_zero, invalid, not_supported, quote, required, too_long
 from headgate.apiserver.messages import Json
@@ -26,10 +28,16 @@ def job_errors(new: Json) -> list[FieldError]:
     """What holds for a Job at any time."""
     job = demand_shape(new, Job)
     metadata, spec = job.metadata or Metadata(), job.spec or JobSpec()
-    errors = metadata_errors(metadata, dns_subdomain_errors, namespaced=True)
+    errors = metadata_errors(_own(metadata), dns_subdomain_errors, namespaced=True)
     errors += _generated_selector_errors(metadata, spec)
     errors += job_spec_errors(spec)
     return errors + _host_name_errors(metadata, spec)
+
+
+def _own(metadata: Metadata) -> Metadata:
+    """Without the labels that were generated for its pods: what is wrong with them is said once, of the template."""
+    labels = {name: value for name, value in (metadata.labels or {}).items() if name not in GENERATED_LABELS}
+    return structs.replace(metadata, labels=labels)
 
 
 def job_spec_errors(spec: JobSpec) -> list[FieldError]:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from headgate.apiserver.admission import Chain, Errand
 from headgate.apiserver.decoding import Transform, with_metadata
 from headgate.apiserver.errors import ApiError, FieldError
+from headgate.apiserver.fields import IMMUTABLE
 from headgate.apiserver.fields import invalid as invalid_field
 from headgate.apiserver.finishing import store_or_finish
 from headgate.apiserver.messages import Json
-from headgate.apiserver.metadata import Identities, born, carried, counted_up, counts_generation
+from headgate.apiserver.metadata import Identities, born, carried, counted_up, counts_generation, has_generation
 from headgate.apiserver.rules import KindRules
-from headgate.apiserver.status import already_exists, another_uid, bad_request, conflict, invalid, not_found
+from headgate.apiserver.status import already_exists, bad_request, conflict, invalid, not_found, unmet_precondition
 from headgate.apiserver.store import Revision, Store
 
 NAME_TRIES = 8
@@ -45,12 +46,23 @@ class Writer:
         self._chain.validate("CREATE", errand, prepared, None)
         return self._store_new(errand, prepared)
 
-    def update(self, errand: Errand, transform: Transform) -> Json:
-        """Change the main resource or its status; a change that changes nothing leaves no trace."""
+    def replace(self, errand: Errand, new: Json) -> Json:
+        """Put the object in the place of the stored one, or its status in the place of that."""
+        stored, uid = found(errand).value, new["metadata"].get("uid")
+        if uid and uid != stored["metadata"]["uid"]:
+            raise unmet_precondition(errand.served.type, stored["metadata"], "uid", uid)
+        return self._update(errand, new, stored)
+
+    def patch(self, errand: Errand, transform: Transform) -> Json:
+        """Change the stored object, or its status."""
+        stored = found(errand).value
+        return self._update(errand, transform(errand.served.shown(stored)), stored)
+
+    def _update(self, errand: Errand, new: Json, stored: Json) -> Json:
+        """A change that changes nothing leaves no trace."""
         served, rules = errand.served, errand.served.type.rules
-        revision = found(errand)
-        old = served.shown(revision.value)
-        new = _agreed(errand, transform(old), revision)
+        old = served.shown(stored)
+        new = _agreed(errand, new, stored)
         prepared = _prepared(rules, errand, new, old)
         admitted = self._chain.mutate("UPDATE", errand, prepared, old)
         if admitted is not prepared and admitted is not None:
@@ -70,7 +82,7 @@ class Writer:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata = {**metadata, "name": self._free_name(errand, metadata["generateName"])}
         uid = self._identities.uid(errand.served, errand.namespace, metadata.get("name") or "")
-        metadata = born(metadata, uid, errand.now, counted=counts_generation(errand.served))
+        metadata = born(metadata, uid, errand.now, counted=has_generation(errand.served))
         return {**value, "metadata": metadata}
 
     def _free_name(self, errand: Errand, prefix: str) -> str:
@@ -120,12 +132,12 @@ def _prepared(rules: KindRules, errand: Errand, new: Json, old: Json) -> Json:
     return rules.prepare_status(new, old) if errand.subresource == "status" else rules.prepare_update(new, old)
 
 
-def _agreed(errand: Errand, new: Json, revision: Revision) -> Json:
+def _agreed(errand: Errand, new: Json, old: Json) -> Json:
     """The new object, once it is known to be meant for the stored one; the server's own fields as they were."""
-    metadata, old = new["metadata"], revision.value
+    metadata = new["metadata"]
     if metadata is not old["metadata"]:
         _refuse_other_name(errand, metadata)
-        _refuse_other_version(errand, metadata, revision)
+        _refuse_other_version(errand, metadata, old["metadata"])
     if new.get("kind") != old["kind"] or new.get("apiVersion") != errand.served.api_version:
         new = {**new, "kind": old["kind"], "apiVersion": errand.served.api_version}
     return _with_carried(new, old)
@@ -147,13 +159,15 @@ def _refuse_other_name(errand: Errand, metadata: Json) -> None:
         raise bad_request(OTHER_NAMESPACE)
 
 
-def _refuse_other_version(errand: Errand, metadata: Json, revision: Revision) -> None:
-    served, stored = errand.served, revision.value["metadata"]
+def _refuse_other_version(errand: Errand, metadata: Json, stored: Json) -> None:
+    served = errand.served
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
-    if uid and uid != stored["uid"]:
-        raise another_uid(served.type, errand.namespace, errand.name, uid, stored["uid"])
     if version and version != stored["resourceVersion"]:
         raise conflict(served.type, errand.name)
+    errors: list[FieldError] = []
     if not version and (served.custom or (served.type.group, served.type.plural) in CONDITIONAL_ONLY):
-        error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid(served.type.kind, served.type.group, errand.name, [error])
+        errors.append(invalid_field("metadata.resourceVersion", 0, "must be specified for an update"))
+    if uid and uid != stored["uid"]:
+        errors += [invalid_field("metadata.uid", uid, IMMUTABLE)] * 2  # a real server checks it twice as well
+    if errors:
+        raise invalid(served.type.kind, served.type.group, errand.name, errors)

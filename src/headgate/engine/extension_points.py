@@ -1,4 +1,7 @@
-"""Every place where a rule can be added to pod scheduling, and the whole list of what stands there."""
+"""Every place where a rule can be added to pod scheduling, and the whole list of what stands there.
+
+PreEnqueue stands at the door, before all this: `gates.pre_enqueue` has its protocol and its list.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Bind, Write
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
@@ -71,7 +73,6 @@ class DefaultBinder:
 class Plugins(Struct, frozen=True):
     """The rules of one profile, in the order they are asked."""
 
-    pre_enqueue: tuple[PreEnqueue, ...]
     rules: Rules
     post_filters: tuple[PostFilter, ...]
     reserve: tuple[Reserve, ...]
@@ -104,7 +105,6 @@ def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
         ImageLocality(nodes),
     )
     return Plugins(
-        pre_enqueue=profile.kept(PRE_ENQUEUE),
         rules=Rules(
             rows=RowRules(
                 nodes,

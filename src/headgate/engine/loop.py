@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headgate.engine.journal import Journal
 from headgate.engine.scheduling import PodScheduling
+from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Effect
 from headgate.model.events import Event
 from headgate.model.keys import Kind
@@ -20,9 +21,9 @@ class Engine:
     The first batch must hold the whole cluster; afterwards a step costs in proportion to what changed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, pre_enqueue: tuple[PreEnqueue, ...] = PRE_ENQUEUE) -> None:
         self.journal = Journal()
-        self._scheduling = PodScheduling(settings, self.journal)
+        self._scheduling = PodScheduling(settings, pre_enqueue, self.journal)
 
     @property
     def reads(self) -> tuple[Kind, ...]:

@@ -8,9 +8,11 @@ from typing import assert_never
 from msgspec import Struct
 
 from headgate.engine import telling
+from headgate.engine.entrance import Entrance
 from headgate.engine.extension_points import Plugins, plugins_for
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.retries import Retries
+from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.effects import Bind, Effect, PatchStatus, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.happenings import Happening
@@ -22,9 +24,10 @@ from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue
-from headgate.queueing.waiting import Backoff, Waiting
+from headgate.queueing.waiting import Backoff, Line, Waiting
 
 TIMER = "scheduling"
+FLUSH_AFTER = 300.0  # seconds after which parked pods are tried in any case, should a happening have been missed
 
 
 class Assumption(Struct):
@@ -40,7 +43,7 @@ class PodScheduling:
 
     reads = (Kind.NODE, Kind.POD)
 
-    def __init__(self, settings: Settings, journal: Journal) -> None:
+    def __init__(self, settings: Settings, pre_enqueue: tuple[PreEnqueue, ...], journal: Journal) -> None:
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
         self._settings = settings
         self._journal = journal
@@ -52,16 +55,19 @@ class PodScheduling:
         self._in_flight: dict[Key, Bind] = {}
         self._retries = Retries(backoff)
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours) for p in settings.profiles}
+        doors = {profile.scheduler_name: profile.kept(pre_enqueue) for profile in settings.profiles}
+        self._entrance = Entrance(doors, self.queue, journal)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._happened: dict[Happening, None] = {}
         self._told: dict[Key, str] = {}
         self._alarm: float | None = None
+        self._flush_at: float | None = None
         self._decided: list[Bind] = []
 
     def absorb(self, event: Event, now: float) -> Iterator[Effect]:
         match event:
             case Observed(object=Pod() as pod):
-                self._observe_pod(pod, now)
+                yield from self._observe_pod(pod, now)
             case Observed(object=Node() as node):
                 self._observe_node(node)
             case Observed() | TimerFired():
@@ -79,11 +85,10 @@ class PodScheduling:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._decided = []
-        self.queue.wake(self._happened, now)
-        self._happened = {}
-        self.queue.ripen(now)
+        yield from self._wake(now)
         while len(self._in_flight) < self._settings.max_in_flight and (waiting := self.queue.pop()) is not None:
             yield from self._try(waiting, now)
+        yield from self._entrance.settle(now)
         yield from self._try_again(now)
         yield from self._wake_later(now)
 
@@ -102,7 +107,7 @@ class PodScheduling:
 
     # what is now true
 
-    def _observe_pod(self, pod: Pod, now: float) -> None:
+    def _observe_pod(self, pod: Pod, now: float) -> Iterator[Effect]:
         known = self.pods.get(pod.key)
         if known is not None and known.uid != pod.uid:
             self._lose(pod.key, known.uid)
@@ -114,7 +119,7 @@ class PodScheduling:
         elif (assumption := self.assumed.get(pod.key)) is not None:
             assumption.waiting.pod = pod  # seen before our binding took hold
         elif pod.scheduler_name in self._profiles:
-            self._enqueue(pod, now)
+            yield from self._entrance.present(pod, now)
 
     def _confirm(self, pod: Pod) -> None:
         """The pod runs where it says, whatever we assumed."""
@@ -123,6 +128,7 @@ class PodScheduling:
             self._retries.settled(assumption.bind)
         self._in_flight.pop(pod.key, None)
         self._told.pop(pod.key, None)
+        self._entrance.forget(pod.key)
         self.queue.withdraw(pod.key)
         for happening in self.nodes.charge(pod, pod.node):
             self._happened[happening] = None
@@ -134,18 +140,10 @@ class PodScheduling:
             self._retries.settled(assumption.bind)
         self._in_flight.pop(key, None)
         self._told.pop(key, None)
+        self._entrance.forget(key)
         self.queue.withdraw(key)
         if self.nodes.release(key):
             self._happened[Happening.ROOM_FREED] = None
-
-    def _enqueue(self, pod: Pod, now: float) -> None:
-        for plugin in self._profiles[pod.scheduler_name].pre_enqueue:
-            reason = plugin.refusal(pod)
-            if reason is not None:
-                self.queue.hold(pod)
-                self._tell(telling.gated(pod, reason, now))
-                return
-        self.queue.offer(pod)
 
     def _observe_node(self, node: Node) -> None:
         known = self.nodes.get(node.name)
@@ -200,6 +198,17 @@ class PodScheduling:
 
     # what to do
 
+    def _wake(self, now: float) -> Iterator[Effect]:
+        """Those whom something that happened may concern, those who have rested, and now and then everyone."""
+        happened, self._happened = self._happened, {}
+        if self._flush_at is not None and self._flush_at <= now:
+            self._flush_at = None
+            happened = dict.fromkeys(Happening)
+            yield from self._entrance.ask_all(now)
+        yield from self._entrance.wake(happened, now)
+        self.queue.wake(happened, now)
+        self.queue.ripen(now)
+
     def _try(self, waiting: Waiting, now: float) -> Iterator[Effect]:
         pod = waiting.pod
         found = self._placers[pod.scheduler_name].place(pod)
@@ -252,6 +261,9 @@ class PodScheduling:
         if deadlines and (self._alarm is None or min(deadlines) < self._alarm):
             self._alarm = max(min(deadlines), now)
             yield WakeAt(self._alarm, TIMER)
+        if self._flush_at is None and (self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED]):
+            self._flush_at = now + FLUSH_AFTER
+            yield WakeAt(self._flush_at, TIMER, idle=True)
 
     def _tell(self, entry: Entry) -> bool:
         """Write the entry unless it says what was said last."""

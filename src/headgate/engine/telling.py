@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.engine.journal import Entry
+from headgate.gates.pre_enqueue import Held
 from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodCondition
 from headgate.model.events import Outcome
 from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placement
 
 POD_SCHEDULED = "PodScheduled"
+GATED = "SchedulingGated"
+RELEASED = "nothing keeps the pod from being scheduled any more"
+SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # what an API server writes at creation
 
 
 def bound(pod: Pod, found: Placement, now: float) -> Entry:
@@ -23,8 +27,12 @@ def refused(pod: Pod, found: NoPlacement, now: float) -> Entry:
     return Entry(now, pod.key, "wait", "Unschedulable", str(found), numbers)
 
 
-def gated(pod: Pod, reason: str, now: float) -> Entry:
-    return Entry(now, pod.key, "gate", "SchedulingGated", reason, {"gates": len(pod.gates)})
+def gated(pod: Pod, held: Held, now: float) -> Entry:
+    return Entry(now, pod.key, "gate", GATED, held.reason, {"plugin": held.plugin, "gates": len(pod.gates)})
+
+
+def released(pod: Pod, now: float) -> Entry:
+    return Entry(now, pod.key, "ungate", "SchedulingGatesRemoved", RELEASED)
 
 
 def forgotten(bind: Bind, outcome: Outcome, now: float) -> Entry:
@@ -37,11 +45,41 @@ def scheduled_event(pod: Pod, node: str, now: float) -> EmitEvent:
     return EmitEvent(pod.target, EventType.NORMAL, "Scheduled", "Binding", message, now)
 
 
+def released_event(pod: Pod, now: float) -> EmitEvent:
+    return EmitEvent(pod.target, EventType.NORMAL, "SchedulingGatesRemoved", "Scheduling", RELEASED, now)
+
+
+def queued(pod: Pod) -> PatchStatus:
+    """In place of a condition that would still call the pod gated. Autoscalers look for Unschedulable, not for this."""
+    return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", "SchedulingQueued", RELEASED, None))
+
+
+def shown_as_gated(pod: Pod) -> bool:
+    return pod.scheduled is not None and pod.scheduled.reason == GATED
+
+
 def condition_and_event(pod: Pod, entry: Entry) -> Iterator[PatchStatus | EmitEvent]:
     """What the refused pod's owner sees; nothing when the object says it already."""
-    shown = pod.scheduled
-    if shown is not None and (shown.status, shown.reason, shown.message) == ("False", entry.reason, entry.message):
+    if _shows(pod, entry):
         return
-    turned = None if shown is not None and shown.status == "False" else entry.at
-    yield PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))
+    yield _condition(pod, entry)
     yield EmitEvent(pod.target, EventType.WARNING, "FailedScheduling", "Scheduling", entry.message, entry.at)
+
+
+def gated_condition_and_event(pod: Pod, entry: Entry) -> Iterator[PatchStatus | EmitEvent]:
+    """What the held pod's owner sees: the condition as gates go, the event once."""
+    if _shows(pod, entry):
+        return
+    yield _condition(pod, entry)
+    if not shown_as_gated(pod) or (pod.scheduled is not None and pod.scheduled.message == SERVERS_OWN_TEXT):
+        yield EmitEvent(pod.target, EventType.NORMAL, GATED, "Scheduling", entry.message, entry.at)
+
+
+def _shows(pod: Pod, entry: Entry) -> bool:
+    shown = pod.scheduled
+    return shown is not None and (shown.status, shown.reason, shown.message) == ("False", entry.reason, entry.message)
+
+
+def _condition(pod: Pod, entry: Entry) -> PatchStatus:
+    turned = None if pod.scheduled is not None and pod.scheduled.status == "False" else entry.at
+    return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))

@@ -4,24 +4,57 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
+from headgate.model.happenings import Happening
 from headgate.model.pod import Pod
 
 
 class PreEnqueue(Protocol):
-    """Keeps pods out of the queue. Asked again whenever the pod itself changes."""
+    """Keeps pods out of the queue. Asked whenever the pod itself changes, and when one of `wake_on` happens.
+
+    Asked for every pod that arrives, so it must be quick: no calls to anything outside the process.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def wake_on(self) -> frozenset[Happening]:
+        """Happenings other than a change of the pod that could change a refusal."""
 
     def refusal(self, pod: Pod) -> str | None:
         """Why it may not enter; None when it may."""
 
 
+class Held(Struct, frozen=True):
+    """A pod may not enter: which plugin says so, why, and what could change its mind."""
+
+    plugin: str
+    reason: str
+    wake_on: frozenset[Happening]
+
+
 class SchedulingGates:
+    """A pod with scheduling gates waits until its last gate is taken off by whoever owns it."""
+
     name = "SchedulingGates"
+    wake_on: frozenset[Happening] = frozenset()
 
     def refusal(self, pod: Pod) -> str | None:
         return f"waiting for scheduling gates: {', '.join(pod.gates)}" if pod.gates else None
 
 
 PRE_ENQUEUE: tuple[PreEnqueue, ...] = (SchedulingGates(),)
+
+
+def held_by(plugins: tuple[PreEnqueue, ...], pod: Pod) -> Held | None:
+    """The first refusal. A plugin that fails refuses: a pod it may have wanted to keep out does not slip in."""
+    for plugin in plugins:
+        try:
+            reason = plugin.refusal(pod)
+        except Exception as failure:  # whatever a stranger's code raises must not stop the others
+            reason = f"plugin {plugin.name} failed: {type(failure).__name__}: {failure}"
+        if reason is not None:
+            return Held(plugin.name, reason, plugin.wake_on)
+    return None

@@ -142,10 +142,14 @@ class EmitEvent(Struct, frozen=True, gc=False):
 
 
 class WakeAt(Struct, frozen=True, gc=False):
-    """Hand a `TimerFired` with this name back at that time."""
+    """Hand a `TimerFired` with this name back at that time.
+
+    `idle` marks a safety net at which nothing is expected to happen: a cluster that waits only for those has settled.
+    """
 
     at: float
     timer: str
+    idle: bool = False
 
 
 Effect = Bind | RemoveGate | PatchStatus | PatchSpec | Create | Delete | Evict | EmitEvent | WakeAt

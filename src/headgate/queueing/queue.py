@@ -22,6 +22,7 @@ class PodQueue:
         self._resting: list[tuple[float, Rank, Key]] = []
         self._kin: dict[Hashable, Kin] = {}
         self._listeners: dict[Happening, dict[Hashable, None]] = {happening: {} for happening in Happening}
+        self._held_for: dict[Happening, dict[Key, None]] = {happening: {} for happening in Happening}
         self._sizes = dict.fromkeys(Line, 0)
 
     def __contains__(self, key: Key) -> bool:
@@ -44,10 +45,23 @@ class PodQueue:
         self.withdraw(pod.key)
         self._activate(Waiting(pod))
 
-    def hold(self, pod: Pod) -> None:
-        """The pod is gated: on record, never tried."""
+    def hold(self, pod: Pod, wake_on: frozenset[Happening] = frozenset()) -> None:
+        """The pod is gated: on record, never tried. Whoever holds it wants to be asked again on `wake_on`."""
         self.withdraw(pod.key)
         self._enter(Waiting(pod), Line.GATED)
+        for happening in sorted(wake_on):
+            self._held_for[happening][pod.key] = None
+
+    def held_for(self, happenings: Iterable[Happening]) -> list[Pod]:
+        """The gated pods whose holder wants to be asked again on one of these."""
+        keys: dict[Key, None] = {}
+        for happening in happenings:
+            keys.update(self._held_for[happening])
+        return [self._waiting[key].pod for key in keys]
+
+    def held(self) -> list[Pod]:
+        """All gated pods."""
+        return [waiting.pod for waiting in self._waiting.values() if waiting.line is Line.GATED]
 
     def withdraw(self, key: Key) -> None:
         """The pod no longer waits."""
@@ -55,6 +69,9 @@ class PodQueue:
         if waiting is None:
             return
         self._sizes[waiting.line] -= 1
+        if waiting.line is Line.GATED:
+            for listeners in self._held_for.values():
+                listeners.pop(key, None)
         kin = self._kin.get(waiting.kin)
         if kin is None:
             return

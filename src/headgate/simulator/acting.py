@@ -102,7 +102,8 @@ class Hand:
         """All objects, by apiVersion, kind, namespace and name."""
         found: list[Json] = []
         for served in served_kinds(self._server):
-            found += self._ask("GET", served.everywhere, 0.0).value["items"]
+            identity = {"apiVersion": served.api_version, "kind": served.kind}
+            found += [{**identity, **item} for item in self._ask("GET", served.everywhere, 0.0).value["items"]]
         return sorted(found, key=_order)
 
     def _merge(self, verb: str, place: Place, change: Manifest, now: float) -> Refused | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import WakeAt
@@ -21,8 +22,11 @@ from headgate.world.kubelet import Kubelet
 from headgate.world.nodes import NodeLifecycle
 from headgate.world.rule import Rule
 
-Wake = Callable[[float, Callable[[], None]], None]
-"""Sets a timer: at that time, this happens."""
+
+class Wake(Protocol):
+    """Sets a timer: at that time, this happens; nobody waits for an idle one."""
+
+    def __call__(self, at: float, event: Callable[[], None], idle: bool = False) -> None: ...
 
 
 class Seat:
@@ -74,7 +78,7 @@ class Cluster:
     def round(self, now: float, wake: Wake) -> bool:
         """Everyone hears what is new and acts on it once; whether anyone did."""
         self._hear(now)
-        moved = self.process.step(now, lambda at, timer: wake(at, self._ringing_us(timer)))
+        moved = self.process.step(now, lambda alarm: wake(alarm.at, self._ringing_us(alarm.timer), alarm.idle))
         self._hear(now)
         for seat in self._seats:
             moved |= seat.act(self.server, now, wake)

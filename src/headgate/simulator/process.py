@@ -16,7 +16,7 @@ from headgate.simulator.invariants import RoomKept, check_gates, check_nothing_l
 from headgate.simulator.observing import Feed, Sight, View, coalesced
 from headgate.simulator.performing import perform
 
-SetTimer = Callable[[float, str], None]
+SetTimer = Callable[[WakeAt], None]
 
 
 class Process:
@@ -97,7 +97,7 @@ class Process:
             if self._engine is None:  # it crashed on the way: the rest is not done
                 return
             if isinstance(effect, WakeAt):
-                set_timer(effect.at, effect.timer)
+                set_timer(effect)
             else:
                 self._write(effect, now)
 

@@ -81,7 +81,7 @@ class _Run:
         """All of it; when it ended, in seconds from the start."""
         end = self._scenario.until
         self._settle()
-        while (at := self._time.next_at) is not None and (end is None or at <= EPOCH + end):
+        while (at := self._time.next_at) is not None and (self._time.awaiting if end is None else at <= EPOCH + end):
             if at > EPOCH + LONGEST and end is None:
                 raise NeverSettles(f"nothing settled within {LONGEST / 86400:g} days; give `until` a duration")
             self._lookout.look_before(at - EPOCH)

@@ -16,12 +16,22 @@ class VirtualTime(Generic[E]):
     """A clock that stands still between events and jumps to the next one."""
 
     now: float = 0.0
-    _timers: list[tuple[float, int, E]] = field(default_factory=list)
+    _timers: list[tuple[float, int, E, bool]] = field(default_factory=list)
+    _awaited: int = 0
     _sequence: Iterator[int] = field(default_factory=itertools.count)
 
-    def wake(self, at: float, event: E) -> None:
-        """Sets a timer; one set for the past goes off at once, as a clock that cannot go back must."""
-        heapq.heappush(self._timers, (max(at, self.now), next(self._sequence), event))
+    def wake(self, at: float, event: E, idle: bool = False) -> None:
+        """Sets a timer; one set for the past goes off at once, as a clock that cannot go back must.
+
+        Nobody waits for an idle one.
+        """
+        heapq.heappush(self._timers, (max(at, self.now), next(self._sequence), event, idle))
+        self._awaited += not idle
+
+    @property
+    def awaiting(self) -> bool:
+        """Whether anything is due some time that is not idle."""
+        return self._awaited > 0
 
     @property
     def next_at(self) -> float | None:
@@ -31,7 +41,9 @@ class VirtualTime(Generic[E]):
     def due(self) -> Iterator[E]:
         """All events of the instant the clock stands at, in order, also those set meanwhile."""
         while self._timers and self._timers[0][0] <= self.now:
-            yield heapq.heappop(self._timers)[2]
+            _, _, event, idle = heapq.heappop(self._timers)
+            self._awaited -= not idle
+            yield event
 
     def advance(self, to: float) -> None:
         """Lets time pass to an instant at which nothing is due."""

@@ -1,0 +1,73 @@
+"""The door to the queue: what keeps a pod out, and what its owner is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headgate.engine import telling
+from headgate.engine.journal import Journal
+from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
+from headgate.model.effects import EmitEvent, PatchStatus
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.queueing.queue import PodQueue
+from headgate.queueing.waiting import Line
+
+Told = PatchStatus | EmitEvent
+
+
+class Entrance:
+    """Every pod of ours that wants a node comes by here, each time it changes."""
+
+    def __init__(self, plugins: Mapping[str, tuple[PreEnqueue, ...]], queue: PodQueue, journal: Journal) -> None:
+        self._plugins = plugins
+        self._queue = queue
+        self._journal = journal
+        self._held: dict[Key, Held] = {}
+        self._released: dict[Key, Pod] = {}
+
+    def present(self, pod: Pod, now: float) -> Iterator[Told]:
+        """Let the pod into the queue, or hold it and say why."""
+        held = held_by(self._plugins[pod.scheduler_name], pod)
+        if held is None:
+            yield from self._admit(pod, now)
+        else:
+            yield from self._hold(pod, held, now)
+
+    def wake(self, happenings: Mapping[Happening, None], now: float) -> Iterator[Told]:
+        """Ask again about the pods whose plugin listens for one of these."""
+        for pod in self._queue.held_for(happenings):
+            yield from self.present(pod, now)
+
+    def ask_all(self, now: float) -> Iterator[Told]:
+        for pod in self._queue.held():
+            yield from self.present(pod, now)
+
+    def forget(self, key: Key) -> None:
+        self._held.pop(key, None)
+        self._released.pop(key, None)
+
+    def settle(self, now: float) -> Iterator[Told]:
+        """Those let in just now that still wait for their turn must not go on saying that they are gated."""
+        for key, pod in self._released.items():
+            if self._queue.line_of(key) in (Line.ACTIVE, Line.BACKOFF):
+                yield telling.queued(pod)
+        self._released = {}
+
+    def _admit(self, pod: Pod, now: float) -> Iterator[Told]:
+        gated_before = self._held.pop(pod.key, None) is not None or telling.shown_as_gated(pod)
+        self._queue.offer(pod)
+        if gated_before and pod.key not in self._released:
+            self._released[pod.key] = pod
+            self._journal.write(telling.released(pod, now))
+            yield telling.released_event(pod, now)
+
+    def _hold(self, pod: Pod, held: Held, now: float) -> Iterator[Told]:
+        self._queue.hold(pod, held.wake_on)
+        if self._held.get(pod.key) == held:
+            return
+        self._held[pod.key] = held
+        entry = telling.gated(pod, held, now)
+        self._journal.write(entry)
+        yield from telling.gated_condition_and_event(pod, entry)

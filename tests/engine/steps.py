@@ -1,0 +1,47 @@
+"""Observations in, effects out: an engine driven by hand."""
+
+from headgate.engine.loop import Engine
+from headgate.gates.pre_enqueue import PRE_ENQUEUE
+from headgate.model.effects import Bind, WakeAt
+from headgate.model.events import Observed
+from headgate.model.settings import Settings
+
+DEFAULTS = Settings()
+
+
+class Steps:
+    """An engine and the effects of its last step, safety nets aside."""
+
+    def __init__(self, *objects, settings=DEFAULTS, pre_enqueue=PRE_ENQUEUE):
+        self.engine = Engine(settings, pre_enqueue)
+        self.now = 0.0
+        self.effects = []
+        self.see(*objects)
+
+    def see(self, *objects):
+        return self.step(*(Observed(one) for one in objects))
+
+    def step(self, *events):
+        made = self.engine.step(events, self.now)
+        self.effects = [effect for effect in made if not (isinstance(effect, WakeAt) and effect.idle)]
+        return self
+
+    def later(self, seconds, *events):
+        self.now += seconds
+        return self.step(*events)
+
+    @property
+    def binds(self):
+        return {e.target.key.name: e.node for e in self.effects if isinstance(e, Bind)}
+
+    @property
+    def kinds(self):
+        return [type(effect).__name__ for effect in self.effects]
+
+    def only(self, kind):
+        (effect,) = [effect for effect in self.effects if isinstance(effect, kind)]
+        return effect
+
+    @property
+    def story(self):
+        return [(entry.decision, entry.reason, entry.key.name) for entry in self.engine.journal.take()]
