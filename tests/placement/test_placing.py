@@ -18,7 +18,10 @@ PREFER_NOT = Taint("gpu", "a100", TaintEffect.PREFER_NO_SCHEDULE)
 NO_EXECUTE = Taint("gpu", "a100", TaintEffect.NO_EXECUTE)
 
 
-def placer(*nodes, profile=Profile()):
+PLAIN = Profile()
+
+
+def placer(*nodes, profile=PLAIN):
     table = NodeTable()
     for one in nodes:
         table.put(one)
