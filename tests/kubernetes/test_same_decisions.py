@@ -46,21 +46,24 @@ CONFIGURATION = {
 }
 
 
+class Decision(NamedTuple):
+    node: str  # empty when no node will do
+    reason: str = ""
+
+
 class Difference(NamedTuple):
     world: World
-    ours: str
-    theirs: str
+    ours: Decision
+    theirs: Decision
+    scores: dict[str, int]  # of each node that will do, by our rules
 
     def __str__(self) -> str:
-        manifests = [*self.world.namespaces, *self.world.nodes, *self.world.placed, self.world.incoming]
-        going = (
-            [each["metadata"]["name"] for each in self.world.leaving],
-            [each["metadata"]["name"] for each in self.world.ended],
-        )
-        documents = yaml.safe_dump_all(manifests, sort_keys=False)
-        return (
-            f"{self.world.name}: ours {self.ours}; theirs {self.theirs}\n# being deleted, ended: {going}\n{documents}"
-        )
+        return f"{self.world.name}: ours {self.ours}; theirs {self.theirs}; our scores {self.scores}"
+
+    def manifests(self) -> str:
+        world = self.world
+        documents = yaml.safe_dump_all([*world.namespaces, *world.nodes, *pods(world)], sort_keys=False)
+        return f"# {world.name}: being deleted {names(world.leaving)}, ended {names(world.ended)}\n{documents}"
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ async def worlds(client: Client) -> AsyncIterator[list[World]]:
     made = [Maker(seed).world() for seed in range(WORLDS)]
     await create(client, made)
     yield made
-    homes = [home["metadata"]["name"] for world in made for home in world.namespaces]
+    homes = [home for world in made for home in names(world.namespaces)]
     await asyncio.gather(*(remove_all(client, pods_path(home)) for home in homes))
     await remove_all(client, NODES)
 
@@ -83,21 +86,20 @@ async def test_the_same_pods_find_a_node_and_the_same_one_unless_scores_tie(
     boards = Scoreboard(objects)
 
     differences = [
-        Difference(world, f"{ours[key]} {boards.scores(key)}", f"{theirs[key]}")
+        Difference(world, ours[key], theirs[key], boards.scores(key))
         for world in worlds
         if boards.differ(key := incoming_key(world), ours[key].node, theirs[key].node)
     ]
-    shown = "\n".join(map(str, differences[:SHOWN]))
-    assert not differences, f"{len(differences)}: {[each.world.name for each in differences]}\n{shown}"
+    assert not differences, told(differences)
     placed = [key for key, decision in theirs.items() if decision.node]
     assert WORLDS // 4 < len(placed) < WORLDS * 9 // 10, f"{len(placed)} of {WORLDS} found a node: too one-sided"
     chosen = [key for key in placed if boards.is_a_choice(key)]
     assert len(chosen) > WORLDS // 4, f"only {len(chosen)} had a best node among several"
 
 
-class Decision(NamedTuple):
-    node: str  # empty when no node will do
-    reason: str = ""
+def told(differences: list[Difference]) -> str:
+    lines = [f"{len(differences)} of {WORLDS} decisions differ", *map(str, differences)]
+    return "\n".join([*lines, *(each.manifests() for each in differences[:SHOWN])])
 
 
 def our_decisions(objects: list[Object]) -> dict[Key, Decision]:
@@ -204,6 +206,10 @@ async def create(client: Client, worlds: list[World]) -> None:
 def pods(world: World) -> Iterator[Manifest]:
     yield from world.placed
     yield world.incoming
+
+
+def names(manifests: list[Manifest]) -> list[str]:
+    return [each["metadata"]["name"] for each in manifests]
 
 
 def collection(pod: Manifest) -> str:

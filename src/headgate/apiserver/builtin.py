@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from headgate.apiserver.conditions import with_times
 from headgate.apiserver.crd import default_definition
 from headgate.apiserver.defaults_absent import with_metadata_trimmed
 from headgate.apiserver.defaults_cluster import (
@@ -17,7 +18,7 @@ from headgate.apiserver.defaults_cluster import (
     update_namespace,
 )
 from headgate.apiserver.defaults_job import default_job, new_job
-from headgate.apiserver.defaults_pod import condition_with_times, default_pod, new_pod
+from headgate.apiserver.defaults_pod import default_pod, new_pod
 from headgate.apiserver.defaults_taints import TaintNewNodes
 from headgate.apiserver.defaults_tolerations import DefaultTolerationSeconds
 from headgate.apiserver.errors import FieldError
@@ -43,7 +44,8 @@ from headgate.apiserver.validate_cluster import (
 from headgate.apiserver.validate_crd import definition_errors, definition_update_errors
 from headgate.apiserver.validate_crd_shapes import Definition
 from headgate.apiserver.validate_job import job_errors
-from headgate.apiserver.validate_job_update import job_status_errors, job_update_errors
+from headgate.apiserver.validate_job_status import job_status_errors
+from headgate.apiserver.validate_job_update import job_update_errors
 from headgate.apiserver.validate_metadata import common_metadata_errors, metadata_errors, metadata_update_errors
 from headgate.apiserver.validate_pod import new_pod_errors, pod_status_errors
 from headgate.apiserver.validate_pod_update import pod_update_errors
@@ -87,7 +89,8 @@ def _as_given(new: Json, _old: Json) -> Json:
 
 
 def _only_status(new: Json, old: Json) -> Json:
-    return {**old, "status": new.get("status") or {}}
+    """Labels, annotations and the like are written along with the status."""
+    return {**old, "metadata": new["metadata"], "status": new.get("status") or {}}
 
 
 def _no_errors(_new: Json, _old: Json) -> Errors:
@@ -121,7 +124,7 @@ class Rules(Struct, frozen=True):
 
     def prepare_status(self, new: Json, old: Json) -> Json:
         try:
-            return self.write_status(new, old)
+            return self.write_status(with_metadata_trimmed(new), old)
         except InvalidQuantity as trouble:
             raise bad_request(new, trouble.reason) from None
 
@@ -135,7 +138,7 @@ class Rules(Struct, frozen=True):
         return [*whole, *generic, *self.check_update(new, old)]
 
     def validate_status(self, new: Json, old: Json) -> Errors:
-        return self.check_status(new, old)
+        return [*_generic_update_errors(new, old), *self.check_status(new, old)]
 
 
 def _generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
@@ -162,9 +165,21 @@ def _pod_status(new: Json, old: Json) -> Json:
     changed: Json = {}
     if settled and not status.get("qosClass"):
         changed["qosClass"] = settled
-    if status.get("conditions"):
-        changed["conditions"] = [condition_with_times(condition) for condition in status["conditions"]]
-    return {**old, "status": {**status, **changed}}
+    metadata = _with_owners_of(old["metadata"], new["metadata"])
+    return {**old, "metadata": metadata, "status": with_times({**status, **changed})}
+
+
+def _with_owners_of(old: Json, new: Json) -> Json:
+    """Kubelets are known to spoil the owners of a pod, so these are not written along with its status."""
+    if new.get("ownerReferences") == old.get("ownerReferences"):
+        return new
+    kept = {"ownerReferences": old["ownerReferences"]} if "ownerReferences" in old else {}
+    return {**{name: part for name, part in new.items() if name != "ownerReferences"}, **kept}
+
+
+def _job_status(new: Json, old: Json) -> Json:
+    whole = _only_status(new, old)
+    return {**whole, "status": with_times(whole["status"])}
 
 
 def _update_job(new: Json, old: Json) -> Json:
@@ -239,6 +254,7 @@ JOB = Rules(
     update=_update_job,
     check=job_errors,
     check_update=job_update_errors,
+    write_status=_job_status,
     check_status=job_status_errors,
 )
 PRIORITY_CLASS = Rules(

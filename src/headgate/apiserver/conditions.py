@@ -1,9 +1,18 @@
-"""Conditions in the status of pods."""
+"""Conditions in the status of pods, jobs and nodes."""
 
 from __future__ import annotations
 
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import timestamp
+
+
+def with_times(status: Json, seen: str = "lastProbeTime") -> Json:
+    """Conditions always show both of their times, known or not; the very same status when they do."""
+    conditions = status.get("conditions") or ()
+    if all(seen in one and "lastTransitionTime" in one for one in conditions):
+        return status
+    unknown = {seen: None, "lastTransitionTime": None}
+    return {**status, "conditions": [{**unknown, **one} for one in conditions]}
 
 
 def with_condition(status: Json, condition: Json, now: float) -> Json:

@@ -6,6 +6,7 @@ from headgate.apiserver.defaults_absent import without_empty_lists
 from headgate.apiserver.defaults_amounts import canonical_amounts, with_canonical_amounts
 from headgate.apiserver.defaults_containers import default_container, host_ports_from_ports, requests_from_limits
 from headgate.apiserver.defaults_known import POD_SPEC, known
+from headgate.apiserver.defaults_pod_level import with_pod_requests
 from headgate.apiserver.defaults_selectors import with_label_keys
 from headgate.apiserver.messages import Json
 from headgate.model.quantity import parse_quantity
@@ -34,6 +35,8 @@ def default_pod(pod: Json) -> Json:
             spec[name] = [requests_from_limits(container) for container in spec[name]]
             if spec.get("hostNetwork"):
                 spec[name] = [host_ports_from_ports(container) for container in spec[name]]
+    if spec.get("resources"):
+        spec = with_pod_requests(spec)
     spec.setdefault("enableServiceLinks", True)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
@@ -73,16 +76,13 @@ def _first_status(spec: Json, now: str | None) -> Json:
     return status
 
 
-def condition_with_times(condition: Json) -> Json:
-    """A pod's condition always shows both of its times, known or not."""
-    if "lastProbeTime" in condition and "lastTransitionTime" in condition:
-        return condition
-    return {"lastProbeTime": None, "lastTransitionTime": None, **condition}
-
-
 def quality_of_service(spec: Json) -> str:
     """BestEffort asks for nothing; Guaranteed limits all cpu and memory to what it asks for; Burstable is between."""
-    asking = [spec] if spec.get("resources") else [part for name in _CONTAINER_LISTS for part in spec.get(name) or ()]
+    asking = (
+        [spec]
+        if spec.get("resources") is not None
+        else [part for name in _CONTAINER_LISTS for part in spec.get(name) or ()]
+    )
     parts = [part.get("resources") or {} for part in asking]
     requests = _totals([part.get("requests") or {} for part in parts])
     limits = _totals([part.get("limits") or {} for part in parts])

@@ -59,7 +59,7 @@ class ApiServer:
         self._deleter = Deleter(self._store, self._chain)
         self._namespaces = Namespaces(self._store, self._registry, self._deleter)
         self._controllers = (
-            Definitions(self._store, self._registry, resource_types_of),
+            Definitions(self._store, self._registry, self._deleter, resource_types_of),
             Garbage(self._store, self._registry, self._deleter),
             self._namespaces,
         )

@@ -88,6 +88,9 @@ class Collection:
             for name in shelf.names if shelf is not None else ():
                 yield space, name, self._shelves[space].objects[name]
 
+    def is_empty(self) -> bool:
+        return not self._shelves
+
     def is_empty_in(self, namespace: str) -> bool:
         return namespace not in self._shelves
 

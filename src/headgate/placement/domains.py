@@ -55,10 +55,8 @@ class Domains:
         return domain
 
     def _refresh(self, domain: Domain) -> None:
-        changes = self._nodes.node_changes.since(domain.cursor) if domain.cursor >= 0 else None
-        rows = range(len(self._nodes.nodes)) if changes is None else {row: None for row, _ in changes}
         domain.ids = padded(domain.ids, len(self._nodes.nodes))
-        for row in rows:
+        for row in self._nodes.rows_changed_since(domain.cursor):
             node = self._nodes.nodes[row]
             domain.ids[row] = NOWHERE if node is None else domain.number(node.labels.get(domain.key))
         domain.cursor = self._nodes.node_changes.end

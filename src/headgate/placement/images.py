@@ -44,10 +44,8 @@ class ImageLocality:
         nodes = self._nodes
         if self._cursor == nodes.node_changes.end:
             return
-        changes = nodes.node_changes.since(self._cursor) if self._cursor >= 0 else None
-        rows = range(len(nodes.nodes)) if changes is None else {row: None for row, _ in changes}
         self._sizes.grow(len(nodes.nodes))
-        for row in rows:
+        for row in nodes.rows_changed_since(self._cursor):
             node = nodes.nodes[row]
             self._sizes.put(row, node.images.items() if node is not None else ())
         self._cursor = nodes.node_changes.end

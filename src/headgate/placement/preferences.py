@@ -36,10 +36,8 @@ class Worths:
         return worths
 
     def _refreshed(self, worths: Amounts, cursor: int, shape: PodShape) -> Amounts:
-        changes = self._nodes.node_changes.since(cursor) if cursor >= 0 else None
-        rows = range(len(self._nodes.nodes)) if changes is None else {row: None for row, _ in changes}
         worths = padded(worths, len(self._nodes.nodes))
-        for row in rows:
+        for row in self._nodes.rows_changed_since(cursor):
             node = self._nodes.nodes[row]
             worths[row] = 0 if node is None else self._worth(shape, node)
         return worths

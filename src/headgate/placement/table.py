@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 from zlib import crc32
 
@@ -67,6 +67,11 @@ class NodeTable:
         for name, row in self._rows.items():
             for pod in self._pods_on.get(name, {}).values():
                 yield row, pod
+
+    def rows_changed_since(self, cursor: int) -> Iterable[int]:
+        """The rows whose node itself changed, each once; all rows for a reader who never looked, or too long ago."""
+        changes = self.node_changes.since(cursor) if cursor >= 0 else None
+        return range(len(self.nodes)) if changes is None else {row: None for row, _ in changes}
 
     def name_at(self, row: int) -> str:
         node = self.nodes[row]
@@ -163,9 +168,9 @@ class NodeTable:
 
     def _grow(self) -> None:
         old = len(self.nodes)
-        new = old * 2
-        self.nodes.extend([None] * old)
-        self.alive = np.concatenate([self.alive, np.zeros(old, dtype=np.bool_)])
+        new = old + old // 4
+        self.nodes.extend([None] * (new - old))
+        self.alive = np.concatenate([self.alive, np.zeros(new - old, dtype=np.bool_)])
         self.draws = padded(self.draws, new)
         for columns in (self.allocatable, self.requested, self.scored, self.ports):
             columns.grow(new)

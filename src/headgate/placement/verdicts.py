@@ -21,6 +21,7 @@ class Verdict:
     def __init__(self) -> None:
         self.codes: Amounts = np.zeros(0, dtype=np.int64)
         self.reasons: list[str] = [""]  # by code
+        self.everywhere = False  # every node passes
         self.cursor = -1
 
     def code_of(self, reason: str | None) -> int:
@@ -40,7 +41,7 @@ class Verdicts:
     def passes(self, shape: PodShape, rows: Rows) -> Each | None:
         """Where the filter lets the pod pass; None for everywhere."""
         verdict = self._current(shape)
-        return None if verdict is None else verdict.codes[rows] == PASSES
+        return None if verdict is None or verdict.everywhere else verdict.codes[rows] == PASSES
 
     def demands(self, shape: PodShape, rows: Rows) -> Iterator[tuple[str, Mask]]:
         """Each reason there is for a refusal, and where it does not apply."""
@@ -63,13 +64,12 @@ class Verdicts:
         return verdict
 
     def _refresh(self, verdict: Verdict, shape: PodShape) -> None:
-        changes = self._nodes.node_changes.since(verdict.cursor) if verdict.cursor >= 0 else None
-        rows = range(len(self._nodes.nodes)) if changes is None else {row: None for row, _ in changes}
         verdict.codes = padded(verdict.codes, len(self._nodes.nodes))
-        for row in rows:
+        for row in self._nodes.rows_changed_since(verdict.cursor):
             node = self._nodes.nodes[row]
             verdict.codes[row] = PASSES if node is None else verdict.code_of(self.rule.refusal(shape, node))
         verdict.cursor = self._nodes.node_changes.end
+        verdict.everywhere = not verdict.codes.any()
 
     def _forget_oldest(self) -> None:
         if len(self._by_demand) > KEPT_DEMANDS:
