@@ -178,6 +178,7 @@ def test_a_namespace_waits_for_its_contents():
     client = terminating()
     waiting = client.get(f"{NAMESPACES}/space")
     assert waiting["status"]["phase"] == "Terminating"
+    assert "deletionGracePeriodSeconds" not in waiting["metadata"]
     client.patch("/api/v1/namespaces/space/configmaps/a", {"metadata": {"finalizers": None}})
     assert not client.exists(f"{NAMESPACES}/space")
 
@@ -303,6 +304,28 @@ def test_a_definition_does_not_touch_built_in_versions(plural, code):
     assert client.ask("GET", path).code == code
     client.delete(f"{DEFINITIONS}/{plural}.{group}")
     assert client.get(f"/apis/{group}/v1/priorityclasses")["items"] == before
+
+
+def test_a_deleted_definition_waits_for_the_finalizers_of_its_objects(with_widgets):
+    held = widget()
+    held["metadata"]["finalizers"] = [HOLD]
+    with_widgets.create(WIDGETS, held)
+    with_widgets.delete(f"{DEFINITIONS}/widgets.example.com")
+    assert with_widgets.get(f"{WIDGETS}/w")["metadata"]["deletionTimestamp"]
+    assert with_widgets.get(f"{DEFINITIONS}/widgets.example.com")["metadata"]["deletionTimestamp"]
+    with_widgets.patch(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
+    assert not with_widgets.exists(f"{DEFINITIONS}/widgets.example.com")
+    assert with_widgets.ask("GET", WIDGETS).code == 404
+
+
+def test_what_is_served_changes_with_the_definitions(with_widgets):
+    def served():
+        return [(kind.group, kind.version, kind.plural) for kind in with_widgets.server.served()]
+
+    assert served()[0] == ("", "v1", "pods")
+    assert served()[-2:] == [("example.com", "v1", "widgets"), ("example.com", "v1beta1", "widgets")]
+    with_widgets.delete(f"{DEFINITIONS}/widgets.example.com")
+    assert all(group != "example.com" for group, _, _ in served())
 
 
 def test_a_deleted_definition_takes_its_objects_along(with_widgets):

@@ -15,6 +15,8 @@ from headgate.apiserver.server import ApiServer
 class Recorder:
     """Rules and admission in one that note who is asked when; `data.fault` names who says no."""
 
+    keeps_complete = False
+
     def __init__(self):
         self.asked = []
 
@@ -113,6 +115,8 @@ def test_admission_is_asked_about_deletions(recorded):
 class Renames:
     """Admission that meddles with what is not its to change."""
 
+    keeps_complete = False
+
     def mutate(self, operation, catalog):
         return {
             "apiVersion": "v1",
@@ -135,6 +139,8 @@ def test_admission_cannot_make_another_object_of_it():
 
 class KeepsAll:
     """Admission that lets nothing be deleted."""
+
+    keeps_complete = False
 
     def mutate(self, operation, catalog):
         return operation.new

@@ -8,7 +8,6 @@ from rules_builders import (
     create_errors,
     created,
     job,
-    status_errors,
     update_errors,
     with_metadata,
     with_spec,
@@ -207,55 +206,3 @@ def test_an_indexed_job_is_scaled_in_both_numbers() -> None:
     assert update_errors(with_spec(old, completions=5), old) == [
         "spec.completions: Invalid value: 5: can only be modified in tandem with spec.parallelism"
     ]
-
-
-COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
-
-
-@pytest.mark.parametrize(
-    "before, status, expected",
-    [
-        pytest.param({}, {"active": 1, "ready": 1}, [], id="a report"),
-        pytest.param(
-            {},
-            {"active": 1, "ready": 2},
-            ["status.ready: Invalid value: 2: cannot set more ready pods than active"],
-            id="more ready than active",
-        ),
-        pytest.param(
-            {"failed": 2},
-            {"failed": 1},
-            ["status.failed: Invalid value: 1: cannot decrease the failed counter"],
-            id="failures are not forgotten",
-        ),
-        pytest.param(
-            {"succeeded": 2},
-            {"succeeded": 1},
-            ["status.succeeded: Invalid value: 1: cannot decrease the succeeded counter"],
-            id="successes are not forgotten",
-        ),
-        pytest.param(
-            {},
-            {"failed": -1},
-            [
-                "status.failed: Invalid value: -1: must be greater than or equal to 0",
-                "status.failed: Invalid value: -1: cannot decrease the failed counter",
-            ],
-            id="fewer failures than none",
-        ),
-        pytest.param(
-            COMPLETE,
-            {"conditions": []},
-            ["status.conditions: Invalid value: cannot disable the terminal Complete=True condition"],
-            id="an end is an end",
-        ),
-        pytest.param(
-            {},
-            {**COMPLETE, "active": 1},
-            ["status.active: Invalid value: 1: active>0 is invalid for finished job"],
-            id="a finished job has no active pods",
-        ),
-    ],
-)
-def test_what_may_be_reported_about_a_job(before: Json, status: Json, expected: list[str]) -> None:
-    assert status_errors(status, {**RUNNING, "status": before}) == expected

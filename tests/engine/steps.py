@@ -1,5 +1,7 @@
 """Observations in, effects out: an engine driven by hand."""
 
+from msgspec.structs import replace
+
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.model.effects import Bind, WakeAt
@@ -13,7 +15,7 @@ class Steps:
     """An engine and the effects of its last step, safety nets aside."""
 
     def __init__(self, *objects, settings=DEFAULTS, pre_enqueue=PRE_ENQUEUE):
-        self.engine = Engine(settings, pre_enqueue)
+        self.engine = Engine(turned_on(settings, pre_enqueue), pre_enqueue)
         self.now = 0.0
         self.effects = []
         self.see(*objects)
@@ -45,3 +47,10 @@ class Steps:
     @property
     def story(self):
         return [(entry.decision, entry.reason, entry.key.name) for entry in self.engine.journal.take()]
+
+
+def turned_on(settings, plugins):
+    """With what stands at the door turned on, but for what a profile turns off."""
+    names = frozenset(plugin.name for plugin in plugins)
+    profiles = [replace(profile, enabled=names - profile.disabled) for profile in settings.profiles]
+    return replace(settings, profiles=tuple(profiles))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from children import Child
 from cluster import KUBE_SCHEDULER, Cluster
 from objects import NODES, Manifest, create_nodes, pods_path, remove_all
 from wire import Client
-from worlds import Maker, World
+from worlds import DEVICE, Maker, World
 
+from headgate.api.configuration import settings_from
 from headgate.api.decode import decode, decode_list
 from headgate.engine.extension_points import plugins_for
 from headgate.engine.loop import Engine
@@ -26,24 +28,34 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Namespace, Object
 from headgate.model.pod import Pod
-from headgate.model.settings import Profile, Settings
 from headgate.placement.neighbours import Neighbours
-from headgate.placement.placer import Rules
 from headgate.placement.ranking import UNFIT
 from headgate.placement.table import NodeTable
 
 WORLDS = 300
-THEIRS = "default-scheduler"
 READ = {Kind.NAMESPACE: "/api/v1/namespaces", Kind.NODE: NODES, Kind.POD: "/api/v1/pods"}
 PATIENCE = 90.0  # seconds for kube-scheduler to look at every pod once
 SHOWN = 3  # worlds a failure prints in full
-CONFIGURATION = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "leaderElection": {"leaderElect": False},
-    "clientConnection": {"qps": 5000, "burst": 5000},
-    "percentageOfNodesToScore": 100,
+LARGE_FIRST = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 3}, {"name": DEVICE, "weight": 5}]
+CURVE = [{"utilization": 0, "score": 3}, {"utilization": 45, "score": 10}, {"utilization": 90, "score": 0}]
+STRATEGIES: Mapping[str, Manifest] = {
+    "packing": {"type": "MostAllocated", "resources": LARGE_FIRST},
+    "curved": {
+        "type": "RequestedToCapacityRatio",
+        "resources": LARGE_FIRST,
+        "requestedToCapacityRatio": {"shape": CURVE},
+    },
 }
+PROFILES: list[Manifest] = [
+    {"schedulerName": "default-scheduler"},
+    *(
+        {"schedulerName": name, "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]}
+        for name, strategy in STRATEGIES.items()
+    ),
+]
+"""What both are told: the same text is part of our configuration and of kube-scheduler's."""
+SCHEDULERS = ["default-scheduler", "default-scheduler", *STRATEGIES]  # the first as often as all others
+SETTINGS = settings_from({"scheduler": {"profiles": PROFILES}}, "both")
 
 
 class Decision(NamedTuple):
@@ -68,7 +80,7 @@ class Difference(NamedTuple):
 
 @pytest.fixture
 async def worlds(client: Client) -> AsyncIterator[list[World]]:
-    made = [Maker(seed).world() for seed in range(WORLDS)]
+    made = [Maker(seed, SCHEDULERS).world() for seed in range(WORLDS)]
     await create(client, made)
     yield made
     homes = [home for world in made for home in names(world.namespaces)]
@@ -104,7 +116,7 @@ def told(differences: list[Difference]) -> str:
 
 def our_decisions(objects: list[Object]) -> dict[Key, Decision]:
     """What our engine makes of the cluster as it is stored, in one step."""
-    engine = Engine(Settings(profiles=(Profile(THEIRS),)))
+    engine = Engine(SETTINGS)
     effects = engine.step([Observed(each) for each in objects], now=0.0)
     nodes = {effect.target.key: effect.node for effect in effects if isinstance(effect, Bind)}
     waiting = [each.key for each in objects if isinstance(each, Pod) and each.wants_node]
@@ -114,8 +126,18 @@ def our_decisions(objects: list[Object]) -> dict[Key, Decision]:
 async def their_decisions(cluster: Cluster, client: Client, folder: Path) -> dict[Key, Decision]:
     """What kube-scheduler makes of it when it is started now."""
     configuration = folder / "kube-scheduler.yaml"
-    access = {"kubeconfig": str(cluster.kubeconfig_of_user(*KUBE_SCHEDULER))}
-    document = CONFIGURATION | {"clientConnection": CONFIGURATION["clientConnection"] | access}
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {
+            "kubeconfig": str(cluster.kubeconfig_of_user(*KUBE_SCHEDULER)),
+            "qps": 5000,
+            "burst": 5000,
+        },
+        "percentageOfNodesToScore": 100,
+        "profiles": PROFILES,
+    }
     configuration.write_text(yaml.safe_dump(document))
     command = [program("kube-scheduler"), f"--config={configuration}", "--secure-port=0"]
     scheduler = Child(command, folder / "kube-scheduler.log")
@@ -160,7 +182,9 @@ class Scoreboard:
                     neighbours.relabel(each.key.name, each.labels)
                 case Pod() if each.holds_room:
                     self._table.charge(each, each.node)
-        self._rules: Rules = plugins_for(Profile(THEIRS), neighbours).rules
+        profiles = {profile.scheduler_name: profile for profile in SETTINGS.profiles}
+        self._rules = {name: plugins_for(profile, neighbours).rules for name, profile in profiles.items()}
+        self.scores = cache(self._scores)  # of every node that will do for the pod of that key, its weighted sum
 
     def differ(self, key: Key, ours: str, theirs: str) -> bool:
         scores = self.scores(key)
@@ -171,15 +195,15 @@ class Scoreboard:
         ranked = sorted(self.scores(key).values(), reverse=True)
         return len(ranked) > 1 and ranked[0] > ranked[1]
 
-    def scores(self, key: Key) -> dict[str, int]:
-        """Of every node that will do, its weighted sum."""
+    def _scores(self, key: Key) -> dict[str, int]:
         pod = self._pods[key]
-        totals = self._rules.rows.rate(pod.shape, slice(0, len(self._table.nodes)))
-        for rule in self._rules.peer_filters:
+        rules = self._rules[pod.scheduler_name]
+        totals = rules.rows.rate(pod.shape, slice(0, len(self._table.nodes)))
+        for rule in rules.peer_filters:
             for _, met in rule.demands(pod) if rule.concerns(pod) else ():
                 totals[~met] = UNFIT
         fit = np.flatnonzero(totals > UNFIT)
-        for score, weight in self._rules.field_scores if len(fit) else ():
+        for score, weight in rules.field_scores if len(fit) else ():
             points = score.scores(pod, fit) if score.compares(pod) else None
             if points is not None:
                 totals[fit] += weight * points

@@ -6,6 +6,7 @@ their namespace selectors allow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -37,9 +38,10 @@ class World(NamedTuple):
 class Maker:
     """Makes the parts of one world; the same seed makes the same world."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, schedulers: Sequence[str]) -> None:
         self.name = f"world-{seed:03d}"
         self._random = Random(seed)
+        self._schedulers = schedulers
         self._homes = (self.name, f"{self.name}-annex")
 
     def world(self) -> World:
@@ -119,6 +121,7 @@ class Maker:
     def _incoming(self) -> Manifest:
         made = self._pod("incoming", self.name, demanding=60)
         made["metadata"]["labels"]["role"] = "incoming"
+        made["spec"]["schedulerName"] = self._one(*self._schedulers)
         made["spec"] |= {"nodeSelector": {FAMILY: self.name}, "tolerations": self._tolerations()}
         node_affinity = self._node_affinity()
         if node_affinity:

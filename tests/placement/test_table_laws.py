@@ -87,4 +87,19 @@ def test_a_reader_who_fell_too_far_behind_is_told_to_look_at_everything():
         log.append(row % 7)
     assert log.since(0) is None
     assert log.since(log.end) == []
-    assert log.since(log.end - 2) == [((log.end - 2) % 7, None), ((log.end - 1) % 7, None)]
+    assert log.since(log.end - 2) == [(log.end - 2) % 7, (log.end - 1) % 7]
+
+
+@given(moves, st.integers(1, 12), st.sampled_from([shape(30, 2), shape(250, 1), shape(1), shape(90, 200)]))
+def test_a_plan_for_many_pods_is_what_one_by_one_would_give(history, count, asked):
+    table = NodeTable()
+    for move in history:
+        play(table, move)
+    placing, waiting = fresh(table), [pod(f"new{i}", shape=asked) for i in range(count)]
+    planned = placing.plan(waiting[0], count)
+    for index, one in enumerate(waiting):
+        found = placing.place(one)
+        assert found == (planned[index] if index < len(planned) else found)
+        assert isinstance(found, Placement) == (index < len(planned))
+        if isinstance(found, Placement):
+            table.charge(one, found.node)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from headgate.model.settings import DEFAULT_SCHEDULER_NAME, PLUGIN_NAMES, Profile, Settings
+from headgate.api.errors import InvalidField
+from headgate.api.plugin_config import PluginConfig, scoring_strategy
+from headgate.model.settings import (
+    DEFAULT_PLUGINS,
+    DEFAULT_SCHEDULER_NAME,
+    EVERY,
+    Point,
+    Profile,
+    ScoringStrategy,
+    Settings,
+    Switches,
+)
+
+MULTI_POINT = "multiPoint"
+GATES = "SchedulingGates"
 
 FEATURE_GATES = {
     "MultiKueueOrchestratedPreemption": True,
@@ -41,20 +55,24 @@ class PluginSets(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
     filter: PluginSet = PluginSet()
     score: PluginSet = PluginSet()
 
-    def all(self) -> Iterator[tuple[str, PluginSet]]:
-        for point in ("multi_point", "pre_enqueue", "filter", "score"):
-            yield self.__struct_encode_fields__[self.__struct_fields__.index(point)], getattr(self, point)
+    def at_points(self) -> Iterator[tuple[Point, PluginSet]]:
+        yield Point.PRE_ENQUEUE, self.pre_enqueue
+        yield Point.FILTER, self.filter
+        yield Point.SCORE, self.score
 
 
 class ProfileSection(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     plugins: PluginSets = PluginSets()
+    plugin_config: tuple[PluginConfig, ...] = ()
+    percentage_of_nodes_to_score: int | None = None
 
 
 class SchedulerSection(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     profiles: tuple[ProfileSection, ...] = (ProfileSection(),)
     pod_initial_backoff_seconds: float = 1
     pod_max_backoff_seconds: float = 10
+    percentage_of_nodes_to_score: int = 0
 
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -64,68 +82,140 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     scheduler: SchedulerSection = SchedulerSection()
 
 
-def settings_from(document: object, source: str) -> Settings:
-    """The settings the file asks for; an empty file asks for the defaults. Nothing unknown is passed over."""
+def settings_from(document: object, source: str, installed: Sequence[str] = ()) -> Settings:
+    """The settings the file asks for; an empty file asks for the defaults. Nothing unknown is passed over.
+
+    `installed` names the plugins that are there besides the built-in ones; each is off until a profile enables it.
+    """
     try:
         read = msgspec.convert(document if document is not None else {}, Document)
     except msgspec.ValidationError as wrong:
         raise _located(source, str(wrong)) from None
-    _check(read, source)
-    return Settings(
-        profiles=tuple(_profile(section, f"scheduler.profiles[{i}]", source) for i, section in _profiles(read)),
-        initial_backoff=read.scheduler.pod_initial_backoff_seconds,
-        max_backoff=read.scheduler.pod_max_backoff_seconds,
-        features={**FEATURE_GATES, **read.feature_gates},
-    )
+    return _Reader(source, installed).settings(read)
 
 
-def _profiles(read: Document) -> Iterator[tuple[int, ProfileSection]]:
-    return iter(enumerate(read.scheduler.profiles))
+def plain_profile(name: str, features: Mapping[str, bool]) -> Profile:
+    """The profile of a schedulerName about which the file says nothing."""
+    ready = features.get("PodSchedulingReadiness", FEATURE_GATES["PodSchedulingReadiness"])
+    return Profile(name) if ready else _ignoring_gates(Profile(name))
 
 
-def _check(read: Document, source: str) -> None:
-    for gate in read.feature_gates:
-        if gate not in FEATURE_GATES:
-            raise InvalidConfiguration(source, f"featureGates.{gate}", f"expected one of {', '.join(FEATURE_GATES)}")
-    section = read.scheduler
-    if not section.profiles:
-        raise InvalidConfiguration(source, "scheduler.profiles", "expected at least one profile")
-    if section.pod_initial_backoff_seconds <= 0:
-        raise InvalidConfiguration(source, "scheduler.podInitialBackoffSeconds", "expected a number above 0")
-    if section.pod_max_backoff_seconds < section.pod_initial_backoff_seconds:
-        path = "scheduler.podMaxBackoffSeconds"
-        raise InvalidConfiguration(source, path, "expected at least podInitialBackoffSeconds")
-    names = [profile.scheduler_name for profile in section.profiles]
-    for index, name in enumerate(names):
-        if name in names[:index]:
+def _ignoring_gates(profile: Profile) -> Profile:
+    """With the feature off nothing turns the plugin on."""
+    points = {
+        point: msgspec.structs.replace(switches, enabled=switches.enabled - {GATES})
+        for point, switches in profile.points.items()
+    }
+    without = profile.enabled - {GATES}
+    return msgspec.structs.replace(profile, disabled=profile.disabled | {GATES}, enabled=without, points=points)
+
+
+class _Reader:
+    """Checks what the types do not, and says where it stands."""
+
+    def __init__(self, source: str, installed: Sequence[str]) -> None:
+        self._source = source
+        self._plugins = {**DEFAULT_PLUGINS, **dict.fromkeys(installed, (Point.PRE_ENQUEUE,))}
+
+    def settings(self, read: Document) -> Settings:
+        section = read.scheduler
+        self._check_gates(read.feature_gates)
+        self._check_section(section)
+        features = {**FEATURE_GATES, **read.feature_gates}
+        profiles = [self._profile(one, f"scheduler.profiles[{i}]") for i, one in enumerate(section.profiles)]
+        if not features["PodSchedulingReadiness"]:
+            profiles = [_ignoring_gates(profile) for profile in profiles]
+        return Settings(
+            profiles=tuple(profiles),
+            initial_backoff=section.pod_initial_backoff_seconds,
+            max_backoff=section.pod_max_backoff_seconds,
+            percentage_of_nodes_to_score=section.percentage_of_nodes_to_score,
+            features=features,
+        )
+
+    def _check_gates(self, given: Mapping[str, bool]) -> None:
+        for gate in given:
+            if gate not in FEATURE_GATES:
+                raise self._wrong(f"featureGates.{gate}", f"expected one of {', '.join(FEATURE_GATES)}")
+
+    def _check_section(self, section: SchedulerSection) -> None:
+        if not section.profiles:
+            raise self._wrong("scheduler.profiles", "expected at least one profile")
+        if section.pod_initial_backoff_seconds <= 0:
+            raise self._wrong("scheduler.podInitialBackoffSeconds", "expected a number above 0")
+        if section.pod_max_backoff_seconds < section.pod_initial_backoff_seconds:
+            raise self._wrong("scheduler.podMaxBackoffSeconds", "expected at least podInitialBackoffSeconds")
+        self._between(0, 100, section.percentage_of_nodes_to_score, "scheduler.percentageOfNodesToScore")
+        names = [profile.scheduler_name for profile in section.profiles]
+        for index, name in enumerate(names):
             path = f"scheduler.profiles[{index}].schedulerName"
-            raise InvalidConfiguration(source, path, f"expected a name no other profile has, got {name!r}")
+            if not name:
+                raise self._wrong(path, "expected a name")
+            if name in names[:index]:
+                raise self._wrong(path, f"expected a name no other profile has, got {name!r}")
 
+    def _profile(self, section: ProfileSection, path: str) -> Profile:
+        sets, percentage = section.plugins, section.percentage_of_nodes_to_score
+        if percentage is not None:
+            self._between(0, 100, percentage, f"{path}.percentageOfNodesToScore")
+        everywhere = self._switches(sets.multi_point, f"{path}.plugins.{MULTI_POINT}", tuple(Point))
+        points = {
+            point: self._switches(plugins, f"{path}.plugins.{point}", (point,))
+            for point, plugins in sets.at_points()
+            if plugins != PluginSet()
+        }
+        return Profile(
+            scheduler_name=section.scheduler_name,
+            disabled=everywhere.disabled,
+            weights={**self._weights(sets.multi_point, path, MULTI_POINT), **self._weights(sets.score, path, "score")},
+            scoring=self._scoring(section.plugin_config, f"{path}.pluginConfig"),
+            enabled=everywhere.enabled,
+            points=points,
+            percentage_of_nodes_to_score=percentage,
+        )
 
-def _profile(section: ProfileSection, path: str, source: str) -> Profile:
-    disabled: set[str] = set()
-    weights: dict[str, int] = {}
-    for point, plugins in section.plugins.all():
-        where = f"{path}.plugins.{point}"
-        disabled |= {_known(ref, f"{where}.disabled[{i}]", source) for i, ref in enumerate(plugins.disabled)}
+    def _switches(self, plugins: PluginSet, path: str, points: tuple[Point, ...]) -> Switches:
+        for i, ref in enumerate(plugins.enabled):
+            self._check_name(ref.name, self._standing_at(points), f"{path}.enabled[{i}].name")
+        for i, ref in enumerate(plugins.disabled):
+            self._check_name(ref.name, (*self._plugins, EVERY), f"{path}.disabled[{i}].name")
+        return Switches(_names(plugins.enabled), _names(plugins.disabled))
+
+    def _standing_at(self, points: tuple[Point, ...]) -> tuple[str, ...]:
+        return tuple(name for name, at in self._plugins.items() if any(point in points for point in at))
+
+    def _check_name(self, name: str, known: tuple[str, ...], path: str) -> None:
+        if name in known:
+            return
+        built_in = [one for one in known if one in DEFAULT_PLUGINS or one == EVERY]
+        installed = [one for one in known if one not in built_in]
+        listed = f"; installed: {', '.join(installed)}" if installed else "; no others are installed"
+        raise self._wrong(path, f"expected one of {', '.join(built_in)}{listed}, got {name!r}")
+
+    def _weights(self, plugins: PluginSet, path: str, point: str) -> dict[str, int]:
+        weights: dict[str, int] = {}
         for index, ref in enumerate(plugins.enabled):
-            name = _known(ref, f"{where}.enabled[{index}]", source)
-            disabled.discard(name)
             if ref.weight is not None:
-                weights[name] = _weight(ref.weight, f"{where}.enabled[{index}].weight", source)
-    return Profile(section.scheduler_name, frozenset(disabled), weights)
+                self._between(1, 100, ref.weight, f"{path}.plugins.{point}.enabled[{index}].weight")
+                weights[ref.name] = ref.weight
+        return weights
+
+    def _scoring(self, configs: tuple[PluginConfig, ...], path: str) -> ScoringStrategy:
+        try:
+            return scoring_strategy(configs, path)
+        except InvalidField as wrong:
+            raise self._wrong(wrong.path, wrong.expected) from None
+
+    def _between(self, least: int, most: int, number: int, path: str) -> None:
+        if not least <= number <= most:
+            raise self._wrong(path, f"expected a whole number from {least} to {most}, got {number}")
+
+    def _wrong(self, path: str, expected: str) -> InvalidConfiguration:
+        return InvalidConfiguration(self._source, path, expected)
 
 
-def _known(ref: PluginRef, path: str, source: str) -> str:
-    if ref.name not in (*PLUGIN_NAMES, "*"):
-        raise InvalidConfiguration(source, f"{path}.name", f"expected one of {', '.join(PLUGIN_NAMES)} or *")
-    return ref.name
-
-
-def _weight(weight: int, path: str, source: str) -> int:
-    if not 0 < weight <= 100:
-        raise InvalidConfiguration(source, path, f"expected a whole number from 1 to 100, got {weight}")
-    return weight
+def _names(refs: Sequence[PluginRef]) -> frozenset[str]:
+    return frozenset(ref.name for ref in refs)
 
 
 def _located(source: str, message: str) -> InvalidConfiguration:

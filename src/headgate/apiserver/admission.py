@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -22,6 +23,13 @@ class Errand(Struct, frozen=True, gc=False):
     now: float
     subresource: str = ""
     dry_run: bool = False
+
+
+class Admitted(NamedTuple):
+    """An object after admission; one that is not complete is to be prepared again."""
+
+    value: Json | None
+    complete: bool
 
 
 class StoredCatalog:
@@ -48,11 +56,15 @@ class Chain:
     def __init__(self, store: Store, plugins: Sequence[Admission]) -> None:
         self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
 
-    def mutate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> Json | None:
+    def mutate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> Admitted:
         """What the plugins made of the object; the very same object if none changed it."""
+        complete, operation = True, _operation(verb, errand, new, old)
         for plugin in self._plugins:
-            new = plugin.mutate(_operation(verb, errand, new, old), self._catalog)
-        return new
+            changed = plugin.mutate(operation, self._catalog)
+            if changed is not operation.new:
+                complete = complete and plugin.keeps_complete
+                operation = _operation(verb, errand, changed, old)
+        return Admitted(operation.new, complete)
 
     def validate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> None:
         if self._plugins:

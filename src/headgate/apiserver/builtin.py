@@ -46,7 +46,7 @@ from headgate.apiserver.validate_crd_shapes import Definition
 from headgate.apiserver.validate_job import job_errors
 from headgate.apiserver.validate_job_status import job_status_errors
 from headgate.apiserver.validate_job_update import job_update_errors
-from headgate.apiserver.validate_metadata import common_metadata_errors, metadata_errors, metadata_update_errors
+from headgate.apiserver.validate_metadata import common_metadata_errors, metadata_errors, metadata_update_errors, stays
 from headgate.apiserver.validate_pod import new_pod_errors, pod_status_errors
 from headgate.apiserver.validate_pod_update import pod_update_errors
 from headgate.apiserver.validate_shapes import (
@@ -133,12 +133,11 @@ class Rules(Struct, frozen=True):
 
     def validate_update(self, new: Json, old: Json) -> Errors:
         """What every kind keeps comes first, then the kind's own rules, which say some of it again."""
-        generic = _generic_update_errors(new, old)
-        whole = common_metadata_errors(demand_shape(new, AnyObject).metadata or Metadata()) if generic else ()
-        return [*whole, *generic, *self.check_update(new, old)]
+        return [*_metadata_update_errors(new, old), *self.check_update(new, old)]
 
     def validate_status(self, new: Json, old: Json) -> Errors:
-        return [*_generic_update_errors(new, old), *self.check_status(new, old)]
+        again = _generic_update_errors(new, old)
+        return [*_metadata_update_errors(new, old), *again, *self.check_status(new, old)]
 
 
 def _generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
@@ -149,7 +148,16 @@ def _generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
     return check
 
 
+def _metadata_update_errors(new: Json, old: Json) -> Errors:
+    """What is wrong with the change of the metadata; if anything, all that is wrong with them before."""
+    generic = _generic_update_errors(new, old)
+    whole = common_metadata_errors(demand_shape(new, AnyObject).metadata or Metadata()) if generic else ()
+    return [*whole, *generic]
+
+
 def _generic_update_errors(new: Json, old: Json) -> Errors:
+    if stays(new["metadata"], old["metadata"]):
+        return ()
     metadata = demand_shape(new, AnyObject).metadata or Metadata()
     return metadata_update_errors(new["metadata"], old["metadata"], metadata)
 

@@ -1,4 +1,4 @@
-"""Conditions in the status of pods, jobs and nodes."""
+"""Conditions in the status of pods and jobs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import timestamp
 
 
-def with_times(status: Json, seen: str = "lastProbeTime") -> Json:
+def with_times(status: Json) -> Json:
     """Conditions always show both of their times, known or not; the very same status when they do."""
     conditions = status.get("conditions") or ()
-    if all(seen in one and "lastTransitionTime" in one for one in conditions):
+    if all("lastProbeTime" in one and "lastTransitionTime" in one for one in conditions):
         return status
-    unknown = {seen: None, "lastTransitionTime": None}
+    unknown = {"lastProbeTime": None, "lastTransitionTime": None}
     return {**status, "conditions": [{**unknown, **one} for one in conditions]}
 
 

@@ -9,14 +9,16 @@ from headgate.apiserver.messages import Json
 
 def without_empty(fields: Json) -> Json:
     """Without nulls and fields that hold nothing; the very same when there are none."""
-    if all(value or value is False or value == 0 for value in fields.values()):
+    values = fields.values()
+    if None not in values and "" not in values and [] not in values and {} not in values:
         return fields
     return {name: value for name, value in fields.items() if not _is_nothing(value) and value != {}}
 
 
 def without_empty_lists(fields: Json) -> Json:
     """The same, but empty objects stay: that they are there can mean something."""
-    if not any(_is_nothing(value) for value in fields.values()):
+    values = fields.values()
+    if None not in values and "" not in values and [] not in values:
         return fields
     return {name: value for name, value in fields.items() if not _is_nothing(value)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.conditions import with_times
 from headgate.apiserver.defaults_amounts import with_canonical_amounts
 from headgate.apiserver.messages import Json
 
@@ -24,7 +23,7 @@ def default_node(node: Json) -> Json:
     status = with_canonical_amounts(_NODE_STATUS | (node.get("status") or {}), ("capacity", "allocatable"))
     if status.get("capacity") and status.get("allocatable") is None:
         status = {**status, "allocatable": status["capacity"]}
-    return {**node, "spec": node.get("spec") or {}, "status": with_times(status, "lastHeartbeatTime")}
+    return {**node, "spec": node.get("spec") or {}, "status": status}
 
 
 def default_namespace(namespace: Json) -> Json:

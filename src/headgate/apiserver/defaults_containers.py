@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import is_
+
 from headgate.apiserver.defaults_amounts import with_canonical_amounts
 from headgate.apiserver.defaults_known import CONTAINER, known
 from headgate.apiserver.messages import Json
 
-_ALWAYS_SAID = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_ALWAYS_SAID: Json = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+
+
+def each_container(containers: list[Json], rewrite: Callable[[Json], Json]) -> list[Json]:
+    """All of them rewritten; the very same list when nothing changes."""
+    rewritten = [rewrite(container) for container in containers]
+    return containers if all(map(is_, rewritten, containers)) else rewritten
 
 
 def default_container(container: Json) -> Json:
-    """What pods and pod templates share."""
-    whole = known(container, CONTAINER) | {
-        name: value for name, value in _ALWAYS_SAID.items() if not container.get(name)
-    }
-    if not whole.get("imagePullPolicy"):
-        whole["imagePullPolicy"] = _pull_policy(container.get("image") or "")
-    whole["resources"] = with_canonical_amounts(container.get("resources") or {}, ("limits", "requests"))
-    if container.get("ports"):
-        whole["ports"] = [{**port, "protocol": port.get("protocol") or "TCP"} for port in container["ports"]]
-    return whole
+    """What pods and pod templates share; the very same container when nothing is missing."""
+    whole = known(container, CONTAINER)
+    missing = {name: value for name, value in _ALWAYS_SAID.items() if not container.get(name)}
+    if not container.get("imagePullPolicy"):
+        missing["imagePullPolicy"] = _pull_policy(container.get("image") or "")
+    given = container.get("resources")
+    resources = with_canonical_amounts(given or {}, ("limits", "requests"))
+    if resources is not given and (resources or given is None):
+        missing["resources"] = resources
+    if not all(port.get("protocol") for port in container.get("ports") or ()):
+        missing["ports"] = [{**port, "protocol": port.get("protocol") or "TCP"} for port in container["ports"]]
+    return {**whole, **missing} if missing else whole
 
 
 def _pull_policy(image: str) -> str:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from headgate.apiserver.defaults_absent import without_empty_lists
 from headgate.apiserver.defaults_amounts import canonical_amounts, with_canonical_amounts
-from headgate.apiserver.defaults_containers import default_container, host_ports_from_ports, requests_from_limits
+from headgate.apiserver.defaults_containers import (
+    default_container,
+    each_container,
+    host_ports_from_ports,
+    requests_from_limits,
+)
 from headgate.apiserver.defaults_known import POD_SPEC, known
 from headgate.apiserver.defaults_pod_level import with_pod_requests
 from headgate.apiserver.defaults_selectors import with_label_keys
@@ -32,9 +37,9 @@ def default_pod(pod: Json) -> Json:
     spec = default_pod_spec(pod.get("spec") or {})
     for name in _CONTAINER_LISTS:
         if spec.get(name):
-            spec[name] = [requests_from_limits(container) for container in spec[name]]
+            spec[name] = each_container(spec[name], requests_from_limits)
             if spec.get("hostNetwork"):
-                spec[name] = [host_ports_from_ports(container) for container in spec[name]]
+                spec[name] = each_container(spec[name], host_ports_from_ports)
     if spec.get("resources"):
         spec = with_pod_requests(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -60,7 +65,7 @@ def default_pod_spec(spec: Json) -> Json:
         whole["securityContext"] = {}
     for name in _CONTAINER_LISTS:
         if spec.get(name):
-            whole[name] = [default_container(container) for container in spec[name]]
+            whole[name] = each_container(spec[name], default_container)
     if spec.get("overhead"):
         whole["overhead"] = canonical_amounts(spec["overhead"])
     if spec.get("resources"):
@@ -83,23 +88,24 @@ def quality_of_service(spec: Json) -> str:
         if spec.get("resources") is not None
         else [part for name in _CONTAINER_LISTS for part in spec.get(name) or ()]
     )
-    parts = [part.get("resources") or {} for part in asking]
-    requests = _totals([part.get("requests") or {} for part in parts])
-    limits = _totals([part.get("limits") or {} for part in parts])
+    requests, limits, limited = _Nanos(), _Nanos(), True
+    for part in asking:
+        resources = part.get("resources") or {}
+        limited = _added(limits, resources.get("limits")) == len(_QUALITY_RESOURCES) and limited
+        _added(requests, resources.get("requests"))
     if not requests and not limits:
         return "BestEffort"
-    limited = all(_positive(part.get("limits") or {}).keys() == set(_QUALITY_RESOURCES) for part in parts)
     return "Guaranteed" if limited and requests == limits else "Burstable"
 
 
-def _totals(lists: list[Json]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for amounts in lists:
-        for name, nanos in _positive(amounts).items():
-            totals[name] = totals.get(name, 0) + nanos
-    return totals
+_Nanos = dict[str, int]
 
 
-def _positive(amounts: Json) -> dict[str, int]:
-    found = {name: parse_quantity(amounts[name]).nanos for name in _QUALITY_RESOURCES if name in amounts}
-    return {name: nanos for name, nanos in found.items() if nanos > 0}
+def _added(total: _Nanos, amounts: Json | None) -> int:
+    """Adds what is more than nothing of the resources that count; returns of how many there was any."""
+    found = 0
+    for name in _QUALITY_RESOURCES if amounts else ():
+        if amounts and name in amounts and (nanos := parse_quantity(amounts[name]).nanos) > 0:
+            total[name] = total.get(name, 0) + nanos
+            found += 1
+    return found

@@ -15,6 +15,8 @@ class TaintNewNodes:
     ready is therefore left alone.
     """
 
+    keeps_complete = True
+
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         new, resource = operation.new, operation.resource
         concerned = (resource.group, resource.plural, operation.verb) == ("", "nodes", "CREATE")

@@ -12,6 +12,8 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 class DefaultTolerationSeconds:
     """Adds the two tolerations where a pod says nothing about these taints."""
 
+    keeps_complete = True
+
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         new, resource = operation.new, operation.resource
         if new is None or (resource.group, resource.plural, operation.subresource) != ("", "pods", ""):

@@ -63,12 +63,13 @@ class Definitions:
 
     def _empty(self, collection: Collection, now: float) -> None:
         """Ask every object to go; when none is left, let the definition go."""
-        served = next((one for one in self._registry.versions(collection.group, collection.plural) if one.custom), None)
-        for namespace, name, revision in list(collection.items()) if served is not None else ():
-            if served is not None and revision.value["metadata"].get("deletionTimestamp") is None:
-                self._delete(Errand(served, namespace, name, USER, now))
+        versions = self._registry.versions(collection.group, collection.plural)
+        custom = all(served.custom for served in versions)  # else they are a built-in kind's
+        for namespace, name, revision in list(collection.items()) if versions and custom else ():
+            if revision.value["metadata"].get("deletionTimestamp") is None:
+                self._delete(Errand(versions[0], namespace, name, USER, now))
         definition = self._collection.get("", self._going.get(collection, ""))
-        if definition is not None and (served is None or collection.is_empty()):
+        if definition is not None and (collection.is_empty() or not versions or not custom):
             finalizers = [name for name in definition.value["metadata"]["finalizers"] if name != CLEANUP]
             value = {**definition.value, "metadata": {**definition.value["metadata"], "finalizers": finalizers}}
             store_or_finish(self._store, self._collection, "", self._going[collection], value)

@@ -22,6 +22,8 @@ class _Standing(Struct, frozen=True, gc=False):
 class Priority:
     """Resolves `priorityClassName` of new pods, keeps what updates leave out, allows one global default."""
 
+    keeps_complete = True
+
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         new, old = operation.new, operation.old
         if new is None or not _concerns(operation, "", "pods"):

@@ -2,8 +2,8 @@
 
 Admission steps read stored objects through a `Catalog` (`get` one, `list` all of a resource).
 The system's part of the metadata (name from generateName, uid, creationTimestamp, generation) is filled in before
-`prepare_create`. `prepare_create` and `prepare_update` may be called again on what admission has made of an object:
-doing it twice changes nothing more.
+`prepare_create`. `prepare_create` and `prepare_update` are called again on what admission has made of an object, unless
+the plugin says that it keeps objects complete: doing it twice changes nothing more.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ class Catalog(Protocol):
 
 class Admission(Protocol):
     """A step that may change or refuse a write, after decoding and before validation."""
+
+    @property
+    def keeps_complete(self) -> bool:
+        """Whether an object that was complete still is when this has changed it, and still is the same object."""
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         """The object to go on with; raises ApiError to refuse."""

@@ -8,7 +8,13 @@ from headgate.apiserver.errors import FieldError
 from headgate.apiserver.fields import forbidden, invalid, required, same
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_metadata import metadata_update_errors
-from headgate.apiserver.validate_pod import LARGEST_DEADLINE, metadata_errors_of, pod_errors
+from headgate.apiserver.validate_pod import (
+    LARGEST_DEADLINE,
+    SCHEDULING_FIELDS,
+    metadata_errors_of,
+    pod_errors,
+    scheduling_errors,
+)
 from headgate.apiserver.validate_scheduling import new_gate_errors
 from headgate.apiserver.validate_shapes import Metadata, Pod, PodSpec, demand_shape
 
@@ -19,6 +25,7 @@ UPDATABLE = (
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
+_CHANGEABLE = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY = "spec.affinity.nodeAffinity"
 
@@ -26,9 +33,19 @@ _AFFINITY = "spec.affinity.nodeAffinity"
 def pod_update_errors(new: Json, old: Json) -> list[FieldError]:
     pod = demand_shape(new, Pod)
     errors = metadata_update_errors(new["metadata"], old["metadata"], pod.metadata or Metadata())
-    if new["spec"] is old["spec"] or new["spec"] == old["spec"]:
+    spec, before = new["spec"], old["spec"]
+    if spec is before or spec == before:
         return errors + (metadata_errors_of(pod) if errors else [])
-    return errors + pod_errors(pod) + _spec_errors(new["spec"], old["spec"], pod.spec or PodSpec())
+    whole = pod_errors(pod) if errors else _whole_errors(pod, spec, before)
+    return errors + whole + _spec_errors(spec, before, pod.spec or PodSpec())
+
+
+def _whole_errors(pod: Pod, new: Json, old: Json) -> list[FieldError]:
+    """What holds for a pod at any time, as far as the change can have broken it."""
+    changed = [name for name in {**old, **new} if new.get(name) is not old.get(name) and new.get(name) != old.get(name)]
+    if all(name in SCHEDULING_FIELDS for name in changed):
+        return scheduling_errors("spec", pod.spec or PodSpec())
+    return pod_errors(pod)
 
 
 def _spec_errors(new: Json, old: Json, spec: PodSpec) -> list[FieldError]:
@@ -40,11 +57,11 @@ def _spec_errors(new: Json, old: Json, spec: PodSpec) -> list[FieldError]:
     if deadline_errors:
         return errors + deadline_errors
     errors += _toleration_errors(new.get("tolerations") or [], old.get("tolerations") or [])
-    before = demand_shape(old, PodSpec)
-    errors += new_gate_errors("spec.schedulingGates", spec.scheduling_gates or (), before.scheduling_gates or ())
-    if before.scheduling_gates:
+    gates = demand_shape({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
+    errors += new_gate_errors("spec.schedulingGates", spec.scheduling_gates or (), gates)
+    if gates:
         errors += _directive_errors(new, old)
-    if not same(_munged(new, old, gated=bool(before.scheduling_gates)), old):
+    if not same(_munged(new, old, gated=bool(gates)), old):
         errors.append(forbidden("spec", f"pod updates may not change fields other than {','.join(UPDATABLE)}"))
     return errors
 
@@ -78,6 +95,8 @@ def _deadline_errors(new: int | None, old: int | None) -> list[FieldError]:
 
 
 def _toleration_errors(new: Sequence[Json], old: Sequence[Json]) -> list[FieldError]:
+    if new == old:
+        return []
     kept = [_without_seconds(toleration) for toleration in new]
     if all(any(same(_without_seconds(one), other) for other in kept) for one in old):
         return []
@@ -127,13 +146,15 @@ def _only_adds(new: Json, old: Json) -> bool:
 
 def _munged(new: Json, old: Json, *, gated: bool) -> Json:
     """The new spec with everything that may change set back; what still differs may not."""
-    munged = {**new, **{name: old.get(name) for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations")}}
+    munged = {name: part for name, part in new.items() if name not in _CHANGEABLE}
+    munged |= {name: old[name] for name in _CHANGEABLE if name in old}
     for name in ("containers", "initContainers"):
-        pairs = zip(new.get(name) or [], old.get(name) or [], strict=True)
-        munged[name] = [{**container, "image": before.get("image")} for container, before in pairs]
+        if new.get(name) is not old.get(name):
+            pairs = zip(new.get(name) or [], old.get(name) or [], strict=True)
+            munged[name] = [{**container, "image": before.get("image")} for container, before in pairs]
     if (old.get("terminationGracePeriodSeconds") or 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
         munged["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
-    if gated:
+    if gated and any(new.get(name) != old.get(name) for name in ("nodeSelector", "affinity")):
         munged["nodeSelector"] = old.get("nodeSelector")
         munged["affinity"] = {**(new.get("affinity") or {}), "nodeAffinity": _node_affinity(old)}
     return munged

@@ -40,6 +40,8 @@ class _Hook(Struct, frozen=True):
 class WebhookAdmission:
     """Calls the handlers of the configured webhooks. Without configurations it does nothing."""
 
+    keeps_complete = False
+
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._hooks: dict[tuple[str, str], tuple[str, tuple[_Hook, ...]]] = {}

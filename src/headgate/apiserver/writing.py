@@ -40,8 +40,11 @@ class Writer:
         rules = errand.served.type.rules
         prepared = rules.prepare_create(self._born(errand, _in_namespace(errand, value)))
         admitted = self._chain.mutate("CREATE", errand, prepared, None)
-        if admitted is not prepared and admitted is not None:
-            prepared = rules.prepare_create(_with_carried(with_metadata(admitted), prepared))
+        assert admitted.value is not None, "an admission plugin made nothing of a new object"
+        if admitted.complete:
+            prepared = admitted.value
+        else:
+            prepared = rules.prepare_create(_with_carried(with_metadata(admitted.value), prepared))
         refuse_invalid(errand, prepared, rules.validate_create(prepared))
         self._chain.validate("CREATE", errand, prepared, None)
         return self._store_new(errand, prepared)
@@ -65,8 +68,11 @@ class Writer:
         new = _agreed(errand, new, stored)
         prepared = _prepared(rules, errand, new, old)
         admitted = self._chain.mutate("UPDATE", errand, prepared, old)
-        if admitted is not prepared and admitted is not None:
-            prepared = _prepared(rules, errand, _with_carried(with_metadata(admitted), old), old)
+        assert admitted.value is not None, "an admission plugin made nothing of a change"
+        if admitted.complete:
+            prepared = admitted.value
+        else:
+            prepared = _prepared(rules, errand, _with_carried(with_metadata(admitted.value), old), old)
         new = counted_up(prepared, old) if counts_generation(served) else prepared
         validate = rules.validate_status if errand.subresource == "status" else rules.validate_update
         refuse_invalid(errand, new, validate(new, old))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from headgate.model.effects import Bind, Write
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.model.settings import Profile
+from headgate.model.settings import Point, Profile
 from headgate.placement.affinity import InterPodAffinity
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
 from headgate.placement.images import ImageLocality
@@ -108,12 +108,13 @@ def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
         rules=Rules(
             rows=RowRules(
                 nodes,
-                node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS)),
-                load_filters=profile.kept(LOAD_FILTERS),
-                scores=_weighed(profile, profile.kept(judging)),
+                node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS, Point.FILTER)),
+                load_filters=profile.kept(LOAD_FILTERS, Point.FILTER),
+                scores=_weighed(profile, profile.kept(judging, Point.SCORE)),
             ),
-            peer_filters=profile.kept((spread, affinity)),
-            field_scores=_weighed(profile, profile.kept(comparing)),
+            neighbours=neighbours,
+            peer_filters=profile.kept((spread, affinity), Point.FILTER),
+            field_scores=_weighed(profile, profile.kept(comparing, Point.SCORE)),
         ),
         post_filters=(),
         reserve=(NodeRoom(nodes),),

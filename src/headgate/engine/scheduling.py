@@ -19,7 +19,7 @@ from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Pod
-from headgate.model.settings import Settings
+from headgate.model.settings import Point, Settings
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
@@ -55,7 +55,7 @@ class PodScheduling:
         self._in_flight: dict[Key, Bind] = {}
         self._retries = Retries(backoff)
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours) for p in settings.profiles}
-        doors = {profile.scheduler_name: profile.kept(pre_enqueue) for profile in settings.profiles}
+        doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in settings.profiles}
         self._entrance = Entrance(doors, self.queue, journal)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._happened: dict[Happening, None] = {}
@@ -86,8 +86,11 @@ class PodScheduling:
     def decide(self, now: float) -> Iterator[Effect]:
         self._decided = []
         yield from self._wake(now)
-        while len(self._in_flight) < self._settings.max_in_flight and (waiting := self.queue.pop()) is not None:
-            yield from self._try(waiting, now)
+        while (room := self._settings.max_in_flight - len(self._in_flight)) > 0:
+            first = self.queue.pop()
+            if first is None:
+                break
+            yield from self._try_alike(self.queue.pop_alike(first, room), now)
         yield from self._entrance.settle(now)
         yield from self._try_again(now)
         yield from self._wake_later(now)
@@ -208,6 +211,16 @@ class PodScheduling:
         yield from self._entrance.wake(happened, now)
         self.queue.wake(happened, now)
         self.queue.ripen(now)
+
+    def _try_alike(self, alike: list[Waiting], now: float) -> Iterator[Effect]:
+        """Pods of one shape in their order: what can be planned for all at once, then one by one."""
+        planned: list[Placement] = []
+        if len(alike) > 1:
+            planned = self._placers[alike[0].pod.scheduler_name].plan(alike[0].pod, len(alike))
+        for waiting, found in zip(alike, planned, strict=False):
+            yield from self._assume(waiting, found, now)
+        for waiting in alike[len(planned) :]:
+            yield from self._try(waiting, now)
 
     def _try(self, waiting: Waiting, now: float) -> Iterator[Effect]:
         pod = waiting.pod

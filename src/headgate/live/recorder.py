@@ -1,15 +1,18 @@
-"""Writing down what was observed, batch by batch, for replay: one JSON line a batch."""
+"""Writing down what the engine was told, step by step, for replay: one JSON line a step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, assert_never
 
 import msgspec
 from msgspec import Raw
 
-from headgate.model.events import Event, Gone, Observed
+from headgate.model.effects import Create, EmitEvent
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Key
+
+Told = dict[str, object]
 
 
 class Recorder:
@@ -23,13 +26,32 @@ class Recorder:
         self._noted[_place(event)] = raw
 
     def write(self, batch: Sequence[Event], now: float) -> None:
-        """{"at": seconds, "events": [{"type": "Observed" or "Gone", "kind": …, "object": …}]}"""
-        events = [self._event(event) for event in batch if isinstance(event, Observed | Gone)]
+        """{"at": seconds, "events": […]}, where an event is one of
+
+        {"type": "Observed" or "Gone", "kind": …, "object": …}, {"type": "TimerFired", "timer": …},
+        {"type": "Outcome", "effect": …, "object": key, "trouble": … or null, "message": …}
+        """
+        events = [told for event in batch for told in self._event(event)]
         if events:
             self._out.write(msgspec.json.encode({"at": now, "events": events}) + b"\n")
             self._out.flush()
 
-    def _event(self, event: Observed | Gone) -> dict[str, object]:
+    def _event(self, event: Event) -> Iterator[Told]:
+        match event:
+            case Observed() | Gone():
+                yield self._sight(event)
+            case TimerFired(timer):
+                yield {"type": "TimerFired", "timer": timer}
+            case Outcome(effect=EmitEvent()):
+                pass  # nobody decides by it
+            case Outcome(effect, trouble, message):
+                key = effect.key if isinstance(effect, Create) else effect.target.key
+                made = {"effect": type(effect).__name__, "object": str(key)}
+                yield {"type": "Outcome", **made, "trouble": trouble, "message": message}
+            case _:
+                assert_never(event)
+
+    def _sight(self, event: Observed | Gone) -> Told:
         place = _place(event)
         raw = self._noted.pop(place, Raw(b""))
         shown: object = raw if bytes(raw) else _shadow(*place)

@@ -10,3 +10,4 @@ class Happening(StrEnum):
     NODE_CHANGED = auto()  # labels, taints, allocatable or unschedulable
     ROOM_FREED = auto()  # a pod left a node, or takes less of it
     NEIGHBOURS_CHANGED = auto()  # a pod came to a node, or others' selectors see it differently
+    CLAIMS_CHANGED = auto()  # a claim to storage or devices, or what it is bound to

@@ -16,6 +16,15 @@ class Kind(StrEnum):
     JOB = "jobs.batch"
     PRIORITY_CLASS = "priorityclasses.scheduling.k8s.io"
     DISRUPTION_BUDGET = "poddisruptionbudgets.policy"
+    VOLUME_CLAIM = "persistentvolumeclaims"
+    VOLUME = "persistentvolumes"
+    STORAGE_CLASS = "storageclasses.storage.k8s.io"
+    CSI_NODE = "csinodes.storage.k8s.io"
+    DEVICE_CLAIM = "resourceclaims.resource.k8s.io"
+    SERVICE = "services"
+    REPLICATION_CONTROLLER = "replicationcontrollers"
+    REPLICA_SET = "replicasets.apps"
+    STATEFUL_SET = "statefulsets.apps"
 
 
 class Key(Struct, frozen=True, order=True, gc=False):

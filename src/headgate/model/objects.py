@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from msgspec import Raw, Struct
 
 from headgate.model.affinity import Requirement
+from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volume, VolumeClaim
 from headgate.model.keys import Key, Target
 from headgate.model.node import Node
+from headgate.model.owners import ReplicaOwner, Service
 from headgate.model.pod import Pod
 
 
@@ -64,4 +66,6 @@ class Job(Struct, frozen=True, gc=False):
         return Target(self.key, self.uid)
 
 
-Object = Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job
+ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
+OwnerObject = Service | ReplicaOwner
+Object = Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job | ClaimObject | OwnerObject

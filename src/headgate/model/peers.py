@@ -49,6 +49,7 @@ class Spread(Struct, frozen=True, gc=False):
     min_domains: int = 1
     honor_affinity: bool = True  # only nodes the pod's own node affinity allows count as domains
     honor_taints: bool = False  # only nodes whose taints the pod tolerates count as domains
+    everywhere: bool = False  # nodes without the label take part: they are just not spread over by this one
 
 
 class PeerDemands(Struct, frozen=True, gc=False):

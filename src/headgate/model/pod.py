@@ -8,6 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
+from headgate.model.claims import ClaimDemands, ClaimName
 from headgate.model.keys import Key, Target
 from headgate.model.peers import HostPort, PeerDemands
 from headgate.model.resources import Resources
@@ -37,6 +38,8 @@ class PodShape(Struct, frozen=True, gc=False, cache_hash=True):
     ports: tuple[HostPort, ...] = ()
     images: tuple[str, ...] = ()  # of all containers, with their tags
     peers: PeerDemands | None = None
+    claims: tuple[ClaimName, ...] = ()  # as the manifest names them
+    bound_to: ClaimDemands | None = None  # what these claims demand, in place of their names when the pod is placed
 
 
 class ScheduledCondition(Struct, frozen=True, gc=False):

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
 DEFAULT_SCHEDULER_NAME = "headgate"
-PLUGIN_NAMES = (
-    "SchedulingGates",
-    "NodeName",
-    "NodeUnschedulable",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "NodeResourcesBalancedAllocation",
-    "ImageLocality",
-)
-"""Every plugin a profile may switch, by kube-scheduler's name."""
+
+
+class Point(StrEnum):
+    """Where in the scheduling of a pod a plugin has its say; the values are kube-scheduler's names for it."""
+
+    PRE_ENQUEUE = "preEnqueue"
+    FILTER = "filter"
+    SCORE = "score"
+
+
+DEFAULT_PLUGINS: Mapping[str, tuple[Point, ...]] = {
+    "SchedulingGates": (Point.PRE_ENQUEUE,),
+    "NodeName": (Point.FILTER,),
+    "NodeUnschedulable": (Point.FILTER,),
+    "TaintToleration": (Point.FILTER, Point.SCORE),
+    "NodeAffinity": (Point.FILTER, Point.SCORE),
+    "NodePorts": (Point.FILTER,),
+    "NodeResourcesFit": (Point.FILTER, Point.SCORE),
+    "PodTopologySpread": (Point.FILTER, Point.SCORE),
+    "InterPodAffinity": (Point.FILTER, Point.SCORE),
+    "NodeResourcesBalancedAllocation": (Point.SCORE,),
+    "ImageLocality": (Point.SCORE,),
+}
+"""Every plugin that is on unless a profile switches it off, by kube-scheduler's name."""
+
+PLUGIN_NAMES = tuple(DEFAULT_PLUGINS)
+EVERY = "*"
 
 
 class Named(Protocol):
@@ -40,25 +54,47 @@ class ScoringStrategy(Struct, frozen=True):
     shape: tuple[tuple[int, int], ...] = ()  # for RequestedToCapacityRatio: used percent, and points from 0 to 10
 
 
+class Switches(Struct, frozen=True):
+    """Plugins turned on and off by name; "*" among `disabled` turns off all that are not turned on here."""
+
+    enabled: frozenset[str] = frozenset()
+    disabled: frozenset[str] = frozenset()
+
+    def says(self, name: str) -> bool | None:
+        """Whether the plugin is on; None when nothing is said about it."""
+        if name in self.enabled:
+            return True
+        return False if name in self.disabled or EVERY in self.disabled else None
+
+
 class Profile(Struct, frozen=True):
     """One scheduler as pods know it by name; plugin names as in kube-scheduler."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
-    disabled: frozenset[str] = frozenset()  # names of default plugins taken out; "*" takes out all
+    disabled: frozenset[str] = frozenset()  # at every point, unless one says otherwise
     weights: Mapping[str, int] = {}  # of score plugins, where not the default
     scoring: ScoringStrategy = ScoringStrategy()
+    enabled: frozenset[str] = frozenset()  # at every point; the only way to turn on what is off by default
+    points: Mapping[Point, Switches] = {}  # what is said at one point goes before what is said for all
+    percentage_of_nodes_to_score: int | None = None  # None: as the settings say
 
-    def kept(self, plugins: tuple[P, ...]) -> tuple[P, ...]:
-        """Those of the plugins that this profile leaves on, in order."""
-        if "*" in self.disabled:
-            return ()
-        return tuple(plugin for plugin in plugins if plugin.name not in self.disabled)
+    def kept(self, plugins: tuple[P, ...], point: Point) -> tuple[P, ...]:
+        """Those of the plugins that are on at this point, in order."""
+        return tuple(plugin for plugin in plugins if self.has_on(plugin.name, point))
+
+    def has_on(self, name: str, point: Point) -> bool:
+        here = self.points.get(point, Switches()).says(name)
+        if here is not None:
+            return here
+        everywhere = Switches(self.enabled, self.disabled).says(name)
+        return name in DEFAULT_PLUGINS if everywhere is None else everywhere
 
 
 class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0  # seconds a refused pod waits before its next try; doubles with each refusal
     max_backoff: float = 10.0
+    percentage_of_nodes_to_score: int = 0  # of those that will do, how many are compared; 0: as many as pay
     max_in_flight: int = 1000  # bindings decided and not yet answered; more wait, so that late urgent pods are not last
     features: Mapping[str, bool] = {}
     seed: int = 0  # settles ties between equally good nodes

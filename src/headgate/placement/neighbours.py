@@ -63,6 +63,11 @@ class Neighbours:
                 yield term, counts
 
     @property
+    def hold_terms(self) -> bool:
+        """Whether any pod anywhere holds a term about others."""
+        return bool(self._held)
+
+    @property
     def rows(self) -> int:
         return len(self.nodes.nodes)
 

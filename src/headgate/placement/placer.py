@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.glances import Glances
+from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
 from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
 
@@ -43,8 +44,13 @@ class Rules(Struct, frozen=True):
     """All placement rules of one profile."""
 
     rows: RowRules
+    neighbours: Neighbours
     peer_filters: tuple[PeerFilter, ...] = ()
     field_scores: tuple[tuple[FieldScore, int], ...] = ()
+
+
+Voices = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
+NOBODY: Voices = ([], [])
 
 
 class Placer:
@@ -55,21 +61,49 @@ class Placer:
         self._rules = rules
         self._rankings: dict[PodShape, Ranking] = {}
         self._glances = Glances(rules.rows)
+        self._plain: dict[PodShape, tuple[Voices, int]] = {}  # while no pod holds terms, the shape tells who has a say
 
     def place(self, pod: Pod) -> Placement | NoPlacement:
-        filters = [rule for rule in self._rules.peer_filters if rule.concerns(pod)]
-        scores = [(rule, weight) for rule, weight in self._rules.field_scores if rule.compares(pod)]
+        filters, scores = self._voices(pod)
         best = self._compared(pod, filters, scores) if filters or scores else self._best(pod.shape)
         if best is None:
             return self._refusal(pod, filters)
         row, score = best
         return Placement(self._nodes.name_at(row), score)
 
+    def plan(self, pod: Pod, count: int) -> list[Placement]:
+        """Where so many pods like this one would go, one after the other; fewer when room runs out.
+
+        Empty as well when neighbours or other nodes have a say, so that each must be asked for by itself.
+        """
+        if any(self._voices(pod)):
+            return []
+        picks = self._ranking(pod.shape).plan(count)
+        return [Placement(self._nodes.name_at(row), score) for row, score in picks]
+
     def kin(self, pod: Pod) -> Hashable:
         """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""
-        if not any(rule.concerns(pod) for rule in self._rules.peer_filters):
+        if not self._voices(pod)[0]:
             return pod.scheduler_name, pod.shape
         return pod.scheduler_name, pod.shape, pod.key.namespace, tuple(sorted(pod.labels.items()))
+
+    def _voices(self, pod: Pod) -> Voices:
+        """The rules beyond the single node that have a say about this pod."""
+        if self._rules.neighbours.hold_terms:
+            return self._ask_who_cares(pod)
+        known, at = self._plain.get(pod.shape, (NOBODY, -1))
+        if at != self._nodes.node_changes.end:
+            known = self._ask_who_cares(pod)
+            self._plain[pod.shape] = (known, self._nodes.node_changes.end)
+            if len(self._plain) > KEPT_SHAPES:
+                del self._plain[next(iter(self._plain))]
+        return known
+
+    def _ask_who_cares(self, pod: Pod) -> Voices:
+        return (
+            [rule for rule in self._rules.peer_filters if rule.concerns(pod)],
+            [(rule, weight) for rule, weight in self._rules.field_scores if rule.compares(pod)],
+        )
 
     def _best(self, shape: PodShape) -> tuple[int, int] | None:
         if shape not in self._rankings and self._glances.will_do(shape):

@@ -71,7 +71,7 @@ class NodeTable:
     def rows_changed_since(self, cursor: int) -> Iterable[int]:
         """The rows whose node itself changed, each once; all rows for a reader who never looked, or too long ago."""
         changes = self.node_changes.since(cursor) if cursor >= 0 else None
-        return range(len(self.nodes)) if changes is None else {row: None for row, _ in changes}
+        return range(len(self.nodes)) if changes is None else dict.fromkeys(changes)
 
     def name_at(self, row: int) -> str:
         node = self.nodes[row]
@@ -120,7 +120,7 @@ class NodeTable:
         row = self._rows.get(node)
         if row is not None:
             self._apply(row, pod, 1)
-            self.load_changes.append(row, pod.shape)
+            self.load_changes.append(row)
         if known is None or (known[0] == node and known[1].shape == pod.shape):
             return (Happening.NEIGHBOURS_CHANGED,)
         return Happening.ROOM_FREED, Happening.NEIGHBOURS_CHANGED

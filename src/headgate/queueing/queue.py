@@ -89,6 +89,26 @@ class PodQueue:
                 return waiting
         return None
 
+    def pop_alike(self, first: Waiting, most: int) -> list[Waiting]:
+        """The pod just popped and those that follow it directly and have the same shape, up to so many."""
+        alike = [first]
+        while len(alike) < most and (waiting := self._next_alike(first)) is not None:
+            alike.append(waiting)
+        return alike
+
+    def _next_alike(self, first: Waiting) -> Waiting | None:
+        """The next pod if it is like this one; it is looked at before it is taken."""
+        while self._active:
+            rank, key = self._active[0]
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting.line is Line.ACTIVE and waiting.rank == rank:
+                if not _same_verdicts(waiting.pod, first.pod):
+                    return None
+                heapq.heappop(self._active)
+                return waiting
+            heapq.heappop(self._active)
+        return None
+
     def refused(self, waiting: Waiting, wake_on: frozenset[Happening], now: float) -> None:
         """No node will do until one of these happens."""
         kin = self._kin.setdefault(waiting.kin, Kin())
@@ -187,12 +207,12 @@ class PodQueue:
             self._sizes[waiting.line] -= 1
 
 
+def _same_verdicts(one: Pod, other: Pod) -> bool:
+    return one.scheduler_name == other.scheduler_name and one.shape == other.shape
+
+
 def _same_demand(old: Pod, new: Pod) -> bool:
     """Nothing changed that could change its turn or its verdict."""
     return (
-        old.uid == new.uid
-        and old.priority == new.priority
-        and old.created == new.created
-        and old.scheduler_name == new.scheduler_name
-        and old.shape == new.shape
+        old.uid == new.uid and old.priority == new.priority and old.created == new.created and _same_verdicts(old, new)
     )

@@ -1,0 +1,146 @@
+"""Balance, soft taints and preferred nodes: the points each node has. All numbers are worked out by hand."""
+
+import pytest
+from builders import tolerating
+from peers_builders import Around, pod_of, zoned
+
+from headgate.model.affinity import NodeTerm, PreferredTerm
+from headgate.model.node import Taint, TaintEffect
+from headgate.model.requirements import Operator, Requirement
+
+EVEN = zoned("even", cpu=1000, memory=1000)
+
+
+@pytest.mark.parametrize(
+    "node, placed, incoming, points",
+    [
+        pytest.param(EVEN, [], pod_of(cpu=500, memory=100), 65, id="an empty node loses 20 by a lopsided pod"),
+        pytest.param(EVEN, [], pod_of(cpu=300, memory=300), 75, id="a pod that takes equal shares changes nothing"),
+        pytest.param(
+            EVEN,
+            [pod_of(cpu=500, memory=0)],
+            pod_of(cpu=0, memory=500),
+            87,
+            id="one that evens out gains, rounded down",
+        ),
+        pytest.param(
+            EVEN, [pod_of(cpu=1000, memory=0)], pod_of(cpu=0, memory=1000), 100, id="at most everything is gained"
+        ),
+        pytest.param(EVEN, [], pod_of(cpu=1000, memory=0), 50, id="at most everything is lost"),
+        pytest.param(
+            EVEN,
+            [pod_of(cpu=900, memory=0), pod_of(cpu=900, memory=0)],
+            pod_of(cpu=1, memory=500),
+            87,
+            id="a share of more than all counts as all",
+        ),
+        pytest.param(EVEN, [pod_of(cpu=500)], pod_of(cpu=0, memory=0), 0, id="a pod that asks for nothing has no say"),
+        pytest.param(
+            zoned("bare", cpu=1000, memory=0),
+            [],
+            pod_of(cpu=500, memory=0),
+            75,
+            id="a node with one of both is in balance",
+        ),
+    ],
+)
+def test_balance_gives(node, placed, incoming, points):
+    around = Around((node,), [(node.name, each) for each in placed])
+    assert around.points("NodeResourcesBalancedAllocation", incoming) == {node.name: points}
+
+
+def shunned(name, *keys, effect=TaintEffect.PREFER_NO_SCHEDULE):
+    return zoned(name, taints=tuple(Taint(key, "", effect) for key in keys))
+
+
+@pytest.mark.parametrize(
+    "nodes, incoming, points",
+    [
+        pytest.param(
+            (shunned("none"), shunned("one", "x"), shunned("two", "x", "y")),
+            pod_of(),
+            {"none": 100, "one": 50, "two": 0},
+            id="fewer soft taints are better",
+        ),
+        pytest.param(
+            (shunned("none"), shunned("one", "x"), shunned("two", "x", "y")),
+            pod_of(tolerations=tolerating("y")),
+            {"none": 100, "one": 0, "two": 0},
+            id="those that are tolerated do not count",
+        ),
+        pytest.param(
+            (shunned("none"), shunned("one", "x")),
+            pod_of(tolerations=tolerating("x")),
+            None,
+            id="nobody is compared when all are tolerated",
+        ),
+        pytest.param(
+            (shunned("one", "x"), shunned("three", "x", "y", "z")),
+            pod_of(),
+            {"one": 67, "three": 0},
+            id="the worst has none of the points and the others their share",
+        ),
+        pytest.param(
+            (shunned("none"), shunned("hard", "x", effect=TaintEffect.NO_SCHEDULE)),
+            pod_of(),
+            None,
+            id="taints that keep pods off are no preference",
+        ),
+    ],
+)
+def test_soft_taints_give(nodes, incoming, points):
+    assert Around(nodes).points("TaintToleration", incoming) == points
+
+
+def test_a_soft_taint_outweighs_room():
+    around = Around((shunned("roomy", "x"), zoned("tight", cpu=200)))
+    assert around.place(pod_of(cpu=100)).node == "tight"
+
+
+def disk(name, **labels):
+    return zoned(name, labels=labels)
+
+
+def prefers(*weighted):
+    terms = [
+        PreferredTerm(weight, NodeTerm((Requirement(key, Operator.IN, (value,)),))) for weight, key, value in weighted
+    ]
+    return pod_of(preferred_terms=tuple(terms))
+
+
+@pytest.mark.parametrize(
+    "nodes, incoming, points",
+    [
+        pytest.param(
+            (disk("both", disk="fast", gen="2"), disk("fast", disk="fast"), disk("new", gen="2"), disk("neither")),
+            prefers((80, "disk", "fast"), (20, "gen", "2")),
+            {"both": 100, "fast": 80, "new": 20, "neither": 0},
+            id="the weights of all terms that hold add up",
+        ),
+        pytest.param(
+            (disk("fast", disk="fast"), disk("new", gen="2"), disk("neither")),
+            prefers((80, "disk", "fast"), (20, "gen", "2")),
+            {"fast": 100, "new": 25, "neither": 0},
+            id="the best has all the points and the others their share",
+        ),
+        pytest.param((disk("neither"),), prefers((80, "disk", "fast")), None, id="nobody is compared when none holds"),
+        pytest.param(
+            (disk("one"), disk("other")),
+            pod_of(preferred_terms=(PreferredTerm(5, NodeTerm()),)),
+            None,
+            id="an empty term holds nowhere",
+        ),
+        pytest.param(
+            (disk("one"), disk("other")),
+            pod_of(
+                preferred_terms=(
+                    PreferredTerm(5, NodeTerm(fields=(Requirement("metadata.name", Operator.IN, ("other",)),))),
+                )
+            ),
+            {"one": 0, "other": 100},
+            id="a term may name a node",
+        ),
+    ],
+)
+def test_preferred_nodes_give(nodes, incoming, points):
+    assert Around(nodes).points("NodeAffinity", incoming) == points
