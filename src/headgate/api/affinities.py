@@ -94,9 +94,12 @@ def _demands(wire: Affinity, namespace: str) -> AffinityDemands:
 
 
 def _required_terms(affinity: NodeAffinity) -> tuple[NodeTerm, ...] | None:
+    return node_terms(affinity.required_during_scheduling_ignored_during_execution)
+
+
+def node_terms(selector: NodeSelector | None) -> tuple[NodeTerm, ...] | None:
     """The terms of which one must match; None where nothing is demanded."""
-    required = affinity.required_during_scheduling_ignored_during_execution
-    return None if required is None else tuple(_term(term) for term in required.node_selector_terms)
+    return None if selector is None else tuple(_term(term) for term in selector.node_selector_terms)
 
 
 def _preferred_terms(affinity: NodeAffinity) -> tuple[PreferredTerm, ...]:

@@ -7,9 +7,17 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Raw, Struct
 
+from headgate.api.claims import (
+    decode_csi_node,
+    decode_device_claim,
+    decode_storage_class,
+    decode_volume,
+    decode_volume_claim,
+)
 from headgate.api.errors import InvalidField, InvalidObject, invalid_field
 from headgate.api.jobs import decode_job
 from headgate.api.nodes import decode_node
+from headgate.api.owners import decode_replica_owner, decode_replication_controller, decode_service
 from headgate.api.pods import decode_pod
 from headgate.api.policies import decode_disruption_budget, decode_namespace, decode_priority_class
 from headgate.api.wire import Buffer, Wire
@@ -25,6 +33,15 @@ _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.JOB: decode_job,
     Kind.PRIORITY_CLASS: decode_priority_class,
     Kind.DISRUPTION_BUDGET: decode_disruption_budget,
+    Kind.VOLUME_CLAIM: decode_volume_claim,
+    Kind.VOLUME: decode_volume,
+    Kind.STORAGE_CLASS: decode_storage_class,
+    Kind.CSI_NODE: decode_csi_node,
+    Kind.DEVICE_CLAIM: decode_device_claim,
+    Kind.SERVICE: decode_service,
+    Kind.REPLICATION_CONTROLLER: decode_replication_controller,
+    Kind.REPLICA_SET: decode_replica_owner(Kind.REPLICA_SET),
+    Kind.STATEFUL_SET: decode_replica_owner(Kind.STATEFUL_SET),
 }
 
 

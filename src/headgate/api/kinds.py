@@ -10,7 +10,10 @@ from headgate.model.keys import Key, Kind
 
 
 class Resource(Struct, frozen=True, gc=False):
-    """A kind as an API server serves it; the group is empty for core kinds."""
+    """A kind as an API server serves it; the group is empty for core kinds.
+
+    A server that does not serve an `optional` kind has none of its objects; of any other kind that is a mistake.
+    """
 
     kind: Kind
     group: str
@@ -18,6 +21,7 @@ class Resource(Struct, frozen=True, gc=False):
     plural: str
     kind_name: str
     namespaced: bool
+    optional: bool = False
 
     @property
     def api_version(self) -> str:
@@ -31,6 +35,15 @@ _ALL = (
     Resource(Kind.JOB, "batch", "v1", "jobs", "Job", True),
     Resource(Kind.PRIORITY_CLASS, "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
     Resource(Kind.DISRUPTION_BUDGET, "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
+    Resource(Kind.VOLUME_CLAIM, "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True),
+    Resource(Kind.VOLUME, "", "v1", "persistentvolumes", "PersistentVolume", False),
+    Resource(Kind.STORAGE_CLASS, "storage.k8s.io", "v1", "storageclasses", "StorageClass", False, True),
+    Resource(Kind.CSI_NODE, "storage.k8s.io", "v1", "csinodes", "CSINode", False, True),
+    Resource(Kind.DEVICE_CLAIM, "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, True),
+    Resource(Kind.SERVICE, "", "v1", "services", "Service", True),
+    Resource(Kind.REPLICATION_CONTROLLER, "", "v1", "replicationcontrollers", "ReplicationController", True),
+    Resource(Kind.REPLICA_SET, "apps", "v1", "replicasets", "ReplicaSet", True, True),
+    Resource(Kind.STATEFUL_SET, "apps", "v1", "statefulsets", "StatefulSet", True, True),
 )
 
 RESOURCES: Mapping[Kind, Resource] = {resource.kind: resource for resource in _ALL}

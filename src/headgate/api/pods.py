@@ -9,11 +9,14 @@ from msgspec import Raw
 
 from headgate.api.affinities import NO_AFFINITY, AffinityDemands, TolerationEntry, affinity_demands, tolerations
 from headgate.api.amounts import PodNeeds, effective_requests
+from headgate.api.claims import DeviceClaimEntry, DeviceClaimStatus, device_claims_named, volume_claims_named
 from headgate.api.containers import host_ports, images
 from headgate.api.errors import InvalidField
+from headgate.api.owners import controller
 from headgate.api.peers import spread_demands, spreads
-from headgate.api.wire import Buffer, Condition, Metadata, OwnerReference, Wire
-from headgate.model.keys import Key, Kind, Target
+from headgate.api.wire import Buffer, Condition, Metadata, Wire
+from headgate.model.claims import ClaimName
+from headgate.model.keys import Kind
 from headgate.model.peers import PeerDemands
 from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
 
@@ -31,6 +34,8 @@ class PodSpec(PodNeeds, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Raw = Raw()
     topology_spread_constraints: Raw = Raw()
+    volumes: Raw = Raw()
+    resource_claims: list[DeviceClaimEntry] | None = None
     host_network: bool = False
     tolerations: list[TolerationEntry] | None = None
     scheduler_name: str = ""
@@ -44,6 +49,7 @@ class PodStatus(Wire, frozen=True):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
+    resource_claim_statuses: list[DeviceClaimStatus] | None = None
 
 
 class PodObject(Wire, frozen=True):
@@ -64,7 +70,7 @@ def decode_pod(raw: Buffer) -> Pod:
         version=metadata.resource_version,
         labels=metadata.labels or {},
         annotations=metadata.annotations or {},
-        shape=_shape(spec, metadata),
+        shape=_shape(spec, metadata, status),
         created=metadata.created,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
@@ -74,13 +80,13 @@ def decode_pod(raw: Buffer) -> Pod:
         phase=_phase(status.phase),
         deleted=metadata.deleted,
         grace=_grace(metadata, spec),
-        owner=_owner(metadata) if metadata.owner_references else None,
+        owner=controller(metadata) if metadata.owner_references else None,
         scheduled=_scheduled(status.conditions) if status.conditions else None,
         nominated=status.nominated_node_name,
     )
 
 
-def _shape(spec: PodSpec, metadata: Metadata) -> PodShape:
+def _shape(spec: PodSpec, metadata: Metadata, status: PodStatus) -> PodShape:
     """The pod's shape. Not the node it names: once that is set, the pod is bound and nothing is left to decide."""
     requests, scored = effective_requests(spec)
     affinity = affinity_demands(bytes(spec.affinity), metadata.namespace) if spec.affinity else NO_AFFINITY
@@ -95,6 +101,7 @@ def _shape(spec: PodSpec, metadata: Metadata) -> PodShape:
             ports=host_ports(spec.containers, spec.init_containers or (), spec.host_network),
             images=images((*spec.init_containers, *spec.containers) if spec.init_containers else spec.containers),
             peers=_peers(spec, affinity, metadata) if spec.affinity or spec.topology_spread_constraints else None,
+            claims=_claims(spec, metadata, status) if spec.volumes or spec.resource_claims else (),
         )
     )
 
@@ -111,6 +118,14 @@ def _peers(spec: PodSpec, affinity: AffinityDemands, metadata: Metadata) -> Peer
         soft_spread=spreads(spread, False, labels),
     )
     return None if demands == NO_DEMANDS else demands
+
+
+def _claims(spec: PodSpec, metadata: Metadata, status: PodStatus) -> tuple[ClaimName, ...]:
+    """Every claim the pod names, to storage and to devices."""
+    volumes = volume_claims_named(bytes(spec.volumes), metadata.name) if spec.volumes else ()
+    if not spec.resource_claims:
+        return volumes
+    return (*volumes, *device_claims_named(spec.resource_claims, status.resource_claim_statuses or ()))
 
 
 @lru_cache(maxsize=16_384)
@@ -131,17 +146,6 @@ def _grace(metadata: Metadata, spec: PodSpec) -> int:
         return metadata.deletion_grace_period_seconds
     grace = spec.termination_grace_period_seconds
     return DEFAULT_GRACE if grace is None else grace
-
-
-def _owner(metadata: Metadata) -> Target | None:
-    for reference in metadata.owner_references or ():
-        if reference.controller and _is_job(reference):
-            return Target(Key(Kind.JOB, metadata.namespace, reference.name), reference.uid)
-    return None
-
-
-def _is_job(reference: OwnerReference) -> bool:
-    return reference.kind == "Job" and reference.api_version.startswith("batch/")
 
 
 def _scheduled(conditions: list[Condition]) -> ScheduledCondition | None:

@@ -79,5 +79,10 @@ def time_at(path: str, text: str | None) -> float | None:
         raise InvalidField(path, str(error)) from None
 
 
+def controller_uid(metadata: Metadata) -> str:
+    """The uid of the object that controls this one; empty when there is none."""
+    return next((owner.uid for owner in metadata.owner_references or () if owner.controller), "")
+
+
 def is_true(conditions: list[Condition] | None, type_: str) -> bool:
     return any(condition.type == type_ and condition.status == "True" for condition in conditions or ())

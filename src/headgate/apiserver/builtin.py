@@ -305,6 +305,7 @@ def _core(plural: str, kind: str, rules: Rules, *short_names: str) -> ResourceTy
 _NAMESPACED = _plain(namespaced=True, with_status=False)
 _NAMESPACED_WITH_STATUS = _plain(namespaced=True, with_status=True)
 _CLUSTER_WIDE = _plain(namespaced=False, with_status=False)
+_CLUSTER_WIDE_WITH_STATUS = _plain(namespaced=False, with_status=True)
 
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _core("pods", "Pod", POD, "po"),
@@ -322,8 +323,18 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("", "v1", "secrets", "Secret", True, _NAMESPACED, has_status=False),
     ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, _NAMESPACED, False, ("sa",)),
     _core("services", "Service", _NAMESPACED_WITH_STATUS, "svc"),
+    _core("replicationcontrollers", "ReplicationController", _NAMESPACED_WITH_STATUS, "rc"),
+    _core("persistentvolumeclaims", "PersistentVolumeClaim", _NAMESPACED_WITH_STATUS, "pvc"),
+    ResourceType(
+        "", "v1", "persistentvolumes", "PersistentVolume", False, _CLUSTER_WIDE_WITH_STATUS, short_names=("pv",)
+    ),
     _core("resourcequotas", "ResourceQuota", _NAMESPACED_WITH_STATUS, "quota"),
     ResourceType("", "v1", "limitranges", "LimitRange", True, _NAMESPACED, False, ("limits",)),
+    ResourceType("apps", "v1", "replicasets", "ReplicaSet", True, _NAMESPACED_WITH_STATUS, short_names=("rs",)),
+    ResourceType("apps", "v1", "statefulsets", "StatefulSet", True, _NAMESPACED_WITH_STATUS, short_names=("sts",)),
+    ResourceType("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, _CLUSTER_WIDE, False, ("sc",)),
+    ResourceType("storage.k8s.io", "v1", "csinodes", "CSINode", False, _CLUSTER_WIDE, has_status=False),
+    ResourceType("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, _NAMESPACED_WITH_STATUS),
     ResourceType(
         "apiextensions.k8s.io",
         "v1",

@@ -14,6 +14,7 @@ from headgate.apiserver.defaults_known import POD_SPEC, known
 from headgate.apiserver.defaults_pod_level import with_pod_requests
 from headgate.apiserver.defaults_selectors import with_label_keys
 from headgate.apiserver.messages import Json
+from headgate.apiserver.pod_totals import Nanos
 from headgate.model.quantity import parse_quantity
 
 _SPEC_DEFAULTS: Json = {
@@ -88,24 +89,21 @@ def quality_of_service(spec: Json) -> str:
         if spec.get("resources") is not None
         else [part for name in _CONTAINER_LISTS for part in spec.get(name) or ()]
     )
-    requests, limits, limited = _Nanos(), _Nanos(), True
+    requests, limits, limited = Nanos(), Nanos(), True
     for part in asking:
         resources = part.get("resources") or {}
-        limited = _added(limits, resources.get("limits")) == len(_QUALITY_RESOURCES) and limited
-        _added(requests, resources.get("requests"))
+        limited = _added(limits, resources.get("limits") or {}) == len(_QUALITY_RESOURCES) and limited
+        _added(requests, resources.get("requests") or {})
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if limited and requests == limits else "Burstable"
 
 
-_Nanos = dict[str, int]
-
-
-def _added(total: _Nanos, amounts: Json | None) -> int:
+def _added(total: Nanos, amounts: Json) -> int:
     """Adds what is more than nothing of the resources that count; returns of how many there was any."""
     found = 0
-    for name in _QUALITY_RESOURCES if amounts else ():
-        if amounts and name in amounts and (nanos := parse_quantity(amounts[name]).nanos) > 0:
+    for name in _QUALITY_RESOURCES:
+        if name in amounts and (nanos := parse_quantity(amounts[name]).nanos) > 0:
             total[name] = total.get(name, 0) + nanos
             found += 1
     return found

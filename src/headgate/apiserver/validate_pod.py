@@ -32,8 +32,6 @@ LARGEST_DEADLINE = 2**31 - 1
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-SCHEDULING_FIELDS = ("affinity", "nodeSelector", "schedulingGates", "tolerations", "topologySpreadConstraints")
-"""What `scheduling_errors` looks at."""
 _OWN_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized"})
 
 
@@ -65,7 +63,7 @@ def pod_spec_errors(path: str, spec: PodSpec) -> list[FieldError]:
     errors += host_network_errors(path, spec)
     errors += _choice_errors(f"{path}.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
     errors += _choice_errors(f"{path}.dnsPolicy", spec.dns_policy, _DNS_POLICIES)
-    errors += scheduling_errors(path, spec)
+    errors += _scheduling_errors(path, spec)
     errors += _name_errors(path, spec)
     errors += _number_errors(path, spec)
     return errors + _amounts_errors(path, spec)
@@ -77,7 +75,7 @@ def _choice_errors(path: str, choice: str | None, choices: tuple[str, ...]) -> l
     return [] if choice in choices else [not_supported(path, choice, choices)]
 
 
-def scheduling_errors(path: str, spec: PodSpec) -> list[FieldError]:
+def _scheduling_errors(path: str, spec: PodSpec) -> list[FieldError]:
     errors: list[FieldError] = []
     if spec.node_selector:
         errors += label_errors(f"{path}.nodeSelector", spec.node_selector)

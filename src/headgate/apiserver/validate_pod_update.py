@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from headgate.apiserver.errors import FieldError
 from headgate.apiserver.fields import forbidden, invalid, required, same
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_metadata import metadata_update_errors
-from headgate.apiserver.validate_pod import (
-    LARGEST_DEADLINE,
-    SCHEDULING_FIELDS,
-    metadata_errors_of,
-    pod_errors,
-    scheduling_errors,
-)
-from headgate.apiserver.validate_scheduling import new_gate_errors
+from headgate.apiserver.validate_pod import LARGEST_DEADLINE, metadata_errors_of, pod_errors
+from headgate.apiserver.validate_scheduling import gate_errors, new_gate_errors
 from headgate.apiserver.validate_shapes import Metadata, Pod, PodSpec, demand_shape
 
 UPDATABLE = (
@@ -36,16 +31,21 @@ def pod_update_errors(new: Json, old: Json) -> list[FieldError]:
     spec, before = new["spec"], old["spec"]
     if spec is before or spec == before:
         return errors + (metadata_errors_of(pod) if errors else [])
-    whole = pod_errors(pod) if errors else _whole_errors(pod, spec, before)
-    return errors + whole + _spec_errors(spec, before, pod.spec or PodSpec())
+    changed = [name for name in {**before, **spec} if not _equal(spec.get(name), before.get(name))]
+    if not errors and changed == ["schedulingGates"]:
+        return _gate_change_errors(pod.spec or PodSpec(), before)
+    return errors + pod_errors(pod) + _spec_errors(spec, before, pod.spec or PodSpec())
 
 
-def _whole_errors(pod: Pod, new: Json, old: Json) -> list[FieldError]:
-    """What holds for a pod at any time, as far as the change can have broken it."""
-    changed = [name for name in {**old, **new} if new.get(name) is not old.get(name) and new.get(name) != old.get(name)]
-    if all(name in SCHEDULING_FIELDS for name in changed):
-        return scheduling_errors("spec", pod.spec or PodSpec())
-    return pod_errors(pod)
+def _equal(new: Any, old: Any) -> bool:
+    return new is old or bool(new == old)
+
+
+def _gate_change_errors(spec: PodSpec, old: Json) -> list[FieldError]:
+    """The most frequent change by far: what stays as it was accepted needs no second look."""
+    path, gates = "spec.schedulingGates", spec.scheduling_gates or ()
+    before = demand_shape({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
+    return gate_errors(path, gates) + new_gate_errors(path, gates, before)
 
 
 def _spec_errors(new: Json, old: Json, spec: PodSpec) -> list[FieldError]:

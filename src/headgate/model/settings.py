@@ -27,8 +27,13 @@ DEFAULT_PLUGINS: Mapping[str, tuple[Point, ...]] = {
     "NodeAffinity": (Point.FILTER, Point.SCORE),
     "NodePorts": (Point.FILTER,),
     "NodeResourcesFit": (Point.FILTER, Point.SCORE),
+    "VolumeRestrictions": (Point.FILTER,),
+    "NodeVolumeLimits": (Point.FILTER,),
+    "VolumeBinding": (Point.FILTER,),
+    "VolumeZone": (Point.FILTER,),
     "PodTopologySpread": (Point.FILTER, Point.SCORE),
     "InterPodAffinity": (Point.FILTER, Point.SCORE),
+    "DynamicResources": (Point.FILTER,),
     "NodeResourcesBalancedAllocation": (Point.SCORE,),
     "ImageLocality": (Point.SCORE,),
 }

@@ -17,6 +17,8 @@ class Domain:
     def __init__(self, key: str) -> None:
         self.key = key
         self.ids: Amounts = np.zeros(0, dtype=np.int64)
+        self.somewhere: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.single = False  # every row is a domain of its own, as with host names
         self.cursor = -1
         self._numbers: dict[str, int] = {}
 
@@ -30,15 +32,12 @@ class Domain:
 
     def sums(self, counts: Amounts) -> Amounts:
         """For each row, the total of `counts` over its domain; 0 for rows that are nowhere."""
+        if self.single:
+            return counts * self.somewhere
         totals = np.bincount(self.ids, weights=counts, minlength=self.count).astype(np.int64)
         totals[NOWHERE] = 0
         summed: Amounts = totals[self.ids]
         return summed
-
-    @property
-    def somewhere(self) -> NDArray[np.bool_]:
-        known: NDArray[np.bool_] = self.ids != NOWHERE
-        return known
 
 
 class Domains:
@@ -59,4 +58,7 @@ class Domains:
         for row in self._nodes.rows_changed_since(domain.cursor):
             node = self._nodes.nodes[row]
             domain.ids[row] = NOWHERE if node is None else domain.number(node.labels.get(domain.key))
+        domain.somewhere = domain.ids != NOWHERE
+        there = domain.ids[domain.somewhere]
+        domain.single = len(np.unique(there)) == len(there)
         domain.cursor = self._nodes.node_changes.end

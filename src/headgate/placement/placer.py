@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Iterator
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
@@ -124,22 +123,20 @@ class Placer:
         """The best row when neighbours or the other nodes have a say."""
         ranking = self._ranking(pod.shape)
         ranking.refresh()
-        total = ranking.scores.copy()
+        allowed = ranking.scores > UNFIT
         for rule in filters:
             for _, met in rule.demands(pod):
-                total[~met] = UNFIT
-        fit = np.flatnonzero(total > UNFIT)
+                allowed &= met
+        fit = np.flatnonzero(allowed)
         if not len(fit):
             return None
+        total = ranking.scores[fit]
         for score, weight in scores:
             points = score.scores(pod, fit)
             if points is not None:
-                total[fit] += weight * points
-        return self._winner(total, fit)
-
-    def _winner(self, total: NDArray[np.int64], fit: NDArray[np.intp]) -> tuple[int, int]:
-        top = int(total[fit].max())
-        return best_seat(self._nodes, fit[total[fit] == top]), top
+                total += weight * points
+        top = int(total.max())
+        return best_seat(self._nodes, fit[total == top]), top
 
     def _refusal(self, pod: Pod, filters: list[PeerFilter]) -> NoPlacement:
         """Each node counts for the first rule that refuses it, with all of that rule's reasons."""

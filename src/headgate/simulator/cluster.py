@@ -9,14 +9,14 @@ from headgate.apiserver.server import ApiServer
 from headgate.model.effects import WakeAt
 from headgate.model.events import Event, Observed, Outcome, TimerFired
 from headgate.model.keys import Kind
-from headgate.model.settings import Settings
 from headgate.simulator.acting import Hand
 from headgate.simulator.census import Census
 from headgate.simulator.faults import Dice, Faults
+from headgate.simulator.features import admission_for
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.observing import Feed, Sight
 from headgate.simulator.performing import perform
-from headgate.simulator.process import Process
+from headgate.simulator.process import Process, ProcessPlan
 from headgate.world.jobs import JobController
 from headgate.world.kubelet import Kubelet
 from headgate.world.nodes import NodeLifecycle
@@ -61,15 +61,15 @@ class Seat:
 
 
 class Cluster:
-    def __init__(self, name: str, settings: Settings, seed: int, faults: Faults, dice: Dice) -> None:
+    def __init__(self, name: str, seed: int, faults: Faults, dice: Dice, plan: ProcessPlan) -> None:
         self.name = name
-        self.server = ApiServer(seed)
+        self.server = ApiServer(seed, admission=admission_for(plan.settings.features))
         self.hand = Hand(self.server)
         self.census = Census()
         self._bound_once = BoundOnce()
         self._seats = [Seat(rule) for rule in (Kubelet(faults.stuck), JobController(), NodeLifecycle())]
         self._feed = Feed(self.server, tuple(Kind))
-        self.process = Process(self.server, self._feed, settings, faults, dice)
+        self.process = Process(self.server, self._feed, plan, faults, dice)
         self.changed_at = 0.0
         self._looks_at: float | None = None
         self._cut_off_until = 0.0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from headgate.apiserver.server import ApiServer
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import Engine
+from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Bind, Effect, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired, Trouble
 from headgate.model.pod import Pod
@@ -19,11 +22,21 @@ from headgate.simulator.performing import perform
 SetTimer = Callable[[WakeAt], None]
 
 
+class ProcessPlan(Struct, frozen=True):
+    """What our process is started with, each time anew."""
+
+    settings: Settings
+    plugins: tuple[PreEnqueue, ...] = ()  # besides the built-in ones
+
+    def engine(self) -> Engine:
+        return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins))
+
+
 class Process:
     """One life after another: a crash forgets everything, a start observes the cluster anew."""
 
-    def __init__(self, server: ApiServer, feed: Feed, settings: Settings, faults: Faults, dice: Dice) -> None:
-        self._server, self._feed, self._settings = server, feed, settings
+    def __init__(self, server: ApiServer, feed: Feed, plan: ProcessPlan, faults: Faults, dice: Dice) -> None:
+        self._server, self._feed, self._plan = server, feed, plan
         self._dice, self._restart_after = dice, faults.restart
         self.view = View(faults.stale)
         self.life = 0
@@ -42,7 +55,7 @@ class Process:
         return self._engine.journal if self._engine is not None else None
 
     def start(self) -> None:
-        self._engine, self._fresh = Engine(self._settings), True
+        self._engine, self._fresh = self._plan.engine(), True
         self._room = RoomKept()
         self.restarts_at = None
         self.view.forget()
@@ -75,7 +88,7 @@ class Process:
 
     def check_nothing_lost(self) -> None:
         if self._engine is not None and self.connected and self.view.next_at is None:
-            served = frozenset(profile.scheduler_name for profile in self._settings.profiles)
+            served = frozenset(profile.scheduler_name for profile in self._plan.settings.profiles)
             check_nothing_lost(self._feed.objects.values(), served, self._engine.journal)
 
     def _sights(self, now: float) -> list[Sight]:

@@ -7,11 +7,13 @@ from typing import assert_never
 
 from msgspec import structs
 
+from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.simulator.acting import Ambiguous, Hand, Refused
 from headgate.simulator.census import summary_of
 from headgate.simulator.cluster import Cluster
 from headgate.simulator.faults import NO_FAULTS, Dice, Faults
 from headgate.simulator.looking import Lookout
+from headgate.simulator.process import ProcessPlan
 from headgate.simulator.report import Report, tidy, told
 from headgate.simulator.scenario import (
     Action,
@@ -40,19 +42,28 @@ class NeverSettles(Exception):
     """The run would go on for ever, or for longer than anyone waits."""
 
 
-def run(scenario: Scenario, seed: int = 0, faults: Faults = NO_FAULTS, progress: Progress | None = None) -> Report:
-    """One seed, one history. Raises InvalidScenario, NeverSettles and BrokenInvariant."""
-    return _Run(scenario, seed, faults, progress or _nobody).report()
+def run(
+    scenario: Scenario,
+    seed: int = 0,
+    faults: Faults = NO_FAULTS,
+    progress: Progress | None = None,
+    plugins: tuple[PreEnqueue, ...] = (),
+) -> Report:
+    """One seed, one history. Raises InvalidScenario, NeverSettles and BrokenInvariant.
+
+    `plugins` are those that others have written; a profile of the scenario turns them on.
+    """
+    plan = ProcessPlan(structs.replace(scenario.settings, seed=seed), plugins)
+    return _Run(scenario, seed, faults, progress or _nobody, plan).report()
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, seed: int, faults: Faults, progress: Progress) -> None:
+    def __init__(self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, process: ProcessPlan) -> None:
         self._scenario, self._progress = scenario, progress
         self._time = VirtualTime[Callable[[], None]](now=EPOCH)
         self._dice = Dice(faults, seed)
-        settings = structs.replace(scenario.settings, seed=seed)
         self._clusters = {
-            plan.name: Cluster(plan.name, settings, seed, faults, self._dice) for plan in scenario.clusters
+            plan.name: Cluster(plan.name, seed, faults, self._dice, process) for plan in scenario.clusters
         }
         self._lookout = Lookout(scenario, self._clusters)
         self._refused: list[dict[str, object]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,27 @@ from headgate.simulator.scenario_entries import (
 from headgate.simulator.yaml_text import InvalidYaml, read_yaml
 
 
-def load_scenario(path: str) -> Scenario:
-    """Raises InvalidScenario."""
+def load_scenario(path: str, installed: Sequence[str] = ()) -> Scenario:
+    """`installed` names the plugins its configuration may enable. Raises InvalidScenario."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
         raise InvalidScenario(path, "", f"cannot be read: {error.strerror}") from None
-    return parse_scenario(text, path)
+    return parse_scenario(text, path, installed)
 
 
-def parse_scenario(text: str | bytes, source: str) -> Scenario:
+def parse_scenario(text: str | bytes, source: str, installed: Sequence[str] = ()) -> Scenario:
     """Raises InvalidScenario."""
     try:
         document = read_yaml(text)
     except InvalidYaml as error:
         raise InvalidScenario(source, error.place, error.problem) from None
-    return _Reader(source).scenario(document)
+    return _Reader(source, installed).scenario(document)
 
 
 class _Reader:
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, source: str, installed: Sequence[str]) -> None:
+        self._source, self._installed = source, installed
 
     def scenario(self, document: object) -> Scenario:
         entry = self._entry(document)
@@ -89,7 +90,7 @@ class _Reader:
 
     def _settings(self, config: dict[str, Any] | None) -> Settings:
         try:
-            return settings_from(config or {}, self._source)
+            return settings_from(config or {}, self._source, self._installed)
         except InvalidConfiguration as error:
             raise self._wrong(f"config.{error.path}" if error.path else "config", error.expected) from None
 

@@ -10,11 +10,14 @@ from time import monotonic
 
 import click
 
+from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.gates.strangers import InvalidPlugin
 from headgate.simulator.faults import Faults, parse_faults
 from headgate.simulator.report import Report
 from headgate.simulator.run import NeverSettles, Progress, run
 from headgate.simulator.scenario import InvalidScenario, Scenario
 from headgate.simulator.scenario_file import load_scenario
+from headgate.ui.installed import InstalledPlugins
 from headgate.ui.timeline import render
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -60,9 +63,11 @@ def simulate(file: str, seed: int, output: str, faults: Faults, journal: bool) -
 
 def _simulate(file: str, seed: int, faults: Faults, show: Callable[[Report], None]) -> int:
     try:
-        report = _run(load_scenario(file), seed, faults)
+        installed = InstalledPlugins()
+        scenario = load_scenario(file, installed.names)
+        report = _run(scenario, seed, faults, installed.enabled_by(scenario.settings))
         show(report)
-    except InvalidScenario as error:
+    except (InvalidScenario, InvalidPlugin) as error:
         return _say(str(error), WRONG_INPUT)
     except NeverSettles as error:
         return _say(f"{file}: {error}", FAILED)
@@ -88,9 +93,9 @@ def _print(report: Report, output: str, journal: bool) -> None:
             click.echo(line)
 
 
-def _run(scenario: Scenario, seed: int, faults: Faults) -> Report:
+def _run(scenario: Scenario, seed: int, faults: Faults, plugins: tuple[PreEnqueue, ...]) -> Report:
     with _progress() as progress:
-        return run(scenario, seed, faults, progress)
+        return run(scenario, seed, faults, progress, plugins)
 
 
 @contextmanager

@@ -1,0 +1,33 @@
+"""What the small Kubernetes does differently when a feature of Kubernetes is turned off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.apiserver.builtin import ADMISSION
+from headgate.apiserver.messages import Json
+from headgate.apiserver.rules import Admission, Catalog, Operation
+
+
+class DroppedGates:
+    """An API server that does not know `spec.schedulingGates`: dropped from new pods, kept where it was."""
+
+    def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
+        new = operation.new
+        if new is None or operation.resource.kind != "Pod" or operation.subresource or not _gates(new):
+            return new
+        if _gates(operation.old):
+            return new
+        return {**new, "spec": {name: value for name, value in new["spec"].items() if name != "schedulingGates"}}
+
+    def validate(self, operation: Operation, catalog: Catalog) -> None:
+        """Nothing is refused."""
+
+
+def admission_for(features: Mapping[str, bool]) -> tuple[Admission, ...]:
+    """The admission plugins of a server with these feature gates."""
+    return ADMISSION if features.get("PodSchedulingReadiness", True) else (DroppedGates(), *ADMISSION)
+
+
+def _gates(pod: Json | None) -> object:
+    return pod["spec"].get("schedulingGates") if pod is not None else None
