@@ -132,40 +132,6 @@ def test_quality_of_service(spec: Json, quality: str) -> None:
     assert created(pod(**spec))["status"]["qosClass"] == quality
 
 
-def asking(name: str = "main", **resources: Json) -> Json:
-    return container(name, resources=resources)
-
-
-CPU, HUGE = {"cpu": "1"}, {"hugepages-2Mi": "2Mi"}
-
-
-@pytest.mark.parametrize(
-    "resources, containers, expected",
-    [
-        pytest.param({"limits": CPU}, [container()], {"limits": CPU, "requests": CPU}, id="it asks for its limits"),
-        pytest.param(
-            {"limits": {"cpu": "4"}},
-            [asking(requests={**CPU, "memory": "1Gi"}), asking("b", limits={"memory": "1Gi"})],
-            {"limits": {"cpu": "4"}, "requests": {"cpu": "1", "memory": "2Gi"}},
-            id="it asks for what its containers ask for",
-        ),
-        pytest.param(
-            {"limits": CPU},
-            [asking(limits=HUGE)],
-            {"limits": CPU | HUGE, "requests": CPU | HUGE},
-            id="huge pages are limited to those of its containers",
-        ),
-        pytest.param(
-            {"requests": CPU}, [asking(requests=HUGE)], {"requests": CPU}, id="without limits nothing is added"
-        ),
-    ],
-)
-def test_resources_of_the_pod_as_a_whole(resources: Json, containers: list[Json], expected: Json) -> None:
-    stored = created(pod(resources=resources, containers=containers))
-    assert stored["spec"]["resources"] == expected
-    assert created(stored) == stored, "doing it twice changes nothing more"
-
-
 def test_label_keys_become_part_of_the_selector_once() -> None:
     term = {"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["run"], "mismatchLabelKeys": ["team"]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}

@@ -14,6 +14,7 @@ from live.scripted_server import Exchange, scripted
 from simulated import Line
 
 from headgate.engine.journal import Entry
+from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.live import term
 from headgate.live.backoff import Outages
 from headgate.live.client import Client
@@ -145,7 +146,7 @@ async def _live(lines: Sequence[Line], settings: Settings, clock: Clock) -> tupl
     async with scripted(server) as listening:
         client = Client(listening.access(), clock, clock, _no_pause)
         around = Surroundings(client, Outages(log), log, _no_pause, lambda: 0.5, lambda kind: None)
-        equipment = Equipment(settings, around, Metrics(""), log, Recorder(record), clock, clock)
+        equipment = Equipment(settings, PRE_ENQUEUE, around, Metrics(""), log, Recorder(record), clock, clock)
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(term, "Feed", lambda kinds: PacedFeed(kinds, lines, clock, server, stop))
             deciding = Term(equipment)

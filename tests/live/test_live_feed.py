@@ -14,8 +14,8 @@ from msgspec import Raw
 from headgate.live.feed import Feed
 from headgate.live.recorder import Recorder
 from headgate.live.timers import Timers
-from headgate.model.effects import Delete, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired
+from headgate.model.effects import Bind, Delete, EmitEvent, EventType, WakeAt
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Namespace
 
@@ -169,13 +169,19 @@ def test_a_recording_holds_what_each_batch_showed():
     recorder.note(seen("a", 2), Raw(b'{"metadata":{"name":"a"},"x":2}'))
     recorder.note(gone("b", "u9"), Raw(b""))
     recorder.write([seen("a", 2), gone("b", "u9"), TimerFired("t")], 12.5)
-    recorder.write([TimerFired("t")], 13.0)
+    pod = Target(Key(Kind.POD, "default", "a"), "u1")
+    event = EmitEvent(pod, EventType.NORMAL, "R", "A", "m", 1.0)
+    recorder.write([Outcome(Bind(pod, "n"), Trouble.CONFLICT, "changed"), Outcome(event)], 13.0)
+    recorder.write([Outcome(event)], 14.0)
+    about = {"effect": "Bind", "object": "pods/default/a"}
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [
         {
             "at": 12.5,
             "events": [
                 {"type": "Observed", "kind": "namespaces", "object": {"metadata": {"name": "a"}, "x": 2}},
                 {"type": "Gone", "kind": "namespaces", "object": {"metadata": {"name": "b", "uid": "u9"}}},
+                {"type": "TimerFired", "timer": "t"},
             ],
-        }
+        },
+        {"at": 13.0, "events": [{"type": "Outcome", **about, "trouble": "conflict", "message": "changed"}]},
     ]

@@ -101,8 +101,7 @@ def test_nowhere_to_listen(text):
 
 async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     metrics = Metrics("headgate")
-    metrics.entries([BOUND, REFUSED, BOUND])
-    metrics.stepped(3, 0.002)
+    metrics.stepped(3, 0.002, [BOUND, REFUSED, BOUND])
     metrics.performed(Bind(Target(POD, "u"), "n"), None)
     metrics.performed(Bind(Target(POD, "u"), "n"), Trouble.CONFLICT)
     metrics.restarted(Kind.NODE)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from msgspec import Struct
-
 from headgate.apiserver.conditions import with_times
 from headgate.apiserver.crd import default_definition
-from headgate.apiserver.defaults_absent import with_metadata_trimmed
 from headgate.apiserver.defaults_cluster import (
     default_config_map,
     default_node,
@@ -21,7 +16,17 @@ from headgate.apiserver.defaults_job import default_job, new_job
 from headgate.apiserver.defaults_pod import default_pod, new_pod
 from headgate.apiserver.defaults_taints import TaintNewNodes
 from headgate.apiserver.defaults_tolerations import DefaultTolerationSeconds
-from headgate.apiserver.errors import FieldError
+from headgate.apiserver.kind_rules import (
+    Rules,
+    as_given,
+    as_it_is,
+    generic_errors,
+    generic_update_errors,
+    keeping_status,
+    no_status,
+    only_status,
+    plain_rules,
+)
 from headgate.apiserver.messages import Json
 from headgate.apiserver.priority import Priority
 from headgate.apiserver.rules import Admission, ResourceType
@@ -46,120 +51,18 @@ from headgate.apiserver.validate_crd_shapes import Definition
 from headgate.apiserver.validate_job import job_errors
 from headgate.apiserver.validate_job_status import job_status_errors
 from headgate.apiserver.validate_job_update import job_update_errors
-from headgate.apiserver.validate_metadata import common_metadata_errors, metadata_errors, metadata_update_errors, stays
 from headgate.apiserver.validate_pod import new_pod_errors, pod_status_errors
 from headgate.apiserver.validate_pod_update import pod_update_errors
 from headgate.apiserver.validate_shapes import (
-    AnyObject,
     ConfigMap,
     DisruptionBudget,
     Job,
     Lease,
-    Metadata,
     Namespace,
     Node,
     Pod,
     PriorityClass,
-    Shaped,
-    bad_request,
-    demand_shape,
 )
-from headgate.model.names import dns_subdomain_errors
-from headgate.model.quantity import InvalidQuantity
-
-Change = Callable[[Json, Json], Json]
-Errors = Sequence[FieldError]
-
-
-def _as_it_is(new: Json) -> Json:
-    return new
-
-
-def _no_status(new: Json) -> Json:
-    """Status is for those who observe the object, not for those who create it."""
-    return {**new, "status": {}}
-
-
-def _keeping_status(new: Json, old: Json) -> Json:
-    return {**new, "status": old.get("status") or {}}
-
-
-def _as_given(new: Json, _old: Json) -> Json:
-    return new
-
-
-def _only_status(new: Json, old: Json) -> Json:
-    """Labels, annotations and the like are written along with the status."""
-    return {**old, "metadata": new["metadata"], "status": new.get("status") or {}}
-
-
-def _no_errors(_new: Json, _old: Json) -> Errors:
-    return ()
-
-
-class Rules(Struct, frozen=True):
-    """The rules of one kind, put together from functions. `shape` is checked before anything else looks."""
-
-    shape: type[Shaped]
-    create: Callable[[Json], Json]
-    update: Change
-    check: Callable[[Json], Errors]
-    check_update: Callable[[Json, Json], Errors]
-    write_status: Change = _only_status
-    check_status: Callable[[Json, Json], Errors] = _no_errors
-
-    def prepare_create(self, new: Json) -> Json:
-        demand_shape(new, self.shape)
-        try:
-            return self.create(with_metadata_trimmed(new))
-        except InvalidQuantity as trouble:
-            raise bad_request(new, trouble.reason) from None
-
-    def prepare_update(self, new: Json, old: Json) -> Json:
-        demand_shape(new, self.shape)
-        try:
-            return self.update(with_metadata_trimmed(new), old)
-        except InvalidQuantity as trouble:
-            raise bad_request(new, trouble.reason) from None
-
-    def prepare_status(self, new: Json, old: Json) -> Json:
-        try:
-            return self.write_status(with_metadata_trimmed(new), old)
-        except InvalidQuantity as trouble:
-            raise bad_request(new, trouble.reason) from None
-
-    def validate_create(self, new: Json) -> Errors:
-        return self.check(new)
-
-    def validate_update(self, new: Json, old: Json) -> Errors:
-        """What every kind keeps comes first, then the kind's own rules, which say some of it again."""
-        return [*_metadata_update_errors(new, old), *self.check_update(new, old)]
-
-    def validate_status(self, new: Json, old: Json) -> Errors:
-        again = _generic_update_errors(new, old)
-        return [*_metadata_update_errors(new, old), *again, *self.check_status(new, old)]
-
-
-def _generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
-    def check(new: Json) -> Errors:
-        metadata = demand_shape(new, AnyObject).metadata or Metadata()
-        return metadata_errors(metadata, dns_subdomain_errors, namespaced=namespaced)
-
-    return check
-
-
-def _metadata_update_errors(new: Json, old: Json) -> Errors:
-    """What is wrong with the change of the metadata; if anything, all that is wrong with them before."""
-    generic = _generic_update_errors(new, old)
-    whole = common_metadata_errors(demand_shape(new, AnyObject).metadata or Metadata()) if generic else ()
-    return [*whole, *generic]
-
-
-def _generic_update_errors(new: Json, old: Json) -> Errors:
-    if stays(new["metadata"], old["metadata"]):
-        return ()
-    metadata = demand_shape(new, AnyObject).metadata or Metadata()
-    return metadata_update_errors(new["metadata"], old["metadata"], metadata)
 
 
 def _update_pod(new: Json, old: Json) -> Json:
@@ -186,7 +89,7 @@ def _with_owners_of(old: Json, new: Json) -> Json:
 
 
 def _job_status(new: Json, old: Json) -> Json:
-    whole = _only_status(new, old)
+    whole = only_status(new, old)
     return {**whole, "status": with_times(whole["status"])}
 
 
@@ -200,7 +103,7 @@ def _update_node(new: Json, old: Json) -> Json:
 
 
 def _node_status(new: Json, old: Json) -> Json:
-    return default_node(_only_status(new, old))
+    return default_node(only_status(new, old))
 
 
 def _update_priority_class(new: Json, _old: Json) -> Json:
@@ -208,26 +111,15 @@ def _update_priority_class(new: Json, _old: Json) -> Json:
 
 
 def _new_definition(new: Json) -> Json:
-    return _no_status(default_definition(new))
+    return no_status(default_definition(new))
 
 
 def _update_definition(new: Json, old: Json) -> Json:
-    return _keeping_status(default_definition(new), old)
+    return keeping_status(default_definition(new), old)
 
 
 def _update_config_map(new: Json, _old: Json) -> Json:
     return default_config_map(new)
-
-
-def _plain(*, namespaced: bool, with_status: bool) -> Rules:
-    """Of a kind with no rules of its own beyond its metadata."""
-    return Rules(
-        shape=AnyObject,
-        create=_no_status if with_status else _as_it_is,
-        update=_keeping_status if with_status else _as_given,
-        check=_generic_errors(namespaced=namespaced),
-        check_update=_generic_update_errors,
-    )
 
 
 POD = Rules(
@@ -253,7 +145,7 @@ NAMESPACE = Rules(
     create=new_namespace,
     update=update_namespace,
     check=namespace_errors,
-    check_update=_generic_update_errors,
+    check_update=generic_update_errors,
     check_status=namespace_status_errors,
 )
 JOB = Rules(
@@ -275,17 +167,17 @@ PRIORITY_CLASS = Rules(
 DISRUPTION_BUDGET = Rules(
     shape=DisruptionBudget,
     create=new_budget,
-    update=_keeping_status,
+    update=keeping_status,
     check=budget_errors,
     check_update=budget_update_errors,
     check_status=budget_status_errors,
 )
-LEASE = Rules(shape=Lease, create=_as_it_is, update=_as_given, check=lease_errors, check_update=lease_update_errors)
+LEASE = Rules(shape=Lease, create=as_it_is, update=as_given, check=lease_errors, check_update=lease_update_errors)
 CONFIG_MAP = Rules(
     shape=ConfigMap,
     create=default_config_map,
     update=_update_config_map,
-    check=_generic_errors(namespaced=True),
+    check=generic_errors(namespaced=True),
     check_update=config_map_update_errors,
 )
 
@@ -302,10 +194,10 @@ def _core(plural: str, kind: str, rules: Rules, *short_names: str) -> ResourceTy
     return ResourceType("", "v1", plural, kind, True, rules, short_names=short_names)
 
 
-_NAMESPACED = _plain(namespaced=True, with_status=False)
-_NAMESPACED_WITH_STATUS = _plain(namespaced=True, with_status=True)
-_CLUSTER_WIDE = _plain(namespaced=False, with_status=False)
-_CLUSTER_WIDE_WITH_STATUS = _plain(namespaced=False, with_status=True)
+_NAMESPACED = plain_rules(namespaced=True, with_status=False)
+_NAMESPACED_WITH_STATUS = plain_rules(namespaced=True, with_status=True)
+_CLUSTER_WIDE = plain_rules(namespaced=False, with_status=False)
+_CLUSTER_WIDE_WITH_STATUS = plain_rules(namespaced=False, with_status=True)
 
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _core("pods", "Pod", POD, "po"),

@@ -15,17 +15,19 @@ from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
 from headgate.placement.affinity import InterPodAffinity
+from headgate.placement.attachments import Attachments, NodeVolumeLimits
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
 from headgate.placement.images import ImageLocality
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Rules
-from headgate.placement.plugins import FieldScore, Named, RowScore
+from headgate.placement.plugins import FieldScore, Named, PeerFilter, RowScore
 from headgate.placement.preferences import PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
 from headgate.placement.scores import BalancedAllocation, ResourceScore
 from headgate.placement.spreading import PodTopologySpread
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
+from headgate.placement.volumes import DynamicResources, Seldom, VolumeBinding, VolumeRestrictions, VolumeZone
 
 
 class PostFilter(Protocol):
@@ -91,12 +93,21 @@ WEIGHTS: Mapping[str, int] = {
 """How much each score counts where the profile does not say."""
 
 
-def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
+def plugins_for(profile: Profile, neighbours: Neighbours, attachments: Attachments | None = None) -> Plugins:
     """The one visible list, without what the profile turned off."""
     nodes = neighbours.nodes
     spread = PodTopologySpread(neighbours, Verdicts(NodeAffinity(), nodes), Verdicts(TaintToleration(), nodes))
     affinity = InterPodAffinity(neighbours)
     judging: tuple[RowScore, ...] = (ResourceScore(profile.scoring), BalancedAllocation())
+    near: tuple[PeerFilter, ...] = (
+        Seldom(VolumeRestrictions(), nodes),
+        NodeVolumeLimits(attachments or Attachments(nodes)),
+        Seldom(VolumeBinding(), nodes),
+        Seldom(VolumeZone(), nodes),
+        spread,
+        affinity,
+        Seldom(DynamicResources(), nodes),
+    )
     comparing: tuple[FieldScore, ...] = (
         PreferredTaints(nodes),
         PreferredNodeAffinity(nodes),
@@ -113,7 +124,7 @@ def plugins_for(profile: Profile, neighbours: Neighbours) -> Plugins:
                 scores=_weighed(profile, profile.kept(judging, Point.SCORE)),
             ),
             neighbours=neighbours,
-            peer_filters=profile.kept((spread, affinity), Point.FILTER),
+            peer_filters=(*profile.kept(near, Point.FILTER), neighbours.nominations),
             field_scores=_weighed(profile, profile.kept(comparing, Point.SCORE)),
         ),
         post_filters=(),

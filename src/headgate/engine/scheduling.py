@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import assert_never
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from headgate.engine import telling
 from headgate.engine.entrance import Entrance
 from headgate.engine.extension_points import Plugins, plugins_for
 from headgate.engine.journal import Entry, Journal
+from headgate.engine.resolving import READS, Resolver, Unresolved
 from headgate.engine.retries import Retries
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.effects import Bind, Effect, PatchStatus, WakeAt
@@ -20,6 +21,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
+from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
@@ -41,7 +43,7 @@ class Assumption(Struct):
 class PodScheduling:
     """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
 
-    reads = (Kind.NODE, Kind.POD)
+    reads = (Kind.NODE, *READS, Kind.POD)
 
     def __init__(self, settings: Settings, pre_enqueue: tuple[PreEnqueue, ...], journal: Journal) -> None:
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
@@ -54,7 +56,9 @@ class PodScheduling:
         self.assumed: dict[Key, Assumption] = {}
         self._in_flight: dict[Key, Bind] = {}
         self._retries = Retries(backoff)
-        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours) for p in settings.profiles}
+        attachments = Attachments(self.nodes)
+        self._resolver = Resolver(settings.profiles, attachments)
+        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments) for p in settings.profiles}
         doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in settings.profiles}
         self._entrance = Entrance(doors, self.queue, journal)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
@@ -70,7 +74,10 @@ class PodScheduling:
                 yield from self._observe_pod(pod, now)
             case Observed(object=Node() as node):
                 self._observe_node(node)
-            case Observed() | TimerFired():
+            case Observed(object=other):
+                for happening in self._resolver.observe(other):
+                    self._happened[happening] = None
+            case TimerFired():
                 pass
             case Gone(key=key, uid=uid):
                 self._lose(key, uid)
@@ -122,6 +129,7 @@ class PodScheduling:
         elif (assumption := self.assumed.get(pod.key)) is not None:
             assumption.waiting.pod = pod  # seen before our binding took hold
         elif pod.scheduler_name in self._profiles:
+            self._neighbours.nominations.put(pod)
             yield from self._entrance.present(pod, now)
 
     def _confirm(self, pod: Pod) -> None:
@@ -132,6 +140,7 @@ class PodScheduling:
         self._in_flight.pop(pod.key, None)
         self._told.pop(pod.key, None)
         self._entrance.forget(pod.key)
+        self._neighbours.nominations.drop(pod.key)
         self.queue.withdraw(pod.key)
         for happening in self.nodes.charge(pod, pod.node):
             self._happened[happening] = None
@@ -145,7 +154,8 @@ class PodScheduling:
         self._told.pop(key, None)
         self._entrance.forget(key)
         self.queue.withdraw(key)
-        if self.nodes.release(key):
+        promised = self._neighbours.nominations.drop(key)
+        if self.nodes.release(key) or promised:
             self._happened[Happening.ROOM_FREED] = None
 
     def _observe_node(self, node: Node) -> None:
@@ -160,6 +170,7 @@ class PodScheduling:
             known_node = self.nodes.get(key.name)
             if known_node is not None and known_node.uid == uid:
                 self.nodes.drop(key.name)
+        self._resolver.lose(key, uid)
         known = self.pods.get(key)
         if known is not None and known.uid == uid:
             self._drop(key)
@@ -215,7 +226,7 @@ class PodScheduling:
     def _try_alike(self, alike: list[Waiting], now: float) -> Iterator[Effect]:
         """Pods of one shape in their order: what can be planned for all at once, then one by one."""
         planned: list[Placement] = []
-        if len(alike) > 1:
+        if len(alike) > 1 and all(self._resolver.resolve(waiting.pod) is waiting.pod for waiting in alike):
             planned = self._placers[alike[0].pod.scheduler_name].plan(alike[0].pod, len(alike))
         for waiting, found in zip(alike, planned, strict=False):
             yield from self._assume(waiting, found, now)
@@ -224,16 +235,27 @@ class PodScheduling:
 
     def _try(self, waiting: Waiting, now: float) -> Iterator[Effect]:
         pod = waiting.pod
-        found = self._placers[pod.scheduler_name].place(pod)
+        found = self._place(pod)
         match found:
             case Placement():
                 yield from self._assume(waiting, found, now)
             case NoPlacement():
-                waiting.kin = self._placers[pod.scheduler_name].kin(pod)
+                waiting.kin = self._kin(pod)
                 self.queue.refused(waiting, found.wake_on, now)
                 yield from self._explain(pod, found, now)
             case _:
                 assert_never(found)
+
+    def _place(self, pod: Pod) -> Placement | NoPlacement:
+        """What the pod names is made out for placing it only: it waits and is counted as it was observed."""
+        resolved = self._resolver.resolve(pod)
+        if isinstance(resolved, Unresolved):
+            return NoPlacement(len(self.nodes), (), (resolved.rule,), resolved.wake_on, resolved.why)
+        return self._placers[pod.scheduler_name].place(resolved)
+
+    def _kin(self, pod: Pod) -> Hashable:
+        """A pod with claims waits for its own ones, and so by itself."""
+        return pod.key if pod.shape.claims else self._placers[pod.scheduler_name].kin(pod)
 
     def _assume(self, waiting: Waiting, found: Placement, now: float) -> Iterator[Effect]:
         pod, plugins = waiting.pod, self._plugins(waiting.pod)

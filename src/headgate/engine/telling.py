@@ -19,11 +19,12 @@ SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # 
 
 def bound(pod: Pod, found: Placement, now: float) -> Entry:
     message = f"assigned {pod.key.namespace}/{pod.key.name} to {found.node}"
-    return Entry(now, pod.key, "bind", "Scheduled", message, {"node": found.node, "score": found.score})
+    numbers: dict[str, int | str] = {"node": found.node, "score": found.score, "profile": pod.scheduler_name}
+    return Entry(now, pod.key, "bind", "Scheduled", message, numbers)
 
 
 def refused(pod: Pod, found: NoPlacement, now: float) -> Entry:
-    numbers = {"nodes": found.nodes, **dict(found.reasons)}
+    numbers: dict[str, int | str] = {"nodes": found.nodes, **dict(found.reasons), "profile": pod.scheduler_name}
     return Entry(now, pod.key, "wait", "Unschedulable", str(found), numbers)
 
 

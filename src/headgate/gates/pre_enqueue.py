@@ -51,10 +51,17 @@ PRE_ENQUEUE: tuple[PreEnqueue, ...] = (SchedulingGates(),)
 def held_by(plugins: tuple[PreEnqueue, ...], pod: Pod) -> Held | None:
     """The first refusal. A plugin that fails refuses: a pod it may have wanted to keep out does not slip in."""
     for plugin in plugins:
-        try:
-            reason = plugin.refusal(pod)
-        except Exception as failure:  # whatever a stranger's code raises must not stop the others
-            reason = f"plugin {plugin.name} failed: {type(failure).__name__}: {failure}"
+        reason = _reason(plugin, pod)
         if reason is not None:
             return Held(plugin.name, reason, plugin.wake_on)
     return None
+
+
+def _reason(plugin: PreEnqueue, pod: Pod) -> str | None:
+    try:
+        reason: object = plugin.refusal(pod)
+    except Exception as failure:  # whatever a stranger's code raises must not stop the others
+        return f"plugin {plugin.name} failed: {type(failure).__name__}: {failure}"
+    if reason is None or isinstance(reason, str):
+        return reason
+    return f"plugin {plugin.name} failed: expected a reason or None, got {reason!r}"

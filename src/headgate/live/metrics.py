@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headgate.engine.journal import Entry
@@ -18,6 +25,12 @@ Gauges = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 ATTEMPT_RESULTS = {"bind": "scheduled", "wait": "unschedulable", "forget": "error"}
 """What a decision about a pod counts as in kube-scheduler's metric."""
 
+ATTEMPT_BUCKETS = tuple(0.001 * 2**n for n in range(15))  # these, as their metrics, are kube-scheduler's
+SLI_BUCKETS = tuple(0.01 * 2**n for n in range(20))
+PLUGIN_BUCKETS = tuple(0.00001 * 1.5**n for n in range(20))
+TRIES_BUCKETS = (1, 2, 4, 8, 16)
+MOST_TRIES = 15  # that are told apart
+
 STEP_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 BATCH_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
 
@@ -26,19 +39,37 @@ class Metrics:
     """All series of one process. `profile` names attempts whose entry does not say which profile made them."""
 
     def __init__(self, profile: str) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody reads
         self.registry = CollectorRegistry()
         self._profile = profile
         self._attempts = self._counter("scheduler_schedule_attempts", "Attempts to place pods.", ("result", "profile"))
+        self._attempt_seconds = self._histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "A step's time shared evenly among the attempts in it.",
+            ATTEMPT_BUCKETS,
+            ("result", "profile"),
+        )
+        self._sli = self._histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From a pod's first entry into the active queue to its placement; time spent gated does not count.",
+            SLI_BUCKETS,
+            ("attempts",),
+        )
+        self._tries = self._histogram(
+            "scheduler_pod_scheduling_attempts", "Attempts until a pod was placed.", TRIES_BUCKETS
+        )
+        self._plugins = self._histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "One answer of a plugin.",
+            PLUGIN_BUCKETS,
+            ("plugin", "extension_point", "status"),
+        )
         self._decisions = self._counter("headgate_decisions", "Decisions in the journal.", ("decision", "reason"))
         self._effects = self._counter("headgate_effects", "Writes to the cluster.", ("effect", "outcome"))
         self._restarts = self._counter("headgate_watch_restarts", "Watches opened again.", ("kind",))
         self._dropped = self._counter("headgate_events_dropped", "Kubernetes events dropped for lack of room.", ())
-        self._steps = Histogram(
-            "headgate_step_duration_seconds", "One step of the engine.", registry=self.registry, buckets=STEP_BUCKETS
-        )
-        self._batches = Histogram(
-            "headgate_batch_size", "Events in one step.", registry=self.registry, buckets=BATCH_BUCKETS
-        )
+        self._steps = self._histogram("headgate_step_duration_seconds", "One step of the engine.", STEP_BUCKETS)
+        self._batches = self._histogram("headgate_batch_size", "Events in one step.", BATCH_BUCKETS)
         self._leading = Gauge("headgate_leader", "1 while this process decides.", registry=self.registry)
         self._engine = _EngineGauges()
         self.registry.register(self._engine)
@@ -46,15 +77,32 @@ class Metrics:
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
 
-    def entries(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            self._decisions.labels(entry.decision, entry.reason).inc()
-            if result := ATTEMPT_RESULTS.get(entry.decision):
-                self._attempts.labels(result, str(entry.numbers.get("profile", self._profile))).inc()
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], labels: tuple[str, ...] = ()) -> Histogram:
+        return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
 
-    def stepped(self, events: int, seconds: float) -> None:
+    def stepped(self, events: int, seconds: float, entries: Sequence[Entry]) -> None:
+        """One step of the engine took so many events and so many seconds, and wrote these entries."""
         self._batches.observe(events)
         self._steps.observe(seconds)
+        tries = [(entry, result) for entry in entries if (result := ATTEMPT_RESULTS.get(entry.decision))]
+        for entry in entries:
+            self._decisions.labels(entry.decision, entry.reason).inc()
+        for entry, result in tries:
+            self._tried(entry, result, seconds / len(tries))
+
+    def _tried(self, entry: Entry, result: str, seconds: float) -> None:
+        profile = str(entry.numbers.get("profile", self._profile))
+        self._attempts.labels(result, profile).inc()
+        self._attempt_seconds.labels(result, profile).observe(seconds)
+        tries, queued = entry.numbers.get("attempts"), entry.numbers.get("queued_ms")
+        if result == "scheduled" and isinstance(tries, int):
+            self._tries.observe(tries)
+            if isinstance(queued, int):
+                self._sli.labels(str(tries) if tries <= MOST_TRIES else f"{MOST_TRIES}+").observe(queued / 1000)
+
+    def asked(self, plugin: str, status: str, seconds: float) -> None:
+        """A PreEnqueue plugin has answered."""
+        self._plugins.labels(plugin, "PreEnqueue", status).observe(seconds)
 
     def performed(self, write: Write, trouble: Trouble | None) -> None:
         self._effects.labels(type(write).__name__, trouble.value if trouble else "accepted").inc()
@@ -79,15 +127,16 @@ class Metrics:
 
 
 class _EngineGauges(Collector):
-    """Asked only when somebody reads the metrics."""
+    """Asked only when somebody reads the metrics. What is called …_total is a counter."""
 
     def __init__(self) -> None:
         self.source: Callable[[], Gauges] = dict
 
     def collect(self) -> Iterator[Metric]:
-        families: dict[str, GaugeMetricFamily] = {}
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for (name, labels), value in self.source().items():
             names = [label for label, _ in labels]
-            family = families.setdefault(name, GaugeMetricFamily(name, "As the engine sees it.", labels=names))
+            made = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = families.setdefault(name, made(name, "As the engine sees it.", labels=names))
             family.add_metric([text for _, text in labels], value)
         yield from families.values()

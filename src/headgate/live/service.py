@@ -11,9 +11,11 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.access import Access
 from headgate.live.backoff import Outages
 from headgate.live.client import Client
+from headgate.live.door import door
 from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import Listen, Readiness, pages, serving
 from headgate.live.logs import Log
@@ -32,6 +34,8 @@ class Plan(Struct, frozen=True):
     listen: Listen | None = None
     lease: LeaseSettings | None = None
     record: BinaryIO | None = None
+    plugins: tuple[PreEnqueue, ...] = ()  # written by others
+    plugin_timeout: float = 0.1  # seconds one of them may take over one pod
 
 
 async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
@@ -62,7 +66,8 @@ def _client(plan: Plan) -> Client:
 def _equipment(plan: Plan, log: Log, client: Client, metrics: Metrics, outages: Outages) -> Equipment:
     surroundings = Surroundings(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
-    return Equipment(plan.settings, surroundings, metrics, log, recorder, time.perf_counter, time.time)
+    plugins = door(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
+    return Equipment(plan.settings, plugins, surroundings, metrics, log, recorder, time.perf_counter, time.time)
 
 
 async def _decide(equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:

@@ -12,11 +12,14 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from msgspec import Struct, structs
 
-from headgate.api.configuration import InvalidConfiguration, settings_from
+from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
+from headgate.api.durations import InvalidDuration, parse_duration
+from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.gates.strangers import InvalidPlugin
 from headgate.live.access import Access
 from headgate.live.document import InvalidKubeconfig, load_yaml
 from headgate.live.election import LeaseSettings
@@ -56,15 +59,26 @@ class Flags(Struct, frozen=True, kw_only=True):
     log_format: str = "text"
     log_level: str = "info"
     record: Path | None = None
+    plugin_timeout: str = "100ms"
 
 
-def start(flags: Flags) -> int:
+class Installed(Protocol):
+    """The plugins that others have written and that are there to be enabled."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def enabled_by(self, settings: Settings) -> tuple[PreEnqueue, ...]:
+        """Raises InvalidPlugin."""
+
+
+def start(flags: Flags, installed: Installed) -> int:
     """Runs until a signal; the exit code. What is wrong with the input is said in one line."""
     log = Log(sys.stderr, FORMATS[flags.log_format], Level[flags.log_level.upper()], time.time)
     try:
         with _recording(flags.record) as out, asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-            runner.run(_until_signalled(_plan(flags, out), log))
-    except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration) as error:
+            runner.run(_until_signalled(_plan(flags, installed, out), log))
+    except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration, InvalidPlugin) as error:
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_INPUT
     except CannotListen as error:
@@ -77,11 +91,18 @@ def start(flags: Flags) -> int:
     return STOPPED
 
 
-def _plan(flags: Flags, out: BinaryIO | None) -> Plan:
+def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> Plan:
     access = _access(flags)
-    settings = with_names(_settings(flags.config), flags.scheduler_names)
-    lease = _lease(access, flags.lease_namespace) if flags.leader_elect else None
-    return Plan(access, settings, _listen(flags.listen), lease, out)
+    settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
+    return Plan(
+        access,
+        settings,
+        _listen(flags.listen),
+        lease=_lease(access, flags.lease_namespace) if flags.leader_elect else None,
+        record=out,
+        plugins=installed.enabled_by(settings),
+        plugin_timeout=_timeout(flags.plugin_timeout),
+    )
 
 
 def _access(flags: Flags) -> Access:
@@ -92,22 +113,28 @@ def _access(flags: Flags) -> Access:
     raise InvalidKubeconfig("no cluster", "", WITHOUT_CLUSTER)
 
 
-def _settings(config: Path | None) -> Settings:
+def _settings(config: Path | None, installed: Sequence[str]) -> Settings:
     if config is None:
         return Settings()
     try:
         document = load_yaml(config)
     except InvalidKubeconfig as error:
         raise InvalidConfiguration(error.file, error.path, error.expected) from error
-    return settings_from(document, str(config))
+    return settings_from(document, str(config), installed)
 
 
 def with_names(settings: Settings, names: Sequence[str]) -> Settings:
     """The settings for these schedulerNames; a name that is configured keeps its profile."""
     if not names:
         return settings
-    configured = {profile.scheduler_name: profile for profile in settings.profiles}
-    return structs.replace(settings, profiles=tuple(configured.get(name, Profile(name)) for name in names))
+    return structs.replace(settings, profiles=tuple(_profile(name, settings) for name in names))
+
+
+def _profile(name: str, settings: Settings) -> Profile:
+    for profile in settings.profiles:
+        if profile.scheduler_name == name:
+            return profile
+    return plain_profile(name, settings.features)
 
 
 def _lease(access: Access, namespace: str) -> LeaseSettings:
@@ -120,6 +147,16 @@ def _listen(text: str) -> Listen | None:
         return Listen.parse(text)
     except ValueError as error:
         raise InvalidFlag(f"--listen: {error}") from error
+
+
+def _timeout(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except InvalidDuration as error:
+        raise InvalidFlag(f"--plugin-timeout: {error}") from error
+    if seconds <= 0:
+        raise InvalidFlag(f"--plugin-timeout: expected a duration above 0, got {text}")
+    return seconds
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine
+from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live import driver
 from headgate.live.feed import Feed
 from headgate.live.logs import Log
@@ -48,6 +49,7 @@ class Equipment(Struct, frozen=True):
     """What terms of one process share."""
 
     settings: Settings
+    pre_enqueue: tuple[PreEnqueue, ...]
     surroundings: Surroundings
     metrics: Metrics
     log: Log
@@ -61,7 +63,7 @@ class Term:
 
     def __init__(self, equipment: Equipment) -> None:
         self._equipment = equipment
-        self._engine = Engine(equipment.settings)
+        self._engine = Engine(equipment.settings, equipment.pre_enqueue)
         self._feed = Feed(self._engine.reads)
         around = equipment.surroundings
         self._performer = Performer(around.client, self._feed.tell, equipment.metrics, around.sleep)
@@ -122,7 +124,6 @@ class Term:
         self._step_began = self._equipment.clock()
 
     def after_step(self, batch: Sequence[Event], entries: Sequence[Entry]) -> None:
-        self._equipment.metrics.stepped(len(batch), self._equipment.clock() - self._step_began)
-        self._equipment.metrics.entries(entries)
+        self._equipment.metrics.stepped(len(batch), self._equipment.clock() - self._step_began, entries)
         self._equipment.log.entries(entries)
         self.absorbed = True

@@ -62,9 +62,17 @@ class PeerDemands(Struct, frozen=True, gc=False):
     soft_spread: tuple[Spread, ...] = ()
 
 
+EVERY_ADDRESS = "0.0.0.0"
+
+
 class HostPort(Struct, frozen=True, gc=False):
     """A port taken on the node itself; the address 0.0.0.0 is every address."""
 
     port: int
     protocol: str = "TCP"
-    ip: str = "0.0.0.0"
+    ip: str = EVERY_ADDRESS
+
+    def clashes_with(self, other: HostPort) -> bool:
+        if (self.port, self.protocol) != (other.port, other.protocol):
+            return False
+        return self.ip == other.ip or EVERY_ADDRESS in (self.ip, other.ip)

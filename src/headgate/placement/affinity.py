@@ -22,7 +22,7 @@ class InterPodAffinity:
     """What the pod demands of its neighbours, and what they demand of it."""
 
     name = "InterPodAffinity"
-    wake_on = frozenset(Happening)
+    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED}
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours

@@ -6,15 +6,13 @@ from collections.abc import Hashable, Iterator
 
 from headgate.model.happenings import Happening
 from headgate.model.node import Node, Taint, TaintEffect
-from headgate.model.peers import HostPort
 from headgate.model.pod import PodShape
 from headgate.placement.plugins import Each, LoadFilter, NodeFilter, Rows
-from headgate.placement.table import PODS, NodeTable
+from headgate.placement.table import PODS, NodeTable, port_name
 
 ON_NODES = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED})
 ON_ROOM = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.ROOM_FREED})
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
-EVERY_ADDRESS = "0.0.0.0"
 
 
 class NodeName:
@@ -98,19 +96,10 @@ class NodePorts:
         if not shape.ports:
             return
         taken: Each = already
-        for port in shape.ports:
-            for name in clashing(port, nodes):
-                taken = taken + nodes.ports[name][rows]
+        for port in nodes.taken_ports():
+            if any(port.clashes_with(wanted) for wanted in shape.ports):
+                taken = taken + nodes.ports[port_name(port)][rows]
         yield "node(s) didn't have free ports for the requested pod ports", nodes.alive[rows] & (taken == 0)
-
-
-def clashing(port: HostPort, nodes: NodeTable) -> list[str]:
-    """The columns of ports that cannot be taken together with this one."""
-    same = f"{port.protocol}/{port.port}/"
-    addresses = [name for name in nodes.ports.names() if name.startswith(same)]
-    if port.ip == EVERY_ADDRESS:
-        return addresses
-    return [name for name in addresses if name in (same + port.ip, same + EVERY_ADDRESS)]
 
 
 class NodeResourcesFit:

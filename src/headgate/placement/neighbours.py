@@ -13,6 +13,7 @@ from headgate.model.peers import PodTerm
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts, padded
 from headgate.placement.domains import Domains
+from headgate.placement.nominations import Nominations
 from headgate.placement.table import NodeTable
 
 KEPT_QUESTIONS = 512
@@ -42,6 +43,7 @@ class Neighbours:
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         self.domains = Domains(nodes)
+        self.nominations = Nominations(nodes)
         self._answers: dict[Question, Amounts] = {}
         self._held: dict[Held, Amounts] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -63,9 +65,9 @@ class Neighbours:
                 yield term, counts
 
     @property
-    def hold_terms(self) -> bool:
-        """Whether any pod anywhere holds a term about others."""
-        return bool(self._held)
+    def matter(self) -> bool:
+        """Whether any pod anywhere holds a term about others, or a promise of room."""
+        return bool(self._held) or bool(self.nominations)
 
     @property
     def rows(self) -> int:

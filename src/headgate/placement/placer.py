@@ -31,10 +31,13 @@ class NoPlacement(Struct, frozen=True):
     reasons: tuple[tuple[str, int], ...]
     filters: tuple[str, ...]
     wake_on: frozenset[Happening]
+    everywhere: str = ""  # what keeps the pod off all nodes alike, so that none was asked
 
     def __str__(self) -> str:
         if not self.nodes:
             return "no nodes available to schedule pods"
+        if self.everywhere:
+            return f"0/{self.nodes} nodes are available: {self.everywhere}."
         counted = sorted(f"{count} {reason}" for reason, count in self.reasons)
         return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
 
@@ -64,6 +67,8 @@ class Placer:
 
     def place(self, pod: Pod) -> Placement | NoPlacement:
         filters, scores = self._voices(pod)
+        if pod.nominated and (kept := self._nominated(pod, filters)) is not None:
+            return kept
         best = self._compared(pod, filters, scores) if filters or scores else self._best(pod.shape)
         if best is None:
             return self._refusal(pod, filters)
@@ -75,7 +80,7 @@ class Placer:
 
         Empty as well when neighbours or other nodes have a say, so that each must be asked for by itself.
         """
-        if any(self._voices(pod)):
+        if pod.nominated or any(self._voices(pod)):
             return []
         picks = self._ranking(pod.shape).plan(count)
         return [Placement(self._nodes.name_at(row), score) for row, score in picks]
@@ -86,9 +91,19 @@ class Placer:
             return pod.scheduler_name, pod.shape
         return pod.scheduler_name, pod.shape, pod.key.namespace, tuple(sorted(pod.labels.items()))
 
+    def _nominated(self, pod: Pod, filters: list[PeerFilter]) -> Placement | None:
+        """The node nominated to the pod, if it will do: it is taken without looking further."""
+        row = self._nodes.row_of(pod.nominated)
+        if row is None:
+            return None
+        score = int(self._rules.rows.rate(pod.shape, row))
+        if score == UNFIT or not all(met[row] for rule in filters for _, met in rule.demands(pod)):
+            return None
+        return Placement(pod.nominated, score)
+
     def _voices(self, pod: Pod) -> Voices:
         """The rules beyond the single node that have a say about this pod."""
-        if self._rules.neighbours.hold_terms:
+        if self._rules.neighbours.matter:
             return self._ask_who_cares(pod)
         known, at = self._plain.get(pod.shape, (NOBODY, -1))
         if at != self._nodes.node_changes.end:

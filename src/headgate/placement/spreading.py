@@ -26,7 +26,7 @@ class PodTopologySpread:
     """No domain gets too far ahead of the emptiest one (hard), and emptier domains are preferred (soft)."""
 
     name = "PodTopologySpread"
-    wake_on = frozenset(Happening)
+    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED}
 
     def __init__(self, neighbours: Neighbours, affinity: Verdicts, taints: Verdicts) -> None:
         self._neighbours = neighbours
@@ -60,7 +60,7 @@ class PodTopologySpread:
         return pod.shape.peers is not None and bool(pod.shape.peers.soft_spread)
 
     def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
-        """Fewer matching pods in a node's domains is better; nodes that lack one of the labels come last."""
+        """Fewer matching pods in a node's domains is better; nodes that lack a label they must have come last."""
         spreads = pod.shape.peers.soft_spread if pod.shape.peers else ()
         labelled = self._labelled(spreads)
         candidates = np.zeros(self._neighbours.rows, dtype=np.bool_)
@@ -80,13 +80,14 @@ class PodTopologySpread:
             totals, _ = _totals(domain, matching, labelled & self._included(pod, spread))
             here, size = totals[domain.ids], len(np.unique(domain.ids[candidates]))
         crowding: NDArray[np.float64] = here.astype(np.float64) * math.log(size + 2) + float(spread.max_skew - 1)
-        return crowding
+        return crowding * domain.somewhere
 
     def _labelled(self, spreads: tuple[Spread, ...]) -> Mask:
-        """Rows that have all the topology labels."""
+        """Rows that have all the topology labels they must have."""
         labelled: Mask = self._neighbours.alive.copy()
         for spread in spreads:
-            labelled &= self._neighbours.domains.of(spread.topology_key).somewhere
+            if not spread.everywhere:
+                labelled &= self._neighbours.domains.of(spread.topology_key).somewhere
         return labelled
 
     def _included(self, pod: Pod, spread: Spread) -> Mask:
@@ -100,8 +101,11 @@ class PodTopologySpread:
         return included
 
     def _matching(self, pod: Pod, spread: Spread) -> Amounts:
-        """Living pods of the pod's namespace that the selector picks; an empty selector picks none, as upstream."""
-        term = PodTerm(spread.topology_key, spread.selector or None, (pod.key.namespace,))
+        """Living pods of the pod's namespace that the selector picks; an empty selector picks none, as upstream.
+
+        They are counted by node, so constraints over different labels share one question.
+        """
+        term = PodTerm("", spread.selector or None, (pod.key.namespace,))
         return self._neighbours.answer(Question((term,), living=True))
 
 

@@ -51,6 +51,7 @@ class NodeTable:
         self._free = list(range(FIRST_ROWS - 1, -1, -1))
         self._charges: dict[Key, tuple[str, Pod]] = {}
         self._pods_on: dict[str, dict[Key, Pod]] = {}  # also for nodes not known yet
+        self._ports_seen: dict[HostPort, None] = {}
         self._censuses: list[Census] = []
 
     def __len__(self) -> int:
@@ -72,6 +73,13 @@ class NodeTable:
         """The rows whose node itself changed, each once; all rows for a reader who never looked, or too long ago."""
         changes = self.node_changes.since(cursor) if cursor >= 0 else None
         return range(len(self.nodes)) if changes is None else dict.fromkeys(changes)
+
+    def taken_ports(self) -> Iterable[HostPort]:
+        """Every host port that some pod takes or took somewhere."""
+        return self._ports_seen
+
+    def row_of(self, name: str) -> int | None:
+        return self._rows.get(name)
 
     def name_at(self, row: int) -> str:
         node = self.nodes[row]
@@ -154,6 +162,7 @@ class NodeTable:
         self.requested[PODS][row] += sign
         self.scored.add(row, pod.shape.scored_requests, sign)
         for port in pod.shape.ports:
+            self._ports_seen[port] = None
             self.ports[port_name(port)][row] += sign
         for census in self._censuses:
             census.count(pod, row, sign)

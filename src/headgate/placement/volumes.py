@@ -5,18 +5,36 @@ These rules read what the claims demand (`PodShape.bound_to`), not the claims; w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
 from headgate.model.claims import ZoneDemand
 from headgate.model.happenings import Happening
 from headgate.model.node import Node
-from headgate.model.pod import PodShape
+from headgate.model.pod import Pod, PodShape
+from headgate.placement.plugins import Mask, NodeFilter
+from headgate.placement.table import NodeTable
+from headgate.placement.verdicts import Verdicts
 
 ON_PLACES = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.CLAIMS_CHANGED})
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 PLACE_LABELS = (OLD_ZONE, OLD_REGION, ZONE, REGION)
 _NEW_NAME = {OLD_ZONE: ZONE, OLD_REGION: REGION}
+
+
+class Seldom:
+    """A rule about nodes that few pods have to do with: asked like a rule about neighbours, so that others are spared."""
+
+    def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
+        self.name, self.wake_on = rule.name, rule.wake_on
+        self._rule, self._nodes = rule, nodes
+        self._verdicts = Verdicts(rule, nodes)
+
+    def concerns(self, pod: Pod) -> bool:
+        return self._rule.demand(pod.shape) is not None
+
+    def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
+        return self._verdicts.demands(pod.shape, slice(0, len(self._nodes.nodes)))
 
 
 class VolumeRestrictions:

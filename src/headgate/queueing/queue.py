@@ -208,7 +208,8 @@ class PodQueue:
 
 
 def _same_verdicts(one: Pod, other: Pod) -> bool:
-    return one.scheduler_name == other.scheduler_name and one.shape == other.shape
+    same_door = one.scheduler_name == other.scheduler_name and one.nominated == other.nominated
+    return same_door and one.shape == other.shape
 
 
 def _same_demand(old: Pod, new: Pod) -> bool:

@@ -12,6 +12,8 @@ from headgate.apiserver.rules import Admission, Catalog, Operation
 class DroppedGates:
     """An API server that does not know `spec.schedulingGates`: dropped from new pods, kept where it was."""
 
+    keeps_complete = False  # what the server says of a gated pod is to be taken back too
+
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         new = operation.new
         if new is None or operation.resource.kind != "Pod" or operation.subresource or not _gates(new):

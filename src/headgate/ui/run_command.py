@@ -105,6 +105,13 @@ Examples:
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 @click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Write what is observed, for replay.")
+@click.option(
+    "--plugin-timeout",
+    metavar="DURATION",
+    default="100ms",
+    show_default=True,
+    help="How long an installed plugin may take over one pod.",
+)
 def run(
     *,
     kubeconfig: str,
@@ -118,13 +125,16 @@ def run(
     log_format: str,
     log_level: str,
     record: Path | None,
+    plugin_timeout: str,
 ) -> None:
     """Decide on a real cluster: when pods may start and where they run.
 
     Needs nothing installed in the cluster. Exits with 0 after SIGTERM or Ctrl-C, 2 for wrong input, 1 otherwise.
     """
     # What talks to clusters takes a while to load, so only a real start loads it.
+    from headgate.gates.strangers import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
+    from headgate.ui.installed import InstalledPlugins  # noqa: PLC0415
 
     flags = Flags(
         kubeconfig=kubeconfig,
@@ -137,5 +147,10 @@ def run(
         log_format=log_format,
         log_level=log_level,
         record=record,
+        plugin_timeout=plugin_timeout,
     )
-    sys.exit(start(flags))
+    try:
+        installed = InstalledPlugins()
+    except InvalidPlugin as error:
+        raise click.UsageError(str(error)) from None
+    sys.exit(start(flags, installed))

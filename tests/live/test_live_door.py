@@ -1,0 +1,109 @@
+"""Plugins at the door of a live engine: timed, and those of strangers cannot hold anyone up but their own pods."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from builders import pod
+
+from headgate.gates.pre_enqueue import held_by
+from headgate.live.door import Contained, TookTooLong, door
+
+SOON, GENEROUS = 0.01, 30.0  # seconds
+
+
+class Gate:
+    """A plugin that hangs on the pod called `slow` until the test lets it go, and fails on the one called `bad`."""
+
+    name = "Gate"
+    wake_on = frozenset()
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.asked: list[str] = []
+        self.threads: set[int] = set()
+
+    def refusal(self, candidate):
+        self.asked.append(candidate.key.name)
+        self.threads.add(threading.get_ident())
+        if candidate.key.name == "slow":
+            self.go.wait()
+        if candidate.key.name == "bad":
+            raise ValueError("no such account")
+        return "not yet" if candidate.key.name == "refused" else None
+
+
+class Times:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, float]] = []
+        self.now = 0.0
+
+    def clock(self) -> float:
+        self.now += 0.5
+        return self.now
+
+    def asked(self, plugin: str, status: str, seconds: float) -> None:
+        self.told.append((plugin, status, seconds))
+
+
+@pytest.mark.parametrize(
+    "name, reason, status",
+    [
+        pytest.param("fine", None, "Success", id="one that passes"),
+        pytest.param("refused", "not yet", "UnschedulableAndUnresolvable", id="one that is refused"),
+        pytest.param("bad", "plugin Gate failed: ValueError: no such account", "Error", id="one it fails on"),
+    ],
+)
+def test_every_answer_is_passed_on_and_timed(name, reason, status):
+    times = Times()
+    held = held_by(door((Gate(),), GENEROUS, times.asked, times.clock), pod(name))
+    assert (held.reason if held else None) == reason
+    assert times.told == [("SchedulingGates", "Success", 0.5), ("Gate", status, 0.5)]
+
+
+def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_once():
+    gate, times = Gate(), Times()
+    plugins = door((gate,), SOON, times.asked, times.clock)
+    for name in ("slow", "next", "third"):
+        held = held_by(plugins, pod(name))
+        assert held is not None
+        assert (held.plugin, held.reason) == ("Gate", "plugin Gate took longer than 10ms")
+    assert gate.asked == ["slow"], "nobody waits in line behind it"
+    assert [status for name, status, _ in times.told if name == "Gate"] == ["Error"] * 3
+    gate.go.set()
+
+
+def test_a_plugin_that_came_back_is_used_again():
+    gate = Gate()
+    contained = Contained(gate, 0.5)
+    with pytest.raises(TookTooLong):
+        contained.refusal(pod("slow"))
+    gate.go.set()
+    while (answer := _answer(contained, pod("refused"))) is None:
+        pass  # it is on its way back
+    assert answer == "not yet"
+    assert gate.asked == ["slow", "refused"]
+
+
+def _answer(plugin: Contained, candidate) -> str | None:
+    try:
+        return plugin.refusal(candidate)
+    except TookTooLong:
+        return None
+
+
+def test_two_plugins_do_not_wait_for_each_other():
+    hanging, other = Gate(), Gate()
+    first, second = Contained(hanging, SOON), Contained(other, GENEROUS)
+    with pytest.raises(TookTooLong):
+        first.refusal(pod("slow"))
+    assert second.refusal(pod("refused")) == "not yet"
+    assert not hanging.threads & other.threads
+    hanging.go.set()
+
+
+def test_the_engines_own_thread_never_runs_a_strangers_code():
+    gate = Gate()
+    Contained(gate, GENEROUS).refusal(pod("a"))
+    assert threading.get_ident() not in gate.threads
