@@ -130,6 +130,45 @@ async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     assert b"scheduler_pending_pods" not in metrics.render()
 
 
+def bound(at: float, **numbers: int | str) -> Entry:
+    return Entry(at, POD, "bind", "Scheduled", "", {"node": "n-1", **numbers})
+
+
+async def test_metrics_tell_how_long_and_how_often_pods_were_tried():
+    metrics = Metrics("")
+    entries = [
+        bound(5.0, profile="p", attempts=1, queued_ms=0),
+        bound(5.0, profile="p", attempts=3, queued_ms=4000),
+        bound(5.0, profile="q", attempts=99, queued_ms=60_000),
+    ]
+    metrics.stepped(3, 0.009, [*entries, REFUSED])
+    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+        lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
+    for line in (
+        'scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 0.0',
+        'scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="3"} 4.0',
+        'scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="15+"} 60.0',
+        "scheduler_pod_scheduling_attempts_sum 103.0",
+        "scheduler_pod_scheduling_attempts_count 3.0",
+        'scheduler_scheduling_attempt_duration_seconds_sum{profile="p",result="scheduled"} 0.0045',
+        'scheduler_schedule_attempts_total{profile="q",result="scheduled"} 1.0',
+        'scheduler_schedule_attempts_total{profile="",result="unschedulable"} 1.0',
+    ):
+        assert line in lines
+
+
+def test_what_the_engine_counts_is_a_counter_and_what_it_measures_a_gauge():
+    metrics = Metrics("")
+    incoming = ("scheduler_queue_incoming_pods_total", (("event", "PodAdd"), ("queue", "active")))
+    parked = ("scheduler_unschedulable_pods", (("plugin", "NodePorts"), ("profile", "headgate")))
+    metrics.leads(lambda: {incoming: 7.0, parked: 2.0})
+    lines = metrics.render().decode().splitlines()
+    assert "# TYPE scheduler_queue_incoming_pods_total counter" in lines
+    assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 7.0' in lines
+    assert "# TYPE scheduler_unschedulable_pods gauge" in lines
+    assert 'scheduler_unschedulable_pods{plugin="NodePorts",profile="headgate"} 2.0' in lines
+
+
 def written(line, level: Level, *entries: Entry) -> list[str]:
     out = io.StringIO()
     log = Log(out, line, level, lambda: 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -36,7 +37,7 @@ async def process(plan: Plan, log) -> AsyncIterator[tuple[asyncio.Event, asyncio
 
 
 def plan_for(cluster: TinyCluster, **fields: object) -> Plan:
-    return Plan(cluster.server.access(), Settings(), **fields)
+    return Plan(cluster.server.access(), **{"settings": Settings(), **fields})
 
 
 async def test_pods_get_nodes_before_and_after_the_start(log):
@@ -92,6 +93,54 @@ async def test_readiness_follows_the_first_batch(log):
             port = port_in(log)
             assert (await ask(port, "GET /readyz HTTP/1.1"))[0] == "200 OK"
             assert 'scheduler_pending_pods{queue="active"} 0.0' in (await ask(port, "GET /metrics HTTP/1.1"))[2]
+
+
+async def test_metrics_tell_how_pods_wait_and_how_long_plugins_take(log):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        for name, gates in (("a", ()), ("b", ("x",)), ("c", ("x", "y"))):
+            cluster.add_pod(name, gates=gates)
+        cluster.add_pod("too-large", cpu="99")
+        async with process(plan_for(cluster, listen=Listen("127.0.0.1", 0)), log):
+            await cluster.until(lambda: cluster.bindings)
+            lines = (await ask(port_in(log), "GET /metrics HTTP/1.1"))[2].splitlines()
+    for queue, waiting in (("active", 0), ("backoff", 0), ("unschedulable", 1), ("gated", 2)):
+        assert f'scheduler_pending_pods{{queue="{queue}"}} {waiting}.0' in lines
+    asked = 'scheduler_plugin_execution_duration_seconds_count{extension_point="PreEnqueue",plugin="SchedulingGates"'
+    told = {line.removeprefix(asked).split(" ")[0] for line in lines if line.startswith(asked)}
+    assert told == {',status="Success"}', ',status="UnschedulableAndUnresolvable"}'}
+    for result in ("scheduled", "unschedulable"):
+        labels = f'{{profile="headgate",result="{result}"}}'
+        assert f"scheduler_schedule_attempts_total{labels} 1.0" in lines
+        assert f"scheduler_scheduling_attempt_duration_seconds_count{labels} 1.0" in lines
+    assert not [line for line in lines if "_created" in line]
+
+
+class Hanging:
+    """A plugin that never comes back from the pod called `odd`."""
+
+    name = "Hanging"
+    wake_on = frozenset()
+
+    def refusal(self, candidate):
+        return threading.Event().wait() if candidate.key.name == "odd" else None
+
+
+async def test_a_plugin_that_hangs_holds_back_its_pods_and_nobody_elses(log):
+    settings = Settings(profiles=(Profile("strict", enabled=frozenset({"Hanging"})), Profile("lax")))
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("odd", scheduler="strict")
+        cluster.add_pod("behind", scheduler="strict")
+        cluster.add_pod("a", scheduler="lax")
+        plan = plan_for(cluster, settings=settings, plugins=(Hanging(),), plugin_timeout=0.01)
+        async with process(plan, log):
+            await cluster.until(lambda: cluster.bindings)
+            cluster.add_pod("b", scheduler="lax")
+            await cluster.until(lambda: len(cluster.bindings) == 2)
+        assert cluster.bindings == [("a", "n-1"), ("b", "n-1")]
+        told = [line for line in log.lines if "plugin Hanging took longer than 10ms" in line]
+        assert [line.split("object=pods/default/")[1].split(" ")[0] for line in told] == ["odd", "behind"]
 
 
 async def test_the_leader_decides_and_a_clean_stop_hands_over(log):

@@ -34,9 +34,10 @@ class TinyCluster:
     def add_node(self, name: str) -> None:
         self._put("nodes", {"metadata": {"name": name}, **NODE})
 
-    def add_pod(self, name: str, cpu: str = "1", scheduler: str = "headgate") -> None:
+    def add_pod(self, name: str, cpu: str = "1", scheduler: str = "headgate", gates: tuple[str, ...] = ()) -> None:
         container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
-        spec = {"schedulerName": scheduler, "containers": [container]}
+        named = [{"name": gate} for gate in gates]
+        spec = {"schedulerName": scheduler, "containers": [container], "schedulingGates": named}
         made = {"name": name, "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
         self._put("pods", {"metadata": made, "spec": spec, "status": {"phase": "Pending"}})
 

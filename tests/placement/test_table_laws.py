@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headgate.engine.extension_points import plugins_for
 from headgate.model.settings import Profile
 from headgate.placement import changes
+from headgate.placement.batches import bundles_with
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement, Placer
 from headgate.placement.table import PODS, NodeTable
@@ -103,3 +104,23 @@ def test_a_plan_for_many_pods_is_what_one_by_one_would_give(history, count, aske
         assert isinstance(found, Placement) == (index < len(planned))
         if isinstance(found, Placement):
             table.charge(one, found.node)
+
+
+@given(st.integers(128, 700), st.lists(st.tuples(st.integers(1, 900), st.integers(1, 900)), min_size=1, max_size=32))
+def test_different_pods_planned_together_get_different_nodes_with_room(count, wanted):
+    table = NodeTable()
+    for index in range(count):
+        table.put(node(f"n{index}", cpu=500 + index % 7 * 100))
+    placing = fresh(table)
+    waiting = [pod(f"p{i}", shape=shape(cpu, memory)) for i, (cpu, memory) in enumerate(wanted)]
+    found = placing.plan_each(waiting[: placing.most_together()])
+    for one, placement in zip(waiting, found, strict=False):
+        table.charge(one, placement.node)
+        assert table.shortage(placement.node, one.shape) is None
+    assert len({placement.node for placement in found}) == len(found)
+
+
+def test_pods_that_differ_in_more_than_amounts_are_not_bundled():
+    assert bundles_with(shape(1, 1), shape(2, 3))
+    assert not bundles_with(shape(1, 1), shape(2, 3, node_selector=(("zone", "a"),)))
+    assert not bundles_with(shape(1, 1), shape(2)), "one that asks for no memory is scored by other rules"

@@ -25,6 +25,9 @@ class Resources(Struct, frozen=True, gc=False):
                 return amount
         return 0
 
+    def asks_for(self, name: str) -> bool:
+        return self[name] > 0
+
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self.items)
 

@@ -112,7 +112,7 @@ class NodeResourcesFit:
         yield "Too many pods", nodes.requested[PODS][rows] + already < nodes.allocatable[PODS][rows]
         for resource, amount in shape.requests.items:
             taken = nodes.requested[resource][rows] + amount * (already + 1)
-            yield f"Insufficient {resource}", taken <= nodes.allocatable[resource][rows]
+            yield f"Insufficient {resource}", (taken <= nodes.allocatable[resource][rows]) | (amount == 0)
 
 
 NODE_FILTERS: tuple[NodeFilter, ...] = (NodeName(), NodeUnschedulable(), TaintToleration(), NodeAffinity())

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
+from headgate.placement.batches import bundled
+from headgate.placement.columns import Amounts
 from headgate.placement.ranking import UNFIT, RowRules, best_seat
 
 ALL_BELOW = 100  # in clusters smaller than this every node is looked at
 KEPT_SHAPES = 4096
+STRETCH = 128  # nodes each pod looks at when several look together
+MOST_TOGETHER = 32
 
 
 class Glances:
@@ -49,13 +56,28 @@ class Glances:
         tied = np.array([row for row, score in found if score == top], dtype=np.intp)
         return best_seat(self._rules.nodes, tied), top
 
+    def most_together(self) -> int:
+        """How many pods can look at once without two looking at the same node."""
+        return max(1, min(MOST_TOGETHER, len(self._rules.nodes.nodes) // STRETCH))
+
+    def best_of_each(self, shapes: Sequence[PodShape]) -> list[tuple[int, int] | None]:
+        """For pods that differ only in amounts, the best of a stretch of its own for each; None where nothing will do.
+
+        No two look at the same node, so what one gets does not change what the next finds.
+        """
+        rows = len(self._rules.nodes.nodes)
+        stretches = (self._start + np.arange(len(shapes) * STRETCH).reshape(len(shapes), STRETCH)) % rows
+        self._start = (self._start + len(shapes) * STRETCH) % rows
+        scores = self._rules.rate(bundled(shapes), stretches)
+        return [self._winner(line, row) for line, row in zip(scores, stretches, strict=True)]
+
+    def _winner(self, scores: Amounts, rows: NDArray[np.intp]) -> tuple[int, int] | None:
+        top = int(scores.max())
+        return None if top == UNFIT else (best_seat(self._rules.nodes, rows[scores == top]), top)
+
     def _look(self, shape: PodShape, start: int, stop: int) -> tuple[int, tuple[int, int] | None]:
         scores = self._rules.rate(shape, slice(start, stop))
-        top = int(scores.max())
-        if top == UNFIT:
-            return 0, None
-        tied = np.flatnonzero(scores == top) + start
-        return int(np.count_nonzero(scores > UNFIT)), (best_seat(self._rules.nodes, tied), top)
+        return int(np.count_nonzero(scores > UNFIT)), self._winner(scores, np.arange(start, stop))
 
     def _enough(self) -> int:
         nodes = len(self._rules.nodes)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+import itertools
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.glances import Glances
+from headgate.placement.glances import ALL_BELOW, Glances
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
 from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
@@ -84,6 +85,23 @@ class Placer:
             return []
         picks = self._ranking(pod.shape).plan(count)
         return [Placement(self._nodes.name_at(row), score) for row, score in picks]
+
+    def plan_each(self, pods: Sequence[Pod]) -> list[Placement]:
+        """Where these different pods would go, in order, up to the first that must be asked for by itself.
+
+        They may differ in nothing but amounts; the answer is what one after the other would get.
+        """
+        if self._rules.neighbours.matter or any(self._voices(pods[0])):
+            return []
+        if any(pod.nominated or pod.shape in self._rankings for pod in pods):
+            return []
+        picks = self._glances.best_of_each([pod.shape for pod in pods])
+        found = itertools.takewhile(lambda pick: pick is not None, picks)
+        return [Placement(self._nodes.name_at(pick[0]), pick[1]) for pick in found if pick is not None]
+
+    def most_together(self) -> int:
+        """How many pods `plan_each` takes at once; 1 where each is better asked for by itself."""
+        return self._glances.most_together() if len(self._nodes) >= ALL_BELOW else 1
 
     def kin(self, pod: Pod) -> Hashable:
         """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""

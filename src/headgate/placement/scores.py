@@ -32,7 +32,7 @@ class ResourceScore:
         total: Each = nodes.draws[rows] * 0
         weights: Each = total
         for resource, weight in self._resources:
-            if resource not in NATIVE_RESOURCES and not shape.requests[resource]:
+            if resource not in NATIVE_RESOURCES and not shape.requests.asks_for(resource):
                 continue
             capacity = nodes.allocatable[resource][rows]
             taken = nodes.scored[resource][rows] + shape.scored_requests[resource] * (already + 1)
@@ -88,7 +88,7 @@ class BalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
 
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
-        if not any(shape.requests[resource] for resource in BALANCED_RESOURCES):
+        if not any(shape.requests.asks_for(resource) for resource in BALANCED_RESOURCES):
             return nodes.draws[rows] * 0
         with_pod = _balance(shape, nodes, rows, already + 1)
         without_pod = _balance(shape, nodes, rows, already)

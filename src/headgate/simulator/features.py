@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.apiserver.builtin import ADMISSION
+from headgate.apiserver.errors import ApiError, Complaint, FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import Admission, Catalog, Operation
 
+UNCHANGEABLE = "may not be changed while the feature PodSchedulingReadiness is disabled"
+
 
 class DroppedGates:
-    """An API server that does not know `spec.schedulingGates`: dropped from new pods, kept where it was."""
+    """An API server without `spec.schedulingGates`: dropped from new pods, kept and not to be changed where it was."""
 
     keeps_complete = False  # what the server says of a gated pod is to be taken back too
 
@@ -23,7 +26,13 @@ class DroppedGates:
         return {**new, "spec": {name: value for name, value in new["spec"].items() if name != "schedulingGates"}}
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        """Nothing is refused."""
+        new, old = operation.new, operation.old
+        if operation.resource.kind != "Pod" or operation.subresource or new is None or not _gates(old):
+            return
+        if _gates(new) != _gates(old):
+            wrong = FieldError("spec.schedulingGates", Complaint.FORBIDDEN, UNCHANGEABLE)
+            message = f'Pod "{operation.name}" is invalid: {wrong.path}: {wrong.complaint}: {UNCHANGEABLE}'
+            raise ApiError(422, "Invalid", message, [wrong])
 
 
 def admission_for(features: Mapping[str, bool]) -> tuple[Admission, ...]:
