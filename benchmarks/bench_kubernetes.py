@@ -133,12 +133,12 @@ async def race(course: Course, contender: Contender, namespace: str) -> Figures:
             server_cpu = _server_cpu(course.cluster) - before
             beside_us = runner.cpu_seconds if contender.name != RAW else 0.0
             elsewhere = meter.busy_beside(server_cpu + beside_us)
-            events, last_event = await _events_written(course, namespace) if contender.writes_events else (0, 0.0)
+            events, last_event = await events_written(course, namespace) if contender.writes_events else (0, 0.0)
             own_cpu = runner.cpu_seconds
         finally:
             runner.stop()
         _check_room(watch, course)
-    await _empty(course, namespace)
+    await empty(course, namespace)
     first, last = min(watch.bound_at.values()), max(watch.bound_at.values())
     return Figures(
         rate=course.pods / (last - first),
@@ -176,28 +176,28 @@ def _server_cpu(cluster: Cluster) -> float:
 
 def _check_room(watch: PodWatch, course: Course) -> None:
     """A contender that overfills nodes has won nothing: 40 pods of 100m fill a node of 4 CPU."""
-    fullest, count = Counter(each.spec.nodeName for each in watch.pods.values()).most_common(1)[0]
-    assert count <= max(40, -(-course.pods // len(course.nodes))), f"{count} pods on {fullest}"
+    fullest, most = Counter(each.spec.nodeName for each in watch.pods.values()).most_common(1)[0]
+    assert most <= max(40, -(-course.pods // len(course.nodes))), f"{most} pods on {fullest}"
 
 
-async def _events_written(course: Course, namespace: str) -> tuple[int, float]:
+async def events_written(course: Course, namespace: str) -> tuple[int, float]:
     """How many events there are and when the last came; kube-scheduler drops some when binding runs far ahead."""
     seen, since = -1, time.monotonic()
     while seen < course.pods and time.monotonic() - since < EVENTS_QUIET:
-        count = await _count(course.client, f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
-        if count != seen:
-            seen, since = count, time.monotonic()
+        found = await count(course.client, f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+        if found != seen:
+            seen, since = found, time.monotonic()
         await asyncio.sleep(0.1)
     return seen, since
 
 
-async def _empty(course: Course, namespace: str) -> None:
+async def empty(course: Course, namespace: str) -> None:
     await remove_all(course.client, pods_path(namespace))
-    while await _count(course.client, pods_path(namespace)):
+    while await count(course.client, pods_path(namespace)):
         await asyncio.sleep(0.1)
 
 
-async def _count(client: Client, collection: str) -> int:
+async def count(client: Client, collection: str) -> int:
     page = await client.get(f"{collection}?limit=1")
     return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
@@ -213,7 +213,7 @@ async def run(cluster: Cluster, nodes: int, pods: int, rounds: int, chosen: Sequ
             for contender in chosen:
                 figures = await race(course, contender, f"bench-{contender.name}-{number}")
                 results[contender.name].append(figures)
-                print(_row(contender.name, figures), flush=True)
+                print(row(contender.name, figures), flush=True)
         print("\n" + "\n".join(_ratios({name: _median(all_rounds) for name, all_rounds in results.items()})))
 
 
@@ -221,7 +221,7 @@ COLUMNS = ("bound/s", "with events/s", "events", "own CPU ms/pod", "server CPU m
 HEADING = " " * 14 + "".join(f"{column:>{len(column) + 3}}" for column in COLUMNS)
 
 
-def _row(name: str, figures: Figures) -> str:
+def row(name: str, figures: Figures) -> str:
     rate, with_events, events, *rest = figures
     cells = [f"{rate:.0f}", f"{with_events:.0f}" if events else "-", f"{events}", *(f"{each:.2f}" for each in rest)]
     return f"{name:14}" + "".join(f"{cell:>{len(column) + 3}}" for cell, column in zip(cells, COLUMNS, strict=True))

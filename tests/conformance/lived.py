@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from live.scripted_server import Exchange, scripted
 from simulated import Line
 
+from headgate.api.kinds import RESOURCES, collection_path
 from headgate.engine.journal import Entry
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.live import term
@@ -28,6 +29,7 @@ from headgate.model.effects import EmitEvent
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.settings import Settings
 
+KINDS = {collection_path(resource): kind.value for kind, resource in RESOURCES.items()}
 Arrival = tuple[str, ...]
 """An event in a few words: enough to tell whether it has arrived."""
 
@@ -53,9 +55,9 @@ class LogServer:
     """Lists what the first line shows, tells the watches the rest as it is put to it, says yes to every write."""
 
     def __init__(self, first: Line) -> None:
-        self._objects: dict[str, list[dict]] = {"nodes": [], "pods": []}
-        self._told: dict[str, list[dict]] = {"nodes": [], "pods": []}
-        self._watches: dict[str, list[Exchange]] = {"nodes": [], "pods": []}
+        self._objects: dict[str, list[dict]] = defaultdict(list)  # all of these by kind
+        self._told: dict[str, list[dict]] = defaultdict(list)
+        self._watches: dict[str, list[Exchange]] = defaultdict(list)
         for event in first["events"]:
             self._objects[event["kind"]].append(event["object"])
         self._listed = str(max(_version(thing) for things in self._objects.values() for thing in things))
@@ -69,20 +71,20 @@ class LogServer:
                     watch.line(news)
 
     async def __call__(self, exchange: Exchange) -> None:
-        plural = exchange.path.rpartition("/")[2]
         if exchange.method != "GET":
             exchange.reply(201)
         elif "watch" in exchange.query:
-            self._watch(exchange, plural)
+            self._watch(exchange, KINDS[exchange.path])
         else:
-            exchange.reply(200, {"metadata": {"resourceVersion": self._listed}, "items": self._objects[plural]})
+            items = self._objects[KINDS[exchange.path]]
+            exchange.reply(200, {"metadata": {"resourceVersion": self._listed}, "items": items})
 
-    def _watch(self, exchange: Exchange, plural: str) -> None:
+    def _watch(self, exchange: Exchange, kind: str) -> None:
         exchange.begin_stream()
-        for news in self._told[plural]:
+        for news in self._told[kind]:
             if _version(news["object"]) > int(exchange.query["resourceVersion"]):
                 exchange.line(news)
-        self._watches[plural].append(exchange)
+        self._watches[kind].append(exchange)
 
 
 class PacedFeed(Feed):

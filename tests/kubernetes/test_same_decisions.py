@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import yaml
-from assets import program
-from children import Child
-from cluster import KUBE_SCHEDULER, Cluster
+from cluster import Cluster
 from objects import NODES, Manifest, create_nodes, pods_path, remove_all
+from their_scheduler import Decision, PodName, their_decisions
 from wire import Client
 from worlds import DEVICE, Maker, World
 
@@ -24,7 +23,7 @@ from headgate.engine.extension_points import plugins_for
 from headgate.engine.loop import Engine
 from headgate.model.effects import Bind
 from headgate.model.events import Observed
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Kind
 from headgate.model.node import Node
 from headgate.model.objects import Namespace, Object
 from headgate.model.pod import Pod
@@ -34,7 +33,7 @@ from headgate.placement.table import NodeTable
 
 WORLDS = 300
 READ = {Kind.NAMESPACE: "/api/v1/namespaces", Kind.NODE: NODES, Kind.POD: "/api/v1/pods"}
-PATIENCE = 90.0  # seconds for kube-scheduler to look at every pod once
+INCOMING = f"{READ[Kind.POD]}?labelSelector=role%3Dincoming"
 SHOWN = 3  # worlds a failure prints in full
 LARGE_FIRST = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 3}, {"name": DEVICE, "weight": 5}]
 CURVE = [{"utilization": 0, "score": 3}, {"utilization": 45, "score": 10}, {"utilization": 90, "score": 0}]
@@ -53,14 +52,10 @@ PROFILES: list[Manifest] = [
         for name, strategy in STRATEGIES.items()
     ),
 ]
-"""What both are told: the same text is part of our configuration and of kube-scheduler's."""
 SCHEDULERS = ["default-scheduler", "default-scheduler", *STRATEGIES]  # the first as often as all others
-SETTINGS = settings_from({"scheduler": {"profiles": PROFILES}}, "both")
-
-
-class Decision(NamedTuple):
-    node: str  # empty when no node will do
-    reason: str = ""
+CHOICES: Manifest = {"percentageOfNodesToScore": 100, "profiles": PROFILES}
+"""What both are told: the same text is part of our configuration and of kube-scheduler's."""
+SETTINGS = settings_from({"scheduler": CHOICES}, "both")
 
 
 class Difference(NamedTuple):
@@ -94,13 +89,13 @@ async def test_the_same_pods_find_a_node_and_the_same_one_unless_scores_tie(
 ) -> None:
     objects = [each async for each in observed(client)]
     ours = our_decisions(objects)
-    theirs = await their_decisions(cluster, client, tmp_path)
+    theirs = await their_decisions(cluster, client, tmp_path, CHOICES, INCOMING)
     boards = Scoreboard(objects)
 
     differences = [
         Difference(world, ours[key], theirs[key], boards.scores(key))
         for world in worlds
-        if boards.differ(key := incoming_key(world), ours[key].node, theirs[key].node)
+        if boards.differ(key := incoming_name(world), ours[key], theirs[key])
     ]
     assert not differences, told(differences)
     placed = [key for key, decision in theirs.items() if decision.node]
@@ -114,57 +109,16 @@ def told(differences: list[Difference]) -> str:
     return "\n".join([*lines, *(each.manifests() for each in differences[:SHOWN])])
 
 
-def our_decisions(objects: list[Object]) -> dict[Key, Decision]:
+def our_decisions(objects: list[Object]) -> dict[PodName, Decision]:
     """What our engine makes of the cluster as it is stored, in one step."""
     engine = Engine(SETTINGS)
     effects = engine.step([Observed(each) for each in objects], now=0.0)
     nodes = {effect.target.key: effect.node for effect in effects if isinstance(effect, Bind)}
     waiting = [each.key for each in objects if isinstance(each, Pod) and each.wants_node]
-    return {key: Decision(nodes.get(key, ""), engine.journal.about(key)[-1].message) for key in waiting}
-
-
-async def their_decisions(cluster: Cluster, client: Client, folder: Path) -> dict[Key, Decision]:
-    """What kube-scheduler makes of it when it is started now."""
-    configuration = folder / "kube-scheduler.yaml"
-    document = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {
-            "kubeconfig": str(cluster.kubeconfig_of_user(*KUBE_SCHEDULER)),
-            "qps": 5000,
-            "burst": 5000,
-        },
-        "percentageOfNodesToScore": 100,
-        "profiles": PROFILES,
-    }
-    configuration.write_text(yaml.safe_dump(document))
-    command = [program("kube-scheduler"), f"--config={configuration}", "--secure-port=0"]
-    scheduler = Child(command, folder / "kube-scheduler.log")
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while None in (decisions := await seen(client)).values():
-                assert scheduler.running, scheduler.written()[-2000:]
-                await asyncio.sleep(0.3)
-    finally:
-        scheduler.stop()
-    return {key: decision for key, decision in decisions.items() if decision is not None}
-
-
-async def seen(client: Client) -> dict[Key, Decision | None]:
-    """What became of each incoming pod; None while it was not looked at."""
-    listed = await client.get(f"{READ[Kind.POD]}?labelSelector=role%3Dincoming")
     return {
-        Key(Kind.POD, each["metadata"]["namespace"], each["metadata"]["name"]): _decision(each)
-        for each in listed["items"]
+        (key.namespace, key.name): Decision(nodes.get(key, ""), engine.journal.about(key)[-1].message)
+        for key in waiting
     }
-
-
-def _decision(pod: Manifest) -> Decision | None:
-    if pod["spec"].get("nodeName"):
-        return Decision(pod["spec"]["nodeName"])
-    conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
-    return Decision("", conditions["PodScheduled"].get("message", "")) if "PodScheduled" in conditions else None
 
 
 class Scoreboard:
@@ -173,7 +127,7 @@ class Scoreboard:
     def __init__(self, objects: list[Object]) -> None:
         self._table = NodeTable()
         neighbours = Neighbours(self._table)
-        self._pods = {each.key: each for each in objects if isinstance(each, Pod)}
+        self._pods = {(each.key.namespace, each.key.name): each for each in objects if isinstance(each, Pod)}
         for each in objects:
             match each:
                 case Node():
@@ -184,19 +138,21 @@ class Scoreboard:
                     self._table.charge(each, each.node)
         profiles = {profile.scheduler_name: profile for profile in SETTINGS.profiles}
         self._rules = {name: plugins_for(profile, neighbours).rules for name, profile in profiles.items()}
-        self.scores = cache(self._scores)  # of every node that will do for the pod of that key, its weighted sum
+        self.scores = cache(self._scores)  # of every node that will do for the pod of that name, its weighted sum
 
-    def differ(self, key: Key, ours: str, theirs: str) -> bool:
-        scores = self.scores(key)
-        return ours != theirs and not (ours in scores and scores.get(theirs) == scores[ours])
+    def differ(self, pod: PodName, ours: Decision, theirs: Decision) -> bool:
+        """Another choice that is not a tie, or scores that are apart by more than what all nodes have alike."""
+        scores = self.scores(pod)
+        tied = ours.node in scores and scores.get(theirs.node) == scores[ours.node]
+        return (ours.node != theirs.node and not tied) or not _alike(scores, theirs.scores)
 
-    def is_a_choice(self, key: Key) -> bool:
+    def is_a_choice(self, pod: PodName) -> bool:
         """Several nodes would do, and one is better than all others."""
-        ranked = sorted(self.scores(key).values(), reverse=True)
+        ranked = sorted(self.scores(pod).values(), reverse=True)
         return len(ranked) > 1 and ranked[0] > ranked[1]
 
-    def _scores(self, key: Key) -> dict[str, int]:
-        pod = self._pods[key]
+    def _scores(self, name: PodName) -> dict[str, int]:
+        pod = self._pods[name]
         rules = self._rules[pod.scheduler_name]
         totals = rules.rows.rate(pod.shape, slice(0, len(self._table.nodes)))
         for rule in rules.peer_filters:
@@ -208,6 +164,13 @@ class Scoreboard:
             if points is not None:
                 totals[fit] += weight * points
         return {self._table.name_at(row): int(totals[row]) for row in fit}
+
+
+def _alike(ours: dict[str, int], theirs: dict[str, int]) -> bool:
+    """The same nodes, and the same distance between any two; kube-scheduler does not score a node that is alone."""
+    if not theirs:
+        return len(ours) <= 1
+    return ours.keys() == theirs.keys() and len({ours[name] - theirs[name] for name in ours}) == 1
 
 
 async def observed(client: Client) -> AsyncIterator[Object]:
@@ -244,5 +207,5 @@ def place(pod: Manifest) -> str:
     return f"{collection(pod)}/{pod['metadata']['name']}"
 
 
-def incoming_key(world: World) -> Key:
-    return Key(Kind.POD, world.incoming["metadata"]["namespace"], world.incoming["metadata"]["name"])
+def incoming_name(world: World) -> PodName:
+    return world.incoming["metadata"]["namespace"], world.incoming["metadata"]["name"]

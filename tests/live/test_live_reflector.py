@@ -13,7 +13,7 @@ from virtual_clock import ImpatientClock
 from headgate.live.backoff import Backoff, Outages
 from headgate.live.client import Client
 from headgate.live.logs import Log
-from headgate.live.reflector import Reflector, Surroundings
+from headgate.live.reflector import UNSERVED_SECONDS, Reflector, Surroundings
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Kind
 
@@ -76,7 +76,7 @@ def drops(exchange: Exchange) -> None:
 
 
 class Follower:
-    def __init__(self, server: ScriptedServer, log: Log) -> None:
+    def __init__(self, server: ScriptedServer, log: Log, kind: Kind) -> None:
         self.server, self.clock = server, ImpatientClock()
         self.events: list[str] = []
         self.listed: list[Kind] = []
@@ -84,7 +84,7 @@ class Follower:
         client = Client(server.access(), self.clock, self.clock, self.clock.sleep)
         outages = Outages(log)
         around = Surroundings(client, outages, log, self.clock.sleep, lambda: 0.5, self.restarts.append)
-        self.reflector = Reflector(Kind.NAMESPACE, around, self._note, self.listed.append)
+        self.reflector = Reflector(kind, around, self._note, self.listed.append)
 
     def _note(self, event: Observed | Gone, _raw: object) -> None:
         match event:
@@ -99,11 +99,13 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(log: Log, *answers: Callable[[Exchange], None]) -> AsyncIterator[Follower]:
+async def following(
+    log: Log, *answers: Callable[[Exchange], None], kind: Kind = Kind.NAMESPACE
+) -> AsyncIterator[Follower]:
     """A reflector that has gone through the whole script."""
     script = Script(*answers)
     async with scripted(script) as server:
-        follower = Follower(server, log)
+        follower = Follower(server, log, kind)
         running = asyncio.create_task(follower.reflector.run())
         over = asyncio.create_task(script.over.wait())
         await asyncio.wait((running, over), return_when=asyncio.FIRST_COMPLETED)
@@ -217,6 +219,18 @@ async def test_a_refusal_names_the_kind_and_what_the_server_said(log):
         ]
 
 
+async def test_a_watch_that_opens_only_to_bring_an_error_is_told_once_and_tried_less_and_less_often(log):
+    troubled = watches(news("ERROR", {"kind": "Status", "code": 500, "message": "etcd is ill"}))
+    well = watches(news("ADDED", namespace("b", 8)))
+    async with following(log, lists(page(7)), troubled, troubled, troubled, well) as follower:
+        assert follower.events == ["+b@8"]
+        assert follower.clock.pauses == [0.8, 1.6, 3.2]
+    assert log.lines == [
+        "WARNING reading namespaces: etcd is ill (500); trying again until it works",
+        "INFO    reading namespaces: works again",
+    ]
+
+
 async def test_a_watch_that_tells_nothing_is_not_opened_again_at_once(log):
     async with following(log, lists(page(7)), watches(), watches()) as follower:
         assert follower.clock.pauses == [0.8, 0.8]
@@ -261,3 +275,23 @@ def test_pauses_double_up_to_half_a_minute_and_differ_between_clients():
     nominal = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
     assert [early.pause() for _ in nominal] == pytest.approx([seconds * 0.5 for seconds in nominal])
     assert [late.pause() for _ in nominal] == pytest.approx([seconds * 1.49 for seconds in nominal])
+
+
+async def test_a_kind_that_not_every_server_serves_counts_as_listed_and_is_asked_for_again_after_a_while(log):
+    answers = (refuses(404), refuses(404), lists(page(7, namespace("a", 1))))
+    async with following(log, *answers, kind=Kind.DEVICE_CLAIM) as follower:
+        assert follower.listed == [Kind.DEVICE_CLAIM] * 3
+        assert follower.events == ["+a@1"]
+        assert follower.clock.pauses[:2] == [UNSERVED_SECONDS, UNSERVED_SECONDS]
+
+
+async def test_objects_of_a_kind_that_is_served_no_more_are_gone(log):
+    answers = (lists(page(7, namespace("a", 1))), refuses(404), refuses(404))
+    async with following(log, *answers, kind=Kind.DEVICE_CLAIM) as follower:
+        assert follower.events == ["+a@1", "-a/uid-a"]
+
+
+async def test_a_kind_that_every_server_serves_is_waited_for(log):
+    async with following(log, refuses(404), lists(page(7))) as follower:
+        assert follower.listed == [Kind.NAMESPACE]
+        assert UNSERVED_SECONDS not in follower.clock.pauses

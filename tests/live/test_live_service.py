@@ -117,13 +117,16 @@ async def test_metrics_tell_how_pods_wait_and_how_long_plugins_take(log):
 
 
 class Hanging:
-    """A plugin that never comes back from the pod called `odd`."""
+    """A plugin that does not come back from the pod called `odd` until the test is over."""
 
     name = "Hanging"
     wake_on = frozenset()
 
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
     def refusal(self, candidate):
-        return threading.Event().wait() if candidate.key.name == "odd" else None
+        return str(self.over.wait()) if candidate.key.name == "odd" else None
 
 
 async def test_a_plugin_that_hangs_holds_back_its_pods_and_nobody_elses(log):
@@ -133,12 +136,14 @@ async def test_a_plugin_that_hangs_holds_back_its_pods_and_nobody_elses(log):
         cluster.add_pod("odd", scheduler="strict")
         cluster.add_pod("behind", scheduler="strict")
         cluster.add_pod("a", scheduler="lax")
-        plan = plan_for(cluster, settings=settings, plugins=(Hanging(),), plugin_timeout=0.01)
+        hanging = Hanging()
+        plan = plan_for(cluster, settings=settings, plugins=(hanging,), plugin_timeout=0.01)
         async with process(plan, log):
             await cluster.until(lambda: cluster.bindings)
             cluster.add_pod("b", scheduler="lax")
             await cluster.until(lambda: len(cluster.bindings) == 2)
         assert cluster.bindings == [("a", "n-1"), ("b", "n-1")]
+        hanging.over.set()
         told = [line for line in log.lines if "plugin Hanging took longer than 10ms" in line]
         assert [line.split("object=pods/default/")[1].split(" ")[0] for line in told] == ["odd", "behind"]
 

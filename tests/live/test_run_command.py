@@ -16,7 +16,7 @@ from scripted_server import unused_port
 from tiny_cluster import tiny_cluster
 
 from headgate.live.start import with_names
-from headgate.model.settings import Profile, Settings
+from headgate.model.settings import Point, Profile, Settings
 from headgate.ui.run_command import run
 
 RUN = (sys.executable, "-c", "from headgate.ui.run_command import run; run()")
@@ -48,6 +48,10 @@ def good_kubeconfig(folder: Path, server: str = "http://127.0.0.1:1") -> Path:
         pytest.param(["--lease-namespace", "a b"], "expected the name of a namespace", id="a namespace"),
         pytest.param(["--scheduler-name", "A!"], "expected a name of lower-case", id="a scheduler name"),
         pytest.param(["--kubeconfig", "good", "--record", "no/where"], "--record: expected a file", id="a recording"),
+        pytest.param(
+            ["--kubeconfig", "good", "--plugin-timeout", "soon"], "--plugin-timeout: expected a duration", id="a limit"
+        ),
+        pytest.param(["--kubeconfig", "good", "--plugin-timeout", "0s"], "a duration above 0", id="a limit of nothing"),
         pytest.param([], "no cluster: expected --kubeconfig FILE", id="no cluster at all"),
     ],
 )
@@ -138,6 +142,12 @@ def test_loading_the_command_loads_nothing_heavy():
     heavy = ("asyncio", "msgspec", "numpy", "httptools", "prometheus_client", "yaml", "uvloop", "ssl")
     done = subprocess.run([sys.executable, "-c", check, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_name_given_on_the_command_line_ignores_gates_like_all_others_when_the_feature_is_off():
+    configured = Settings(features={"PodSchedulingReadiness": False})
+    (profile,) = with_names(configured, ("c",)).profiles
+    assert not profile.has_on("SchedulingGates", Point.PRE_ENQUEUE)
 
 
 def test_a_name_given_on_the_command_line_keeps_the_profile_configured_for_it():

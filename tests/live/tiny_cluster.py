@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,14 +22,14 @@ NODE = {
 
 class TinyCluster:
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, dict]] = {"nodes": {}, "pods": {}}
+        self.objects: dict[str, dict[str, dict]] = defaultdict(dict)
         self.leases = LeaseServer()
         self.bindings: list[tuple[str, str]] = []
         self.hold_bindings = False
         self.held: list[Exchange] = []
         self.changed = asyncio.Event()
         self._version = 0
-        self._watches: dict[str, list[Exchange]] = {"nodes": [], "pods": []}
+        self._watches: dict[str, list[Exchange]] = defaultdict(list)
         self.server: ScriptedServer
 
     def add_node(self, name: str) -> None:
@@ -63,13 +64,13 @@ class TinyCluster:
             self.changed.set()
         elif parts[-1] == "binding":
             self._bind(exchange, parts[-2])
-        elif parts[-1] in self.objects and "watch" in exchange.query:
+        elif exchange.method == "GET" and "watch" in exchange.query:
             self._watch(exchange, parts[-1])
-        elif parts[-1] in self.objects:
+        elif exchange.method == "GET":
             items = list(self.objects[parts[-1]].values())
             exchange.reply(200, {"metadata": {"resourceVersion": str(self._version)}, "items": items})
         else:
-            exchange.reply(201)
+            exchange.reply(404 if exchange.method == "GET" else 201)  # kinds it does not serve; events it takes
 
     def _watch(self, exchange: Exchange, plural: str) -> None:
         exchange.begin_stream()

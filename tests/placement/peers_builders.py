@@ -15,6 +15,7 @@ from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement, Placer
 from headgate.placement.table import NodeTable
 
+DEFAULTS = Profile()
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 
 
@@ -60,11 +61,11 @@ def pod_of(labels="", namespace="default", name="incoming", cpu=1, memory=1, **f
 class Around:
     """Nodes and the pods on them, given as a node's name and what `pod_of` takes."""
 
-    def __init__(self, nodes=THREE, placed=(), namespaces=None):
+    def __init__(self, nodes=THREE, placed=(), namespaces=None, profile=DEFAULTS):
         self.table = NodeTable()
         self.neighbours = Neighbours(self.table)
         self.names = [each.name for each in nodes]
-        self._rules = plugins_for(Profile(), self.neighbours).rules
+        self._rules = plugins_for(profile, self.neighbours).rules
         self._placer = Placer(self._rules)
         for each in nodes:
             self.table.put(each)

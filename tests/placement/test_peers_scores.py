@@ -1,5 +1,6 @@
 """Balance, soft taints and preferred nodes: the points each node has. All numbers are worked out by hand."""
 
+import msgspec
 import pytest
 from builders import tolerating
 from peers_builders import Around, pod_of, zoned
@@ -7,6 +8,7 @@ from peers_builders import Around, pod_of, zoned
 from headgate.model.affinity import NodeTerm, PreferredTerm
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.requirements import Operator, Requirement
+from headgate.model.settings import Profile, ScoringStrategy
 
 EVEN = zoned("even", cpu=1000, memory=1000)
 
@@ -30,8 +32,8 @@ EVEN = zoned("even", cpu=1000, memory=1000)
         pytest.param(
             EVEN,
             [pod_of(cpu=900, memory=0), pod_of(cpu=900, memory=0)],
-            pod_of(cpu=1, memory=500),
-            87,
+            pod_of(cpu=1000, memory=0),
+            75,
             id="a share of more than all counts as all",
         ),
         pytest.param(EVEN, [pod_of(cpu=500)], pod_of(cpu=0, memory=0), 0, id="a pod that asks for nothing has no say"),
@@ -144,3 +146,88 @@ def prefers(*weighted):
 )
 def test_preferred_nodes_give(nodes, incoming, points):
     assert Around(nodes).points("NodeAffinity", incoming) == points
+
+
+def having(name, **sizes):
+    """A node with images of so many MiB."""
+    return msgspec.structs.replace(zoned(name), images={f"{image}:1": size << 20 for image, size in sizes.items()})
+
+
+@pytest.mark.parametrize(
+    "nodes, images, points",
+    [
+        pytest.param(
+            (having("n", x=1000), having("m", x=1000)), ("x:1",), {"n": 100, "m": 100}, id="an image that is everywhere"
+        ),
+        pytest.param(
+            (having("n", x=1000), having("m")),
+            ("x:1",),
+            {"n": 48, "m": 0},  # (500-23)/(1000-23)
+            id="one that half of the nodes have counts by half",
+        ),
+        pytest.param(
+            (having("n", x=46), having("m")), ("x:1",), {"n": 0, "m": 0}, id="one that is fetched in no time is nothing"
+        ),
+        pytest.param(
+            (having("n", x=9000), having("m")), ("x:1",), {"n": 100, "m": 0}, id="one that is huge counts as large"
+        ),
+        pytest.param(
+            (having("n", x=1000), having("m", x=1000)),
+            ("x:1", "y:1"),
+            {"n": 49, "m": 49},  # (1000-23)/(2000-23)
+            id="more containers need more to be there",
+        ),
+        pytest.param(
+            (having("n", x=600), having("m", y=600)),
+            ("x:1", "x:1", "y:1"),
+            {"n": 19, "m": 9},  # (600-23)/(3000-23) and (300-23)/(3000-23)
+            id="an image of two containers counts twice",
+        ),
+        pytest.param((having("n", x=1000), having("m")), ("y:1",), None, id="nobody is compared when no one has any"),
+    ],
+)
+def test_images_give(nodes, images, points):
+    assert Around(nodes).points("ImageLocality", pod_of(images=images)) == points
+
+
+MOST = ScoringStrategy("MostAllocated")
+CURVE = ((0, 0), (50, 10), (100, 0))
+CURVED = ScoringStrategy("RequestedToCapacityRatio", shape=CURVE)
+DEVICES = ScoringStrategy("MostAllocated", (("cpu", 1), ("example.com/gpu", 3)))
+
+
+@pytest.mark.parametrize(
+    "strategy, placed, incoming, points",
+    [
+        pytest.param(ScoringStrategy(), [], pod_of(cpu=250, memory=500), 62, id="the free shares' mean, rounded down"),
+        pytest.param(
+            ScoringStrategy(),
+            [pod_of(cpu=900)],
+            pod_of(cpu=200, memory=1),
+            49,
+            id="what is overdrawn has no free share",
+        ),
+        pytest.param(MOST, [], pod_of(cpu=250, memory=500), 37, id="the used shares' mean, rounded down"),
+        pytest.param(MOST, [pod_of(cpu=900)], pod_of(cpu=200, memory=1), 50, id="what is overdrawn is all used"),
+        pytest.param(
+            ScoringStrategy(resources=(("cpu", 1), ("memory", 3))),
+            [],
+            pod_of(cpu=500, memory=100),
+            80,
+            id="weights weigh",
+        ),
+        pytest.param(CURVED, [], pod_of(cpu=500, memory=250), 75, id="a curve gives 100 at its top and 50 half way up"),
+        pytest.param(CURVED, [], pod_of(cpu=750, memory=0), 50, id="what the curve gives nothing for is left out"),
+        pytest.param(
+            ScoringStrategy("RequestedToCapacityRatio", (("cpu", 1), ("memory", 2)), CURVE),
+            [],
+            pod_of(cpu=350, memory=250),
+            57,  # (70 + 2·50) / 3
+            id="between the curve's points the line decides, and the mean is rounded to the nearest",
+        ),
+        pytest.param(DEVICES, [], pod_of(cpu=500, memory=0), 50, id="a device the pod does not ask for has no say"),
+    ],
+)
+def test_the_strategy_gives(strategy, placed, incoming, points):
+    around = Around((EVEN,), [("even", each) for each in placed], profile=Profile(scoring=strategy))
+    assert around.points("NodeResourcesFit", incoming) == {"even": points}

@@ -163,6 +163,13 @@ def test_the_refusal_says(nodes, asked, message):
     assert str(found) == message
 
 
+def test_of_many_reasons_the_most_frequent_are_shown():
+    nodes = [node(f"n{i}", taints=(Taint("rack", f"r{i}", TaintEffect.NO_SCHEDULE),)) for i in range(40)]
+    message = str(placer(*nodes, node("small", cpu=1), node("smaller", cpu=1))[0].place(pod(shape=shape(10))))
+    assert message.startswith("0/42 nodes are available: 1 node(s) had untolerated taint {rack: ")
+    assert message.endswith(", 2 Insufficient cpu, and 29 other reasons.")
+
+
 def test_a_refusal_for_lack_of_room_listens_for_room():
     short = placer(node("a"))[0].place(pod(shape=shape(2000)))
     assert Happening.ROOM_FREED in short.wake_on

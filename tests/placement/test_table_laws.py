@@ -113,7 +113,7 @@ def test_different_pods_planned_together_get_different_nodes_with_room(count, wa
         table.put(node(f"n{index}", cpu=500 + index % 7 * 100))
     placing = fresh(table)
     waiting = [pod(f"p{i}", shape=shape(cpu, memory)) for i, (cpu, memory) in enumerate(wanted)]
-    found = placing.plan_each(waiting[: placing.most_together()])
+    found = placing.plan_each(waiting[: placing.most_together(waiting[0])])
     for one, placement in zip(waiting, found, strict=False):
         table.charge(one, placement.node)
         assert table.shortage(placement.node, one.shape) is None

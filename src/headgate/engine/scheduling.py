@@ -19,13 +19,15 @@ from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Tr
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
+from headgate.model.objects import Namespace
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.placement.attachments import Attachments
+from headgate.placement.batches import bundles_with
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
-from headgate.queueing.queue import PodQueue
+from headgate.queueing.queue import PodQueue, same_verdicts
 from headgate.queueing.waiting import Backoff, Line, Waiting
 
 TIMER = "scheduling"
@@ -43,7 +45,7 @@ class Assumption(Struct):
 class PodScheduling:
     """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
 
-    reads = (Kind.NODE, *READS, Kind.POD)
+    reads = (Kind.NAMESPACE, Kind.NODE, *READS, Kind.POD)
 
     def __init__(self, settings: Settings, pre_enqueue: tuple[PreEnqueue, ...], journal: Journal) -> None:
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
@@ -74,6 +76,9 @@ class PodScheduling:
                 yield from self._observe_pod(pod, now)
             case Observed(object=Node() as node):
                 self._observe_node(node)
+            case Observed(object=Namespace() as namespace):
+                if self._neighbours.relabel(namespace.key.name, namespace.labels):
+                    self._happened[Happening.NEIGHBOURS_CHANGED] = None
             case Observed(object=other):
                 for happening in self._resolver.observe(other):
                     self._happened[happening] = None
@@ -97,7 +102,8 @@ class PodScheduling:
             first = self.queue.pop()
             if first is None:
                 break
-            yield from self._try_alike(self.queue.pop_alike(first, room), now)
+            alike = self.queue.pop_with(first, room, same_verdicts)
+            yield from self._try_alike(alike, now) if len(alike) > 1 else self._try_different(first, room, now)
         yield from self._entrance.settle(now)
         yield from self._try_again(now)
         yield from self._wake_later(now)
@@ -226,12 +232,36 @@ class PodScheduling:
     def _try_alike(self, alike: list[Waiting], now: float) -> Iterator[Effect]:
         """Pods of one shape in their order: what can be planned for all at once, then one by one."""
         planned: list[Placement] = []
-        if len(alike) > 1 and all(self._resolver.resolve(waiting.pod) is waiting.pod for waiting in alike):
-            planned = self._placers[alike[0].pod.scheduler_name].plan(alike[0].pod, len(alike))
+        if all(self._resolver.resolve(waiting.pod) is waiting.pod for waiting in alike):
+            planned = self._placer(alike[0]).plan(alike[0].pod, len(alike))
         for waiting, found in zip(alike, planned, strict=False):
             yield from self._assume(waiting, found, now)
         for waiting in alike[len(planned) :]:
             yield from self._try(waiting, now)
+
+    def _try_different(self, first: Waiting, room: int, now: float) -> Iterator[Effect]:
+        """Pods that differ in amounts only, in their order: as many as can be planned at once, or just this one."""
+        placer = self._placer(first)
+        together = [first]
+        if placer.unknown(first.pod) and self._resolver.resolve(first.pod) is first.pod:
+            most = min(room, placer.most_together(first.pod))
+            together = self.queue.pop_with(first, most, self._bundles)
+        planned = placer.plan_each([waiting.pod for waiting in together]) if len(together) > 1 else []
+        for waiting, found in zip(together, planned, strict=False):
+            yield from self._assume(waiting, found, now)
+        left = together[len(planned) :]
+        for waiting in left[1:]:
+            self.queue.put_back(waiting)
+        for waiting in left[:1]:
+            yield from self._try(waiting, now)
+
+    def _bundles(self, first: Pod, other: Pod) -> bool:
+        if first.scheduler_name != other.scheduler_name or not bundles_with(first.shape, other.shape):
+            return False
+        return self._placers[other.scheduler_name].unknown(other) and self._resolver.resolve(other) is other
+
+    def _placer(self, waiting: Waiting) -> Placer:
+        return self._placers[waiting.pod.scheduler_name]
 
     def _try(self, waiting: Waiting, now: float) -> Iterator[Effect]:
         pod = waiting.pod
@@ -319,6 +349,7 @@ def _same_for_scheduling(old: Node, new: Node) -> bool:
         and old.allocatable == new.allocatable
         and old.taints == new.taints
         and old.unschedulable == new.unschedulable
+        and old.images == new.images
     )
 
 

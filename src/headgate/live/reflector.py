@@ -30,6 +30,7 @@ from headgate.model.keys import Key, Kind
 PAGE = 500  # objects
 WATCH_SECONDS = (300, 600)  # how long the server is asked to keep a watch open, so that not all end together
 OVERTIME = 30  # seconds after which a watch that should have ended is given up
+UNSERVED_SECONDS = 300  # after which a kind that the server does not serve is asked for again
 MISSING = Raw(b"")
 REMEMBERED_COMPLAINTS = 1000
 
@@ -56,6 +57,10 @@ class Refused(Exception):
     """The server answered, but not with what was asked for."""
 
 
+class NotServed(Exception):
+    """The server does not know the kind, so there are no objects of it."""
+
+
 class _Status(Struct):
     code: int = 0
     message: str = ""
@@ -69,6 +74,7 @@ class Reflector:
         self._path = collection_path(RESOURCES[kind])
         self._known: dict[Key, tuple[str, str]] = {}
         self._version = ""  # from where to watch; empty: list first
+        self._told_off = False  # the last watch brought an error, so that the next one opens does not mean it works
         self._backoff = Backoff(surroundings.random)
         self._complaints: dict[str, None] = {}
 
@@ -87,6 +93,9 @@ class Reflector:
         except Expired:
             self._version = ""
             await self._pause()  # spread, so that not every client lists at the same moment
+        except NotServed:
+            self._has_none()
+            await self._around.sleep(UNSERVED_SECONDS)
         except (Refused, MalformedAnswer) as refusal:
             self._around.outages.suffers(f"reading {self._kind}", self._kind, str(refusal))
             await self._pause()
@@ -119,19 +128,29 @@ class Reflector:
                 self._see(raw, seen)
             if not (continuation := page.continuation):
                 break
-        for key in [key for key in self._known if key not in seen]:
-            self._lose(key, MISSING)
+        self._lose_all_but(seen)
         if not page.version:
             raise MalformedAnswer("expected metadata.resourceVersion in a list")
         self._version = page.version
         self._works()
         self._listed(self._kind)
 
+    def _has_none(self) -> None:
+        """As good as an empty list, but there is nothing to watch."""
+        self._version = ""
+        self._lose_all_but({})
+        self._works()
+        self._listed(self._kind)
+
+    def _lose_all_but(self, seen: dict[Key, None]) -> None:
+        for key in [key for key in self._known if key not in seen]:
+            self._lose(key, MISSING)
+
     async def _page(self, continuation: str) -> bytes:
         query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
         answer = await self._around.client.perform(Call("GET", self._path, query, "", b""))
         if answer.status != 200:
-            raise _refusal(answer)
+            raise self._refusal(answer)
         return answer.body
 
     def _see(self, raw: Raw, seen: dict[Key, None]) -> None:
@@ -172,14 +191,19 @@ class Reflector:
         }
         async with self._around.client.stream(Call("GET", self._path, query, "", b"")) as opened:
             if isinstance(opened, Answer):
-                raise _refusal(opened)
-            self._works()
+                raise self._refusal(opened)
+            if not self._told_off:
+                self._works()
             yield opened
 
     def _take(self, line: bytes) -> None:
         news = decode_watch(line)
         if news.type == "ERROR":
+            self._told_off = True
             raise _told(bytes(news.object))
+        if self._told_off:
+            self._told_off = False
+            self._works()
         with self._complaining():
             about = identity(self._kind, news.object)
             self._version = about.version or self._version
@@ -188,6 +212,11 @@ class Reflector:
                     self._observe(about, news.object)
                 case "DELETED":
                     self._lose(about.key, news.object)
+
+    def _refusal(self, answer: Answer) -> Exception:
+        if answer.status == 404 and RESOURCES[self._kind].optional:
+            return NotServed()
+        return _told(answer.body, answer.status)
 
     # reporting
 
@@ -216,10 +245,6 @@ class Reflector:
                 self._around.log.warning(f"left out, because it cannot be read: {error}")
             while len(self._complaints) > REMEMBERED_COMPLAINTS:
                 del self._complaints[next(iter(self._complaints))]
-
-
-def _refusal(answer: Answer) -> Exception:
-    return _told(answer.body, answer.status)
 
 
 def _told(body: bytes, code: int = 0) -> Exception:

@@ -16,6 +16,7 @@ from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
 from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
 
 KEPT_SHAPES = 512
+SHOWN_REASONS = 12  # a message that lists hundreds of taints helps nobody
 
 
 class Placement(Struct, frozen=True):
@@ -39,7 +40,10 @@ class NoPlacement(Struct, frozen=True):
             return "no nodes available to schedule pods"
         if self.everywhere:
             return f"0/{self.nodes} nodes are available: {self.everywhere}."
-        counted = sorted(f"{count} {reason}" for reason, count in self.reasons)
+        often = sorted(self.reasons, key=lambda each: -each[1])
+        counted = sorted(f"{count} {reason}" for reason, count in often[:SHOWN_REASONS])
+        more = len(often) - SHOWN_REASONS
+        counted += [f"and {more} other reasons"] if more > 0 else []
         return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
 
 
@@ -89,19 +93,21 @@ class Placer:
     def plan_each(self, pods: Sequence[Pod]) -> list[Placement]:
         """Where these different pods would go, in order, up to the first that must be asked for by itself.
 
-        They may differ in nothing but amounts; the answer is what one after the other would get.
+        They may differ in nothing but amounts; no more than `most_together` of them.
         """
-        if self._rules.neighbours.matter or any(self._voices(pods[0])):
-            return []
-        if any(pod.nominated or pod.shape in self._rankings for pod in pods):
-            return []
         picks = self._glances.best_of_each([pod.shape for pod in pods])
         found = itertools.takewhile(lambda pick: pick is not None, picks)
         return [Placement(self._nodes.name_at(pick[0]), pick[1]) for pick in found if pick is not None]
 
-    def most_together(self) -> int:
-        """How many pods `plan_each` takes at once; 1 where each is better asked for by itself."""
-        return self._glances.most_together() if len(self._nodes) >= ALL_BELOW else 1
+    def most_together(self, pod: Pod) -> int:
+        """How many pods that differ from this one in amounts can be planned at once; 1 where it stands alone."""
+        if len(self._nodes) < ALL_BELOW or self._rules.neighbours.matter or any(self._voices(pod)):
+            return 1
+        return self._glances.most_together()
+
+    def unknown(self, pod: Pod) -> bool:
+        """True for a pod of a shape not placed lately, for which a glance will do."""
+        return not pod.nominated and pod.shape not in self._rankings
 
     def kin(self, pod: Pod) -> Hashable:
         """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
@@ -89,20 +89,24 @@ class PodQueue:
                 return waiting
         return None
 
-    def pop_alike(self, first: Waiting, most: int) -> list[Waiting]:
-        """The pod just popped and those that follow it directly and have the same shape, up to so many."""
-        alike = [first]
-        while len(alike) < most and (waiting := self._next_alike(first)) is not None:
-            alike.append(waiting)
-        return alike
+    def pop_with(self, first: Waiting, most: int, goes_with: Callable[[Pod, Pod], bool]) -> list[Waiting]:
+        """The pod just popped and those that follow it directly and go with it, up to so many."""
+        together = [first]
+        while len(together) < most and (waiting := self._next_if(first, goes_with)) is not None:
+            together.append(waiting)
+        return together
 
-    def _next_alike(self, first: Waiting) -> Waiting | None:
-        """The next pod if it is like this one; it is looked at before it is taken."""
+    def put_back(self, waiting: Waiting) -> None:
+        """The popped pod was not tried after all and keeps its turn."""
+        heapq.heappush(self._active, (waiting.rank, waiting.pod.key))
+
+    def _next_if(self, first: Waiting, goes_with: Callable[[Pod, Pod], bool]) -> Waiting | None:
+        """The next pod if it goes with this one; it is looked at before it is taken."""
         while self._active:
             rank, key = self._active[0]
             waiting = self._waiting.get(key)
             if waiting is not None and waiting.line is Line.ACTIVE and waiting.rank == rank:
-                if not _same_verdicts(waiting.pod, first.pod):
+                if not goes_with(first.pod, waiting.pod):
                     return None
                 heapq.heappop(self._active)
                 return waiting
@@ -207,7 +211,8 @@ class PodQueue:
             self._sizes[waiting.line] -= 1
 
 
-def _same_verdicts(one: Pod, other: Pod) -> bool:
+def same_verdicts(one: Pod, other: Pod) -> bool:
+    """Nothing that placement looks at differs, labels aside."""
     same_door = one.scheduler_name == other.scheduler_name and one.nominated == other.nominated
     return same_door and one.shape == other.shape
 
@@ -215,5 +220,5 @@ def _same_verdicts(one: Pod, other: Pod) -> bool:
 def _same_demand(old: Pod, new: Pod) -> bool:
     """Nothing changed that could change its turn or its verdict."""
     return (
-        old.uid == new.uid and old.priority == new.priority and old.created == new.created and _same_verdicts(old, new)
+        old.uid == new.uid and old.priority == new.priority and old.created == new.created and same_verdicts(old, new)
     )
