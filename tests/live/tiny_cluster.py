@@ -70,7 +70,7 @@ class TinyCluster:
             items = list(self.objects[parts[-1]].values())
             exchange.reply(200, {"metadata": {"resourceVersion": str(self._version)}, "items": items})
         else:
-            exchange.reply(404 if exchange.method == "GET" else 201)  # kinds it does not serve; events it takes
+            exchange.reply(201)
 
     def _watch(self, exchange: Exchange, plural: str) -> None:
         exchange.begin_stream()

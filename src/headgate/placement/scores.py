@@ -107,7 +107,7 @@ def _share(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, pods: E
     """The used share, at most 1, and whether the node has the resource at all."""
     capacity = nodes.allocatable[resource][rows]
     used = (nodes.requested[resource][rows] + shape.requests[resource] * pods) / (capacity + (capacity == 0))
-    return np.minimum(used, 1), capacity > 0
+    return (np.minimum(used, 1) if isinstance(used, np.ndarray) else min(used, 1.0)), capacity > 0
 
 
 def _percent(part: Each, whole: Each) -> Each:

@@ -23,7 +23,7 @@ _NEW_NAME = {OLD_ZONE: ZONE, OLD_REGION: REGION}
 
 
 class Seldom:
-    """A rule about nodes that few pods have to do with: asked like a rule about neighbours, so that others are spared."""
+    """A rule about nodes that few pods have to do with, asked like one about neighbours: so others are spared it."""
 
     def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
         self.name, self.wake_on = rule.name, rule.wake_on
