@@ -327,6 +327,13 @@ def test_pods_are_spread_with_those_they_belong_to(objects, owner, selector):
         assert found.shape.peers == PeerDemands(soft_spread=default_spread(selector))
 
 
+def test_a_pod_that_belongs_with_none_is_handed_back_as_it_is_whichever_like_it_came_before():
+    known = resolver(service({"app": "db"}))
+    for name in "ab":
+        incoming = pod(name, labels=WEB)
+        assert known.resolve(incoming) is incoming
+
+
 @pytest.mark.parametrize("field", ["hard_spread", "soft_spread"])
 def test_a_pod_that_says_how_it_is_spread_is_taken_at_its_word(field):
     incoming = pod(labels=WEB, shape=shape(1, peers=PeerDemands(**{field: (Spread(1, ZONE, BY_APP),)})))

@@ -31,7 +31,7 @@ class DefaultSpreading:
     def __init__(self) -> None:
         self._services: dict[str, dict[Key, Service]] = {}  # by namespace, those that select anything
         self._owners: dict[Key, ReplicaOwner] = {}
-        self._shapes: dict[tuple[PodShape, Company], PodShape] = {}
+        self._shapes: dict[tuple[PodShape, Company], PodShape | None] = {}  # None: as it is
 
     def observe(self, found: OwnerObject) -> None:
         match found:
@@ -65,12 +65,11 @@ class DefaultSpreading:
         """The shape with the constraints; the very same where nothing tells which pods belong together."""
         owner = pod.owner.key if pod.owner is not None else None
         company = (pod.key.namespace, owner, tuple(sorted(pod.labels.items())))
-        known = self._shapes.get((shape, company))
-        if known is None:
-            known = self._shapes[shape, company] = _constrained(shape, self._selector(pod))
+        if (shape, company) not in self._shapes:
+            self._shapes[shape, company] = _constrained(shape, self._selector(pod))
             if len(self._shapes) > KEPT_SHAPES:
                 del self._shapes[next(iter(self._shapes))]
-        return known
+        return self._shapes[shape, company] or shape
 
     def _selector(self, pod: Pod) -> Selector:
         """All requirements of the services that select the pod and of its controller, each once."""
@@ -102,9 +101,9 @@ class DefaultSpreading:
         self._shapes.clear()
 
 
-def _constrained(shape: PodShape, selector: Selector) -> PodShape:
+def _constrained(shape: PodShape, selector: Selector) -> PodShape | None:
     if not selector:
-        return shape
+        return None
     soft = tuple(Spread(skew, label, selector, everywhere=True) for label, skew in SKEWS)
     peers = msgspec.structs.replace(shape.peers or PeerDemands(), soft_spread=soft)
     return msgspec.structs.replace(shape, peers=peers)

@@ -126,6 +126,7 @@ def plugins_for(profile: Profile, neighbours: Neighbours, attachments: Attachmen
             neighbours=neighbours,
             peer_filters=(*profile.kept(near, Point.FILTER), neighbours.nominations),
             field_scores=_weighed(profile, profile.kept(comparing, Point.SCORE)),
+            percentage=profile.percentage_of_nodes_to_score or 0,
         ),
         post_filters=(),
         reserve=(NodeRoom(nodes),),

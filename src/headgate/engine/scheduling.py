@@ -59,9 +59,10 @@ class PodScheduling:
         self._in_flight: dict[Key, Bind] = {}
         self._retries = Retries(backoff)
         attachments = Attachments(self.nodes)
-        self._resolver = Resolver(settings.profiles, attachments)
-        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments) for p in settings.profiles}
-        doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in settings.profiles}
+        profiles = settings.profiles_in_full()
+        self._resolver = Resolver(profiles, attachments)
+        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments) for p in profiles}
+        doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
         self._entrance = Entrance(doors, self.queue, journal)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._happened: dict[Happening, None] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 DEFAULT_SCHEDULER_NAME = "headgate"
 
@@ -103,3 +103,13 @@ class Settings(Struct, frozen=True):
     max_in_flight: int = 1000  # bindings decided and not yet answered; more wait, so that late urgent pods are not last
     features: Mapping[str, bool] = {}
     seed: int = 0  # settles ties between equally good nodes
+
+    def profiles_in_full(self) -> tuple[Profile, ...]:
+        """The profiles with what they leave to the settings filled in."""
+        given = self.percentage_of_nodes_to_score
+        return tuple(
+            structs.replace(profile, percentage_of_nodes_to_score=given)
+            if profile.percentage_of_nodes_to_score is None
+            else profile
+            for profile in self.profiles
+        )

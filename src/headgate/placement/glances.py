@@ -21,18 +21,19 @@ MOST_TOGETHER = 32
 class Glances:
     """Looks at a stretch of nodes that moves on with every look, until enough of them will do.
 
-    How many are enough is kube-scheduler's rule: half of them in small clusters, down to one in twenty in large ones,
-    and never fewer than 100.
+    How many are enough is kube-scheduler's rule: the given percentage, or for 0 half of them in small clusters down to
+    one in twenty in large ones; never fewer than 100.
     """
 
-    def __init__(self, rules: RowRules) -> None:
+    def __init__(self, rules: RowRules, percentage: int = 0) -> None:
         self._rules = rules
+        self._percentage = percentage
         self._start = 0
         self._seen: dict[PodShape, None] = {}
 
     def will_do(self, shape: PodShape) -> bool:
         """True for a shape not seen lately in a cluster that is large enough; one that returns deserves a ranking."""
-        if len(self._rules.nodes) < ALL_BELOW or self._seen.pop(shape, self) is None:
+        if self._looks_at_all() or self._seen.pop(shape, self) is None:
             return False
         self._seen[shape] = None
         if len(self._seen) > KEPT_SHAPES:
@@ -57,7 +58,9 @@ class Glances:
         return best_seat(self._rules.nodes, tied), top
 
     def most_together(self) -> int:
-        """How many pods can look at once without two looking at the same node."""
+        """How many pods can look at once without two looking at the same node; 1 where each must look further."""
+        if self._looks_at_all() or self._percentage:
+            return 1
         return max(1, min(MOST_TOGETHER, len(self._rules.nodes.nodes) // STRETCH))
 
     def best_of_each(self, shapes: Sequence[PodShape]) -> list[tuple[int, int] | None]:
@@ -81,5 +84,8 @@ class Glances:
 
     def _enough(self) -> int:
         nodes = len(self._rules.nodes)
-        percent = max(5, 50 - nodes // 125)
-        return max(100, nodes * percent // 100)
+        percent = self._percentage or max(5, 50 - nodes // 125)
+        return max(ALL_BELOW, nodes * percent // 100)
+
+    def _looks_at_all(self) -> bool:
+        return len(self._rules.nodes) < ALL_BELOW or self._percentage >= 100

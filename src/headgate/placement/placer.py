@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.glances import ALL_BELOW, Glances
+from headgate.placement.glances import Glances
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
 from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
@@ -54,6 +54,7 @@ class Rules(Struct, frozen=True):
     neighbours: Neighbours
     peer_filters: tuple[PeerFilter, ...] = ()
     field_scores: tuple[tuple[FieldScore, int], ...] = ()
+    percentage: int = 0  # of the nodes that will do, how many are compared; 0: as many as pay
 
 
 Voices = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
@@ -67,7 +68,7 @@ class Placer:
         self._nodes = rules.rows.nodes
         self._rules = rules
         self._rankings: dict[PodShape, Ranking] = {}
-        self._glances = Glances(rules.rows)
+        self._glances = Glances(rules.rows, rules.percentage)
         self._plain: dict[PodShape, tuple[Voices, int]] = {}  # while no pod holds terms, the shape tells who has a say
 
     def place(self, pod: Pod) -> Placement | NoPlacement:
@@ -101,7 +102,7 @@ class Placer:
 
     def most_together(self, pod: Pod) -> int:
         """How many pods that differ from this one in amounts can be planned at once; 1 where it stands alone."""
-        if len(self._nodes) < ALL_BELOW or self._rules.neighbours.matter or any(self._voices(pod)):
+        if self._rules.neighbours.matter or any(self._voices(pod)):
             return 1
         return self._glances.most_together()
 
