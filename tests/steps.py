@@ -48,6 +48,15 @@ class Steps:
     def story(self):
         return [(entry.decision, entry.reason, entry.key.name) for entry in self.engine.journal.take()]
 
+    @property
+    def pending(self):
+        """How many pods stand in each line."""
+        lines = self.engine.gauges().items()
+        return {labels[0][1]: size for (name, labels), size in lines if name == "scheduler_pending_pods"}
+
+    def number(self, metric, **labels):
+        return self.engine.gauges().get((metric, tuple(sorted(labels.items()))), 0)
+
 
 def turned_on(settings, plugins):
     """With what stands at the door turned on, but for what a profile turns off."""

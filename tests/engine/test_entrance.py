@@ -77,7 +77,7 @@ def test_a_released_pod_that_must_wait_its_turn_no_longer_says_that_it_is_gated(
 def test_a_pod_gated_and_deleted_is_forgotten():
     steps = Steps(node("n"), pod("a", gates=("x",)))
     steps.see(pod("a", gates=("x",), deleted=5.0))
-    assert sum(steps.engine.gauges().values()) == 0
+    assert sum(steps.pending.values()) == 0
 
 
 def test_a_profile_without_the_plugin_ignores_gates():
@@ -144,7 +144,7 @@ def test_after_five_minutes_everyone_is_asked_again_in_case_something_was_missed
     steps = Steps(node("n", cpu=1), pod("a", gates=gates), pre_enqueue=(*PRE_ENQUEUE, plugin))
     plugin.open = True
     steps.later(300, TimerFired("scheduling"))
-    assert steps.engine.gauges()[("scheduler_pending_pods", (("queue", "unschedulable"),))] == (not gates)
+    assert steps.pending["unschedulable"] == (not gates)
 
 
 def test_ten_thousand_gated_pods_cost_nothing_when_others_come_and_go():

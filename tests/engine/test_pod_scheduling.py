@@ -161,10 +161,48 @@ def test_a_condition_that_could_not_be_written_is_dropped_when_it_is_no_longer_t
     assert patch not in steps.effects
 
 
-def test_the_gauges_count_the_lines():
+def test_the_lines_are_counted():
     steps = Steps(node("n", cpu=50), pod("a"), pod("b", gates=("g",)))
-    pending = {labels[0][1]: size for (_, labels), size in steps.engine.gauges().items()}
-    assert pending == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 1}
+    assert steps.pending == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 1}
+
+
+def test_what_came_to_each_line_is_counted():
+    steps = Steps(node("n", cpu=50), pod("a"), pod("b", gates=("g",)))
+    came = "scheduler_queue_incoming_pods_total"
+    assert steps.number(came, queue="active", event="PodAdd") == 1
+    assert steps.number(came, queue="gated", event="PodAdd") == 1
+    assert steps.number(came, queue="unschedulable", event="ScheduleAttemptFailure") == 1
+    steps.later(60, Observed(node("n", cpu=900)))
+    assert steps.number(came, queue="active", event="ClusterEvent") == 1
+
+
+def test_parked_and_gated_pods_are_counted_by_what_keeps_them():
+    steps = Steps(node("n", cpu=50), pod("a"), pod("b", gates=("g",)))
+    kept = "scheduler_unschedulable_pods"
+    assert steps.number(kept, plugin="NodeResourcesFit", profile="headgate") == 1
+    assert steps.number(kept, plugin="SchedulingGates", profile="headgate") == 1
+    steps.later(60, Observed(node("n", cpu=900)), Observed(pod("b")))
+    assert steps.number(kept, plugin="NodeResourcesFit", profile="headgate") == 0
+    assert steps.number(kept, plugin="SchedulingGates", profile="headgate") == 0
+
+
+def test_every_attempt_is_counted_also_those_told_only_once():
+    steps = Steps(node("n", cpu=50), pod("a"))
+    for cpu in (51, 52, 53):
+        steps.later(60, Observed(node("n", cpu=cpu)))
+    assert steps.number("scheduler_schedule_attempts_total", result="unschedulable", profile="headgate") == 4
+    steps.later(60, Observed(node("n")))
+    assert steps.number("scheduler_schedule_attempts_total", result="scheduled", profile="headgate") == 1
+
+
+def test_a_binding_says_after_how_many_attempts_and_how_long_without_the_time_behind_gates():
+    steps = Steps(node("n", cpu=50), pod("a", gates=("g",)))
+    steps.later(100, Observed(pod("a")))
+    steps.engine.journal.take()
+    steps.later(60, Observed(node("n")))
+    (entry,) = steps.engine.journal.take()
+    assert entry.numbers["attempts"] == 2
+    assert entry.numbers["queued_ms"] == 60_000
 
 
 def test_an_older_condition_is_not_written_after_a_newer_one():

@@ -270,7 +270,8 @@ def test_a_claim_for_one_pod_alone_is_used_by_one_at_a_time():
     assert steps.binds == {"second": "e"}
 
 
-def test_a_node_takes_no_more_volumes_than_it_can_attach():
+def with_one_volume_too_many():
+    """Of two pods, each with a volume, the second waits: the node can attach one."""
     limits = AttachLimits(Key(Kind.CSI_NODE, "", "e"), "u", "1", {"ebs": 1})
     seen = [EAST, limits]
     for name in ("one", "two"):
@@ -279,8 +280,29 @@ def test_a_node_takes_no_more_volumes_than_it_can_attach():
     steps = Steps(*seen, first, second)
     assert steps.binds == {"first": "e"}
     assert "1 node(s) exceed max volume count" in steps.only(PatchStatus).change.message
+    return steps, limits
+
+
+def test_a_node_takes_no_more_volumes_than_it_can_attach():
+    steps, limits = with_one_volume_too_many()
     more = msgspec.structs.replace(limits, most={"ebs": 2})
     assert steps.later(60, Observed(more)).binds == {"second": "e"}
+
+
+def test_with_the_limit_goes_what_kept_a_pod_off():
+    steps, limits = with_one_volume_too_many()
+    assert steps.later(60, Gone(limits.key, limits.uid)).binds == {"second": "e"}
+
+
+def test_the_volume_of_a_claim_that_is_gone_is_not_counted_any_more():
+    steps, _ = with_one_volume_too_many()
+    assert steps.later(60, Gone(claim("one").key, claim("one").uid)).binds == {"second": "e"}
+
+
+def test_a_pod_whose_claim_is_gone_before_its_turn_waits():
+    steps = Steps(bound_claim(), volume())
+    steps.step(Gone(claim().key, claim().uid), Observed(EAST), Observed(using("data")))
+    assert 'persistentvolumeclaim "data" not found' in steps.only(PatchStatus).change.message
 
 
 # how pods that say nothing about it are spread
@@ -349,6 +371,8 @@ def test_what_is_learnt_of_services_and_controllers_counts_from_then_on():
         (lambda: known.observe(replicas(BY_APP)), BY_APP),
         (lambda: known.lose(replicas().key, "uid-web"), None),
         (lambda: known.observe(service(WEB)), BY_APP),
+        (lambda: known.observe(replicas()), (*BY_APP, *BY_TIER)),
+        (lambda: known.lose(replicas().key, "uid-web"), BY_APP),
         (lambda: known.lose(service(WEB).key, "uid-web"), None),
     ]
     for change, selector in steps:

@@ -18,6 +18,7 @@ class Gatekeeper:
     def __init__(self, server: Server, namespace: str, gate: str) -> None:
         self._client, self._pods, self._gate = Client(server), pods_path(namespace), gate
         self._work: asyncio.Task[None] | None = None
+        self._asking = asyncio.Lock()
         self.agreed: list[str] = []
 
     async def __aenter__(self) -> Gatekeeper:
@@ -26,7 +27,8 @@ class Gatekeeper:
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         assert self._work is not None
-        self._work.cancel()
+        async with self._asking:  # what was asked is also answered
+            self._work.cancel()
         (ended,) = await asyncio.gather(self._work, return_exceptions=True)
         await self._client.__aexit__()
         assert isinstance(ended, asyncio.CancelledError), f"the keeper of {self._gate} ended: {ended!r}"
@@ -35,7 +37,8 @@ class Gatekeeper:
         """Those there are, then those that come. A pod whose gates another party changed meanwhile is seen again."""
         async for pod in self._seen():
             if (place := self._place(pod)) is not None:
-                await self._agree(pod["metadata"]["name"], place)
+                async with self._asking:
+                    await self._agree(pod["metadata"]["name"], place)
 
     async def _seen(self) -> AsyncIterator[dict[str, Any]]:
         page = await self._client.get(self._pods)

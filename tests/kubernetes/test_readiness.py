@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import exchanges_gates
 import pytest
@@ -31,7 +33,7 @@ PLUGIN_PACKAGE = Path(__file__).resolve().parents[1] / "plugins" / "annotation_g
 QUOTA, BUDGET, LICENCE = (f"example.com/{name}" for name in ("quota", "budget", "licence"))
 
 
-def gated(name: str, *gates: str, **fields: object) -> Manifest:
+def gated(name: str, *gates: str, **fields: Any) -> Manifest:
     return pod(name, schedulingGates=[{"name": gate} for gate in gates], **fields)
 
 
@@ -92,7 +94,7 @@ async def test_the_condition_names_the_gates_that_remain_and_events_come_once(
     await create_pods(client, namespace, [gated("it", QUOTA, BUDGET, LICENCE, cpu="2")])
     for left in ((QUOTA, BUDGET, LICENCE), (QUOTA, LICENCE), (LICENCE,)):
         await set_gates(client, namespace, "it", *left)
-        await pods.until(f"it waits for {left}", lambda left=left: says(pods, "it") == told(*left))
+        await pods.until(f"it waits for {left}", partial(waits_for, pods, "it", *left))
         assert status_column(cluster, namespace, "it") == "SchedulingGated"
 
     await set_gates(client, namespace, "it")
@@ -240,7 +242,16 @@ def installed(package: Path, folder: Path) -> Path:
     """The folder it is installed into, built from a copy so that nothing is left beside its sources."""
     source = shutil.copytree(package, folder / "source")
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", folder / "installed", source]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *options,
+        "--target",
+        folder / "installed",
+        source,
+    ]
     subprocess.run(command, check=True)
     return folder / "installed"
 
@@ -255,6 +266,10 @@ def told(*gates: str) -> str:
 def says(pods: PodWatch, name: str) -> str:
     condition = pods.pods[name].condition("PodScheduled") if name in pods.pods else None
     return condition.message if condition else ""
+
+
+def waits_for(pods: PodWatch, name: str, *gates: str) -> bool:
+    return says(pods, name) == told(*gates)
 
 
 def reason(pods: PodWatch, name: str) -> str:

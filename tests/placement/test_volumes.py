@@ -2,7 +2,7 @@
 
 import pytest
 from builders import bound, node, pod, shape
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.engine.extension_points import plugins_for
@@ -207,6 +207,7 @@ MOVES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(MOVES)
 def test_counts_that_followed_every_change_equal_those_of_the_end(moves):
     _, table, attachments = world(node("n"), node("m"))

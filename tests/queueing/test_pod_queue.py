@@ -236,3 +236,7 @@ def test_nobody_is_left_behind_when_room_comes_and_stays(history):
         queue.ripen(later)
         out += popped(queue)
     assert sorted(out) == sorted(expected)
+
+
+def test_no_number_of_failures_is_too_many():
+    assert Backoff(1.0, 10.0).after(10_000) == 10.0

@@ -35,16 +35,18 @@ class Claims:
         self._take_in(found)
         return True
 
-    def lose(self, key: Key, uid: str) -> None:
+    def lose(self, key: Key, uid: str) -> bool:
+        """Whether that is news."""
         known = self._known.get(key)
         if known is None or known.uid != uid:
-            return
+            return False
         del self._known[key]
         if isinstance(known, VolumeClaim):
             self._part(known)
             self.attachments.bind(key, None)
         elif isinstance(known, AttachLimits):
             self.attachments.limit(key.name, {})
+        return True
 
     def volume_claims(self, pod: Pod) -> Iterator[tuple[ClaimName, VolumeClaim | None]]:
         """What the pod's volumes stand for; None where there is no such claim."""

@@ -57,14 +57,14 @@ class Entrance:
 
     def _admit(self, pod: Pod, now: float) -> Iterator[Told]:
         gated_before = self._held.pop(pod.key, None) is not None or telling.shown_as_gated(pod)
-        self._queue.offer(pod)
+        self._queue.offer(pod, now)
         if gated_before and pod.key not in self._released:
             self._released[pod.key] = pod
             self._journal.write(telling.released(pod, now))
             yield telling.released_event(pod, now)
 
     def _hold(self, pod: Pod, held: Held, now: float) -> Iterator[Told]:
-        self._queue.hold(pod, held.wake_on)
+        self._queue.hold(pod, held.wake_on, held.plugin)
         if self._held.get(pod.key) == held:
             return
         self._held[pod.key] = held

@@ -39,8 +39,5 @@ class Engine:
         return effects
 
     def gauges(self) -> Mapping[tuple[str, Labels], float]:
-        """Numbers that go up and down, by metric name and labels."""
-        return {
-            ("scheduler_pending_pods", ((label, value),)): float(size)
-            for label, value, size in self._scheduling.gauges()
-        }
+        """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
+        return {(name, labels): float(value) for name, labels, value in self._scheduling.numbers()}

@@ -50,11 +50,13 @@ class Resolver:
             return (Happening.CLAIMS_CHANGED,)
         return ()
 
-    def lose(self, key: Key, uid: str) -> None:
+    def lose(self, key: Key, uid: str) -> tuple[Happening, ...]:
+        """What that may mean to pods that wait: with a limit on volumes goes what kept them off."""
         if key.kind in OWNER_KINDS:
             self._spreading.lose(key, uid)
-        elif key.kind in CLAIM_KINDS:
-            self._claims.lose(key, uid)
+        elif key.kind in CLAIM_KINDS and self._claims.lose(key, uid):
+            return (Happening.CLAIMS_CHANGED,)
+        return ()
 
     def resolve(self, pod: Pod) -> Pod | Unresolved:
         """The pod as it is to be placed; the very same where it names nothing."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import assert_never
 
 from msgspec import Struct
 
 from headgate.engine import telling
+from headgate.engine.choosing import Choosing
 from headgate.engine.entrance import Entrance
 from headgate.engine.extension_points import Plugins, plugins_for
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.resolving import READS, Resolver, Unresolved
+from headgate.engine.resolving import READS, Resolver
 from headgate.engine.retries import Retries
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.effects import Bind, Effect, PatchStatus, WakeAt
@@ -23,13 +25,13 @@ from headgate.model.objects import Namespace
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.placement.attachments import Attachments
-from headgate.placement.batches import bundles_with
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
-from headgate.queueing.queue import PodQueue, same_verdicts
+from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Backoff, Line, Waiting
 
+Number = tuple[str, tuple[tuple[str, str], ...], int]
 TIMER = "scheduling"
 FLUSH_AFTER = 300.0  # seconds after which parked pods are tried in any case, should a happening have been missed
 
@@ -64,7 +66,9 @@ class PodScheduling:
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments) for p in profiles}
         doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
         self._entrance = Entrance(doors, self.queue, journal)
-        self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
+        placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
+        self._choosing = Choosing(self.queue, placers, self._resolver)
+        self._attempts: Counter[tuple[str, str]] = Counter()
         self._happened: dict[Happening, None] = {}
         self._told: dict[Key, str] = {}
         self._alarm: float | None = None
@@ -99,12 +103,8 @@ class PodScheduling:
     def decide(self, now: float) -> Iterator[Effect]:
         self._decided = []
         yield from self._wake(now)
-        while (room := self._settings.max_in_flight - len(self._in_flight)) > 0:
-            first = self.queue.pop()
-            if first is None:
-                break
-            alike = self.queue.pop_with(first, room, same_verdicts)
-            yield from self._try_alike(alike, now) if len(alike) > 1 else self._try_different(first, room, now)
+        for waiting, found in self._choosing.verdicts(self._room_in_flight):
+            yield from self._act(waiting, found, now)
         yield from self._entrance.settle(now)
         yield from self._try_again(now)
         yield from self._wake_later(now)
@@ -117,10 +117,16 @@ class PodScheduling:
             assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
             assert bind.target.key not in self.queue, f"{bind.target.key} both waits and is assumed"
 
-    def gauges(self) -> Iterator[tuple[str, str, int]]:
-        """How many pods stand in each line, by the label's name and value."""
+    def numbers(self) -> Iterator[Number]:
+        """What can be counted or measured now, by metric, labels and value."""
         for line, size in self.queue.sizes.items():
-            yield "queue", line, size
+            yield "scheduler_pending_pods", (("queue", line),), size
+        for (line, cause), count in self.queue.incoming.items():
+            yield "scheduler_queue_incoming_pods_total", (("event", cause), ("queue", line)), count
+        for (plugin, profile), size in self.queue.kept_by.items():
+            yield "scheduler_unschedulable_pods", (("plugin", plugin), ("profile", profile)), size
+        for (result, profile), count in self._attempts.items():
+            yield "scheduler_schedule_attempts_total", (("profile", profile), ("result", result)), count
 
     # what is now true
 
@@ -177,7 +183,8 @@ class PodScheduling:
             known_node = self.nodes.get(key.name)
             if known_node is not None and known_node.uid == uid:
                 self.nodes.drop(key.name)
-        self._resolver.lose(key, uid)
+        for happening in self._resolver.lose(key, uid):
+            self._happened[happening] = None
         known = self.pods.get(key)
         if known is not None and known.uid == uid:
             self._drop(key)
@@ -206,7 +213,8 @@ class PodScheduling:
     def _forget(self, assumption: Assumption, outcome: Outcome, now: float) -> None:
         """The binding did not take hold: give the room back and let the pod try again after a while."""
         waiting, key = assumption.waiting, assumption.bind.target.key
-        self._journal.write(telling.forgotten(assumption.bind, outcome, now))
+        self._attempts["error", waiting.pod.scheduler_name] += 1
+        self._journal.write(telling.forgotten(waiting.pod, assumption.bind, outcome, now))
         self._drop(key)
         if waiting.pod.wants_node:
             self.queue.failed(waiting, now)
@@ -230,63 +238,22 @@ class PodScheduling:
         self.queue.wake(happened, now)
         self.queue.ripen(now)
 
-    def _try_alike(self, alike: list[Waiting], now: float) -> Iterator[Effect]:
-        """Pods of one shape in their order: what can be planned for all at once, then one by one."""
-        planned: list[Placement] = []
-        if all(self._resolver.resolve(waiting.pod) is waiting.pod for waiting in alike):
-            planned = self._placer(alike[0]).plan(alike[0].pod, len(alike))
-        for waiting, found in zip(alike, planned, strict=False):
-            yield from self._assume(waiting, found, now)
-        for waiting in alike[len(planned) :]:
-            yield from self._try(waiting, now)
+    def _room_in_flight(self) -> int:
+        return self._settings.max_in_flight - len(self._in_flight)
 
-    def _try_different(self, first: Waiting, room: int, now: float) -> Iterator[Effect]:
-        """Pods that differ in amounts only, in their order: as many as can be planned at once, or just this one."""
-        placer = self._placer(first)
-        together = [first]
-        if placer.unknown(first.pod) and self._resolver.resolve(first.pod) is first.pod:
-            most = min(room, placer.most_together(first.pod))
-            together = self.queue.pop_with(first, most, self._bundles)
-        planned = placer.plan_each([waiting.pod for waiting in together]) if len(together) > 1 else []
-        for waiting, found in zip(together, planned, strict=False):
-            yield from self._assume(waiting, found, now)
-        left = together[len(planned) :]
-        for waiting in left[1:]:
-            self.queue.put_back(waiting)
-        for waiting in left[:1]:
-            yield from self._try(waiting, now)
-
-    def _bundles(self, first: Pod, other: Pod) -> bool:
-        if first.scheduler_name != other.scheduler_name or not bundles_with(first.shape, other.shape):
-            return False
-        return self._placers[other.scheduler_name].unknown(other) and self._resolver.resolve(other) is other
-
-    def _placer(self, waiting: Waiting) -> Placer:
-        return self._placers[waiting.pod.scheduler_name]
-
-    def _try(self, waiting: Waiting, now: float) -> Iterator[Effect]:
-        pod = waiting.pod
-        found = self._place(pod)
+    def _act(self, waiting: Waiting, found: Placement | NoPlacement, now: float) -> Iterator[Effect]:
+        waiting.attempts += 1
         match found:
             case Placement():
+                self._attempts["scheduled", waiting.pod.scheduler_name] += 1
                 yield from self._assume(waiting, found, now)
             case NoPlacement():
-                waiting.kin = self._kin(pod)
+                self._attempts["unschedulable", waiting.pod.scheduler_name] += 1
+                waiting.kin, waiting.refused_by = self._choosing.kin(waiting.pod), found.filters
                 self.queue.refused(waiting, found.wake_on, now)
-                yield from self._explain(pod, found, now)
+                yield from self._explain(waiting.pod, found, now)
             case _:
                 assert_never(found)
-
-    def _place(self, pod: Pod) -> Placement | NoPlacement:
-        """What the pod names is made out for placing it only: it waits and is counted as it was observed."""
-        resolved = self._resolver.resolve(pod)
-        if isinstance(resolved, Unresolved):
-            return NoPlacement(len(self.nodes), (), (resolved.rule,), resolved.wake_on, resolved.why)
-        return self._placers[pod.scheduler_name].place(resolved)
-
-    def _kin(self, pod: Pod) -> Hashable:
-        """A pod with claims waits for its own ones, and so by itself."""
-        return pod.key if pod.shape.claims else self._placers[pod.scheduler_name].kin(pod)
 
     def _assume(self, waiting: Waiting, found: Placement, now: float) -> Iterator[Effect]:
         pod, plugins = waiting.pod, self._plugins(waiting.pod)
@@ -298,7 +265,7 @@ class PodScheduling:
             self.assumed[pod.key] = Assumption(waiting, bind)
             self._in_flight[pod.key] = bind
             self._decided.append(bind)
-            self._journal.write(telling.bound(pod, found, now))
+            self._journal.write(telling.bound(waiting, found, now))
             yield bind
 
     def _explain(self, pod: Pod, found: NoPlacement, now: float) -> Iterator[Effect]:

@@ -10,6 +10,7 @@ from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodC
 from headgate.model.events import Outcome
 from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placement
+from headgate.queueing.waiting import Waiting
 
 POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
@@ -17,9 +18,16 @@ RELEASED = "nothing keeps the pod from being scheduled any more"
 SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # what an API server writes at creation
 
 
-def bound(pod: Pod, found: Placement, now: float) -> Entry:
+def bound(waiting: Waiting, found: Placement, now: float) -> Entry:
+    pod = waiting.pod
     message = f"assigned {pod.key.namespace}/{pod.key.name} to {found.node}"
-    numbers: dict[str, int | str] = {"node": found.node, "score": found.score, "profile": pod.scheduler_name}
+    numbers: dict[str, int | str] = {
+        "node": found.node,
+        "score": found.score,
+        "profile": pod.scheduler_name,
+        "attempts": waiting.attempts,
+        "queued_ms": round((now - waiting.since) * 1000),
+    }
     return Entry(now, pod.key, "bind", "Scheduled", message, numbers)
 
 
@@ -36,9 +44,9 @@ def released(pod: Pod, now: float) -> Entry:
     return Entry(now, pod.key, "ungate", "SchedulingGatesRemoved", RELEASED)
 
 
-def forgotten(bind: Bind, outcome: Outcome, now: float) -> Entry:
+def forgotten(pod: Pod, bind: Bind, outcome: Outcome, now: float) -> Entry:
     message = f"binding to {bind.node} did not take hold: {outcome.message or outcome.trouble}"
-    return Entry(now, bind.target.key, "forget", "BindingFailed", message, {"node": bind.node})
+    return Entry(now, pod.key, "forget", "BindingFailed", message, {"node": bind.node, "profile": pod.scheduler_name})
 
 
 def scheduled_event(pod: Pod, node: str, now: float) -> EmitEvent:

@@ -42,7 +42,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody reads
         self.registry = CollectorRegistry()
         self._profile = profile
-        self._attempts = self._counter("scheduler_schedule_attempts", "Attempts to place pods.", ("result", "profile"))
         self._attempt_seconds = self._histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "A step's time shared evenly among the attempts in it.",
@@ -92,7 +91,6 @@ class Metrics:
 
     def _tried(self, entry: Entry, result: str, seconds: float) -> None:
         profile = str(entry.numbers.get("profile", self._profile))
-        self._attempts.labels(result, profile).inc()
         self._attempt_seconds.labels(result, profile).observe(seconds)
         tries, queued = entry.numbers.get("attempts"), entry.numbers.get("queued_ms")
         if result == "scheduled" and isinstance(tries, int):

@@ -81,6 +81,10 @@ class Placer:
         row, score = best
         return Placement(self._nodes.name_at(row), score)
 
+    def nowhere(self, rule: str, why: str, wake_on: frozenset[Happening]) -> NoPlacement:
+        """The refusal of a pod that something keeps off all nodes alike."""
+        return NoPlacement(len(self._nodes), (), (rule,), wake_on, why)
+
     def plan(self, pod: Pod, count: int) -> list[Placement]:
         """Where so many pods like this one would go, one after the other; fewer when room runs out.
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import StrEnum
 
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.queueing.kin import Kin
 from headgate.queueing.waiting import Backoff, Line, Rank, Waiting
+
+
+class Cause(StrEnum):
+    """What sent a pod to a line; the values are the labels of scheduler_queue_incoming_pods_total."""
+
+    POD_CHANGED = "PodAdd"
+    ATTEMPT_FAILED = "ScheduleAttemptFailure"
+    BACKOFF_OVER = "BackoffComplete"
+    HAPPENING = "ClusterEvent"
+
+
+KEPT_BACK = frozenset({Line.UNSCHEDULABLE, Line.GATED})
 
 
 class PodQueue:
@@ -24,6 +38,8 @@ class PodQueue:
         self._listeners: dict[Happening, dict[Hashable, None]] = {happening: {} for happening in Happening}
         self._held_for: dict[Happening, dict[Key, None]] = {happening: {} for happening in Happening}
         self._sizes = dict.fromkeys(Line, 0)
+        self.incoming: Counter[tuple[Line, Cause]] = Counter()  # pods that came to each line, by what sent them
+        self.kept_by: Counter[tuple[str, str]] = Counter()  # parked and gated pods by plugin and profile
 
     def __contains__(self, key: Key) -> bool:
         return key in self._waiting
@@ -36,19 +52,19 @@ class PodQueue:
     def sizes(self) -> Mapping[Line, int]:
         return self._sizes
 
-    def offer(self, pod: Pod) -> None:
+    def offer(self, pod: Pod, now: float = 0.0) -> None:
         """The pod wants a node and nothing holds it back. One that changed in nothing that matters keeps its place."""
         known = self._waiting.get(pod.key)
         if known is not None and known.line is not Line.GATED and _same_demand(known.pod, pod):
             known.pod = pod
             return
         self.withdraw(pod.key)
-        self._activate(Waiting(pod))
+        self._activate(Waiting(pod, since=now), Cause.POD_CHANGED)
 
-    def hold(self, pod: Pod, wake_on: frozenset[Happening] = frozenset()) -> None:
+    def hold(self, pod: Pod, wake_on: frozenset[Happening] = frozenset(), plugin: str = "") -> None:
         """The pod is gated: on record, never tried. Whoever holds it wants to be asked again on `wake_on`."""
         self.withdraw(pod.key)
-        self._enter(Waiting(pod), Line.GATED)
+        self._enter(Waiting(pod, refused_by=(plugin,)), Line.GATED, Cause.POD_CHANGED)
         for happening in sorted(wake_on):
             self._held_for[happening][pod.key] = None
 
@@ -65,10 +81,10 @@ class PodQueue:
 
     def withdraw(self, key: Key) -> None:
         """The pod no longer waits."""
-        waiting = self._waiting.pop(key, None)
+        waiting = self._waiting.get(key)
         if waiting is None:
             return
-        self._sizes[waiting.line] -= 1
+        self._leave(waiting)
         if waiting.line is Line.GATED:
             for listeners in self._held_for.values():
                 listeners.pop(key, None)
@@ -125,13 +141,13 @@ class PodQueue:
         self._listen(waiting.kin, kin, wake_on)
         self._leave(waiting)
         kin.add(waiting)
-        self._enter(waiting, Line.UNSCHEDULABLE)
+        self._enter(waiting, Line.UNSCHEDULABLE, Cause.ATTEMPT_FAILED)
 
     def failed(self, waiting: Waiting, now: float) -> None:
         """The attempt ended in trouble; try again after a while, longer each time."""
         waiting.failures += 1
         self._leave(waiting)
-        self._rest(waiting, now + self._backoff.after(waiting.failures))
+        self._rest(waiting, now + self._backoff.after(waiting.failures), Cause.ATTEMPT_FAILED)
 
     def placed(self, waiting: Waiting) -> None:
         """The pod found its node; if others of its kind wait, the next may go and see."""
@@ -158,7 +174,7 @@ class PodQueue:
             waiting = self._waiting.get(key)
             if waiting is not None and waiting.line is Line.BACKOFF and waiting.rank == rank:
                 self._leave(waiting)
-                self._activate(waiting)
+                self._activate(waiting, Cause.BACKOFF_OVER)
 
     def next_deadline(self) -> float | None:
         """When the next rest is over."""
@@ -184,31 +200,39 @@ class PodQueue:
             return
         self._leave(scout)
         if kin.not_before > now:
-            self._rest(scout, kin.not_before)
+            self._rest(scout, kin.not_before, Cause.HAPPENING)
         else:
-            self._activate(scout)
+            self._activate(scout, Cause.HAPPENING)
 
     def _forget_if_empty(self, name: Hashable, kin: Kin) -> None:
         if not len(kin) and kin.scout is None:
             self._listen(name, kin, frozenset())
             del self._kin[name]
 
-    def _activate(self, waiting: Waiting) -> None:
-        self._enter(waiting, Line.ACTIVE)
+    def _activate(self, waiting: Waiting, cause: Cause) -> None:
+        self._enter(waiting, Line.ACTIVE, cause)
         heapq.heappush(self._active, (waiting.rank, waiting.pod.key))
 
-    def _rest(self, waiting: Waiting, until: float) -> None:
-        self._enter(waiting, Line.BACKOFF)
+    def _rest(self, waiting: Waiting, until: float, cause: Cause) -> None:
+        self._enter(waiting, Line.BACKOFF, cause)
         heapq.heappush(self._resting, (until, waiting.rank, waiting.pod.key))
 
-    def _enter(self, waiting: Waiting, line: Line) -> None:
+    def _enter(self, waiting: Waiting, line: Line, cause: Cause) -> None:
         waiting.line = line
         self._waiting[waiting.pod.key] = waiting
         self._sizes[line] += 1
+        self.incoming[line, cause] += 1
+        self._count_keepers(waiting, 1)
 
     def _leave(self, waiting: Waiting) -> None:
         if self._waiting.pop(waiting.pod.key, None) is not None:
             self._sizes[waiting.line] -= 1
+            self._count_keepers(waiting, -1)
+
+    def _count_keepers(self, waiting: Waiting, sign: int) -> None:
+        if waiting.line in KEPT_BACK:
+            for plugin in waiting.refused_by:
+                self.kept_by[plugin, waiting.pod.scheduler_name] += sign
 
 
 def same_verdicts(one: Pod, other: Pod) -> bool:

@@ -30,11 +30,17 @@ class Waiting(Struct):
     line: Line = Line.ACTIVE
     failures: int = 0  # attempts in a row that ended in trouble, not in a refusal
     kin: Hashable = None  # pods of equal kin get equal verdicts; set when it is refused
+    refused_by: tuple[str, ...] = ()  # the plugins that last kept it from a node, or out of the queue
+    attempts: int = 0
+    since: float = 0.0  # when it first had its turn coming: time behind gates does not count
 
     @property
     def rank(self) -> Rank:
         """Higher priority first, then older, then by name: the same order after a restart."""
         return (-self.pod.priority, self.pod.created, self.pod.key)
+
+
+ENOUGH_DOUBLINGS = 64  # beyond any limit anyone sets
 
 
 class Backoff(Struct, frozen=True):
@@ -44,4 +50,4 @@ class Backoff(Struct, frozen=True):
     limit: float
 
     def after(self, times: int) -> float:
-        return min(self.limit, self.initial * 2.0 ** (times - 1)) if times else 0.0
+        return min(self.limit, self.initial * 2.0 ** min(times - 1, ENOUGH_DOUBLINGS)) if times else 0.0

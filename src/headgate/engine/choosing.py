@@ -1,0 +1,81 @@
+"""Who is next, and where would it run: verdicts on waiting pods in the order of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+
+from headgate.engine.resolving import Resolver, Unresolved
+from headgate.model.pod import Pod
+from headgate.placement.batches import bundles_with
+from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.queueing.queue import PodQueue, same_verdicts
+from headgate.queueing.waiting import Waiting
+
+Verdict = tuple[Waiting, Placement | NoPlacement]
+
+
+class Choosing:
+    """Takes pods from the queue and says for each where it would run.
+
+    A verdict must be acted on, the room taken or the pod parked, before the next one is asked for: what one pod gets
+    the next does not find.
+    """
+
+    def __init__(self, queue: PodQueue, placers: Mapping[str, Placer], resolver: Resolver) -> None:
+        self._queue = queue
+        self._placers = placers
+        self._resolver = resolver
+
+    def verdicts(self, most: Callable[[], int]) -> Iterator[Verdict]:
+        """One after the other while `most` allows any."""
+        while (room := most()) > 0 and (first := self._queue.pop()) is not None:
+            alike = self._queue.pop_with(first, room, same_verdicts)
+            yield from self._for_alike(alike) if len(alike) > 1 else self._for_different(first, room)
+
+    def kin(self, pod: Pod) -> Hashable:
+        """A pod with claims waits for its own ones, and so by itself."""
+        return pod.key if pod.shape.claims else self._placers[pod.scheduler_name].kin(pod)
+
+    def _for_alike(self, alike: list[Waiting]) -> Iterator[Verdict]:
+        """Pods of one shape: what can be planned for all at once, then one by one."""
+        planned: list[Placement] = []
+        if all(self._names_nothing(waiting.pod) for waiting in alike):
+            planned = self._placer(alike[0]).plan(alike[0].pod, len(alike))
+        yield from zip(alike, planned, strict=False)
+        for waiting in alike[len(planned) :]:
+            yield waiting, self._place(waiting.pod)
+
+    def _for_different(self, first: Waiting, room: int) -> Iterator[Verdict]:
+        """Pods that differ in amounts only: as many as can be planned at once, or just this one."""
+        together = self._bundle(first, room)
+        planned = self._placer(first).plan_each([each.pod for each in together]) if len(together) > 1 else []
+        yield from zip(together, planned, strict=False)
+        left = together[len(planned) :]
+        for waiting in left[1:]:
+            self._queue.put_back(waiting)
+        for waiting in left[:1]:
+            yield waiting, self._place(waiting.pod)
+
+    def _bundle(self, first: Waiting, room: int) -> list[Waiting]:
+        placer = self._placer(first)
+        if not placer.unknown(first.pod) or not self._names_nothing(first.pod):
+            return [first]
+        return self._queue.pop_with(first, min(room, placer.most_together(first.pod)), self._bundles)
+
+    def _bundles(self, first: Pod, other: Pod) -> bool:
+        if first.scheduler_name != other.scheduler_name or not bundles_with(first.shape, other.shape):
+            return False
+        return self._placers[other.scheduler_name].unknown(other) and self._names_nothing(other)
+
+    def _place(self, pod: Pod) -> Placement | NoPlacement:
+        """What the pod names is made out for placing it only: it waits and is counted as it was observed."""
+        resolved = self._resolver.resolve(pod)
+        if isinstance(resolved, Unresolved):
+            return self._placers[pod.scheduler_name].nowhere(resolved.rule, resolved.why, resolved.wake_on)
+        return self._placers[pod.scheduler_name].place(resolved)
+
+    def _names_nothing(self, pod: Pod) -> bool:
+        return self._resolver.resolve(pod) is pod
+
+    def _placer(self, waiting: Waiting) -> Placer:
+        return self._placers[waiting.pod.scheduler_name]
