@@ -34,20 +34,24 @@ class Gatekeeper:
         assert isinstance(ended, asyncio.CancelledError), f"the keeper of {self._gate} ended: {ended!r}"
 
     async def _follow(self) -> None:
-        """Those there are, then those that come. A pod whose gates another party changed meanwhile is seen again."""
+        """Agree to each; one whose gates another party changed meanwhile is seen again."""
         async for pod in self._seen():
             if (place := self._place(pod)) is not None:
                 async with self._asking:
                     await self._agree(pod["metadata"]["name"], place)
 
     async def _seen(self) -> AsyncIterator[dict[str, Any]]:
-        page = await self._client.get(self._pods)
-        for pod in page["items"]:
-            yield pod
-        async for line in self._client.lines(
-            f"{self._pods}?watch=true&resourceVersion={page['metadata']['resourceVersion']}"
-        ):
-            yield json.loads(line)["object"]
+        """All pods, and every change; anew when the server ends the watch, as a busy one may."""
+        while True:
+            page = await self._client.get(self._pods)
+            for pod in page["items"]:
+                yield pod
+            version = page["metadata"]["resourceVersion"]
+            async for line in self._client.lines(f"{self._pods}?watch=true&resourceVersion={version}"):
+                change = json.loads(line)
+                if change["type"] == "ERROR":
+                    break
+                yield change["object"]
 
     def _place(self, pod: dict[str, Any]) -> int | None:
         names = [gate["name"] for gate in pod["spec"].get("schedulingGates", [])]

@@ -108,15 +108,17 @@ async def test_the_condition_names_the_gates_that_remain_and_events_come_once(
     assert counts == {"SchedulingGated": 1, "SchedulingGatesRemoved": 1, "FailedScheduling": 1, "Scheduled": 1}
 
 
-async def test_events_come_once_however_quickly_the_gates_go(
+async def test_events_come_once_however_quickly_gates_and_conditions_change(
     cluster: Cluster, client: Client, namespace: str, pods: PodWatch, start: Start
 ) -> None:
-    await create_nodes(client, [node("first")])
+    names = [f"pod-{index}" for index in range(100)]
+    await create_nodes(client, [node("full", cpu="50m")])
     start("--no-leader-elect")
     async with Gatekeeper(cluster.server, namespace, QUOTA), Gatekeeper(cluster.server, namespace, BUDGET):
-        await create_pods(client, namespace, [gated(f"pod-{index}", QUOTA, BUDGET) for index in range(30)])
-        await pods.until("all pods are bound", lambda: pods.bound == 30)
-    told_of = eventually("all bindings are told", lambda: events_of_all(cluster, namespace, 30))
+        await create_pods(client, namespace, [gated(name, QUOTA, BUDGET) for name in names])
+        await pods.until("none fits", lambda: {reason(pods, name) for name in names} == {"Unschedulable"})
+    await create_nodes(client, [node("roomy", cpu="64")])
+    told_of = eventually("all bindings are told", lambda: events_of_all(cluster, namespace, 100))
     assert {what: times for what, times in told_of.items() if times > 1} == {}
 
 
