@@ -44,6 +44,21 @@ def test_one_event_when_it_becomes_gated_and_one_when_it_is_released():
     assert steps.only(EmitEvent).reason == "SchedulingGatesRemoved"
 
 
+def test_a_second_look_before_the_condition_caught_up_repeats_no_event():
+    steps = Steps(node("n", cpu=1), pod("a", gates=("x", "y"), scheduled=BY_SERVER))
+    steps.see(pod("a", gates=("y",), scheduled=BY_SERVER))
+    assert not [effect for effect in steps.effects if isinstance(effect, EmitEvent)], "still the server's own text"
+    steps.see(pod("a", scheduled=BY_SERVER))
+    steps.see(pod("a", scheduled=BY_SERVER, labels={"touched": "yes"}))
+    assert not [effect for effect in steps.effects if isinstance(effect, EmitEvent)], "released only once"
+
+
+def test_a_pod_let_in_with_its_gates_on_is_not_called_released():
+    settings = Settings(profiles=(Profile(disabled=frozenset({"SchedulingGates"})),))
+    steps = Steps(node("n"), pod("a", gates=("x",), scheduled=BY_SERVER), settings=settings)
+    assert steps.kinds == ["Bind"]
+
+
 def test_a_gated_pod_is_never_called_unschedulable():
     steps = Steps(pod("a", gates=("x",)))
     steps.later(600, Observed(node("n", cpu=1)), TimerFired("scheduling"))

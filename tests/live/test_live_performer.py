@@ -13,7 +13,7 @@ from virtual_clock import ImpatientClock
 from headgate.api.requests import Call
 from headgate.live.connection import Answer, AnswerLost, NeverSent
 from headgate.live.performer import CONCURRENCY, EVENT_CONCURRENCY, EVENTS_WAITING, TRIES, Performer
-from headgate.model.effects import Bind, Delete, EmitEvent, EventType, Evict, Write
+from headgate.model.effects import Bind, Delete, EmitEvent, EventType, Evict, PatchStatus, PodCondition, Write
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key, Kind, Target
 
@@ -24,6 +24,10 @@ def target(name: str) -> Target:
 
 def bind(name: str, node: str = "n") -> Bind:
     return Bind(target(name), node)
+
+
+def note(name: str) -> PatchStatus:
+    return PatchStatus(target(name), PodCondition("PodScheduled", "False", "Unschedulable", "no room", 0.0))
 
 
 def event(name: str) -> EmitEvent:
@@ -200,6 +204,32 @@ async def test_events_wait_for_writes_take_few_places_and_get_no_outcome():
         kinds = ["event" if call.path.endswith("/events") else "bind" for call in server.calls]
         assert kinds[EVENT_CONCURRENCY : EVENT_CONCURRENCY + CONCURRENCY].count("bind") == CONCURRENCY
         assert watcher.outcomes.empty()
+
+
+async def test_pods_that_get_a_node_do_not_wait_for_notes_to_those_that_do_not():
+    server = Server()
+    async with performing(server) as (performer, watcher):
+        for number in range(500):
+            performer.submit(note(f"g{number}"))
+        for number in range(CONCURRENCY):
+            performer.submit(bind(f"p{number}"))
+        for _ in range(500 + CONCURRENCY):
+            await watcher.next()
+    last_bind = max(at for at, call in enumerate(server.calls) if call.path.endswith("/binding"))
+    assert last_bind < 4 * CONCURRENCY, "a few notes go along, the rest after"
+
+
+async def test_a_note_that_a_binding_of_its_pod_waits_behind_is_hurried():
+    server = Server()
+    async with performing(server) as (performer, watcher):
+        for number in range(500):
+            performer.submit(note(f"g{number}"))
+        performer.submit(bind("g499"))
+        for _ in range(501):
+            await watcher.next()
+    about = [call.path.split("/")[-1] for call in server.calls if "/g499/" in call.path]
+    assert about == ["status", "binding"], "in their order"
+    assert any("/g499/binding" in call.path for call in server.calls[: 3 * CONCURRENCY])
 
 
 async def test_too_many_events_drop_the_oldest_and_are_counted():

@@ -26,6 +26,7 @@ class Entrance:
         self._journal = journal
         self._held: dict[Key, Held] = {}
         self._released: dict[Key, Pod] = {}
+        self._let_in: dict[Key, str] = {}  # by uid
 
     def present(self, pod: Pod, now: float) -> Iterator[Told]:
         """Let the pod into the queue, or hold it and say why."""
@@ -47,6 +48,7 @@ class Entrance:
     def forget(self, key: Key) -> None:
         self._held.pop(key, None)
         self._released.pop(key, None)
+        self._let_in.pop(key, None)
 
     def settle(self, now: float) -> Iterator[Told]:
         """Those let in just now that still wait for their turn must not go on saying that they are gated."""
@@ -56,18 +58,23 @@ class Entrance:
         self._released = {}
 
     def _admit(self, pod: Pod, now: float) -> Iterator[Told]:
-        gated_before = self._held.pop(pod.key, None) is not None or telling.shown_as_gated(pod)
+        was_held = self._held.pop(pod.key, None) is not None
+        unheard_of = self._let_in.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
+        self._let_in[pod.key] = pod.uid
         self._queue.offer(pod, now)
-        if gated_before and pod.key not in self._released:
+        if not pod.gates and (was_held or (unheard_of and telling.shown_as_gated(pod))):
             self._released[pod.key] = pod
             self._journal.write(telling.released(pod, now))
             yield telling.released_event(pod, now)
 
     def _hold(self, pod: Pod, held: Held, now: float) -> Iterator[Told]:
         self._queue.hold(pod, held.wake_on, held.plugin)
-        if self._held.get(pod.key) == held:
+        known = self._held.get(pod.key)
+        if known == held:
             return
         self._held[pod.key] = held
         entry = telling.gated(pod, held, now)
         self._journal.write(entry)
-        yield from telling.gated_condition_and_event(pod, entry)
+        for effect in telling.gated_condition_and_event(pod, entry):
+            if known is None or isinstance(effect, PatchStatus):
+                yield effect

@@ -10,11 +10,12 @@ from typing import Protocol
 from headgate.api.outcomes import trouble_of
 from headgate.api.requests import Call, calls_for
 from headgate.live.connection import Answer, AnswerLost, NeverSent
-from headgate.model.effects import Create, EmitEvent, Write
+from headgate.model.effects import Create, EmitEvent, PatchStatus, PodCondition, Write
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
 
 CONCURRENCY = 32  # writes under way
+ACTS_PER_NOTE = 8  # other writes before the next condition that only tells a pod why it waits
 EVENT_CONCURRENCY = 4  # of them Kubernetes events, which may wait
 EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 TRIES = 5  # of one request, where asking again is safe
@@ -49,9 +50,11 @@ class Performer:
     ) -> None:
         self._client, self._tell, self._tally, self._sleep = client, tell, tally, sleep
         self._ready: deque[Write] = deque()
+        self._notes: deque[Write] = deque()  # ready too, but whoever waits for a node does not wait for these
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
         self._events: deque[EmitEvent] = deque()
         self._events_under_way = 0
+        self._acts_in_a_row = 0
         self._under_way = 0
         self._parked: deque[asyncio.Future[None]] = deque()
         self._quiet = asyncio.Event()
@@ -66,10 +69,19 @@ class Performer:
             self._submit_event(write)
         elif (line := self._behind.get(object_of(write))) is not None:
             line.append(write)
+            self._hurry(object_of(write), write)
         else:
             self._behind[object_of(write)] = deque()
-            self._ready.append(write)
+            (self._notes if is_note(write) else self._ready).append(write)
             self._wake_worker()
+
+    def _hurry(self, key: Key, behind: Write) -> None:
+        """A note that something more urgent waits behind is as urgent."""
+        if is_note(behind):
+            return
+        for note in [note for note in self._notes if object_of(note) == key]:
+            self._notes.remove(note)
+            self._ready.append(note)
 
     async def run(self) -> None:
         """Performs until cancelled."""
@@ -81,6 +93,7 @@ class Performer:
         """Start nothing more and wait for what is under way; whether all of it was answered in time."""
         self._stopping = True
         self._ready.clear()
+        self._notes.clear()
         self._events.clear()
         self._behind.clear()
         try:
@@ -108,9 +121,13 @@ class Performer:
                 self._finish(write)
 
     def _take(self) -> Write | None:
-        """Writes before events; None when only events wait and enough of them are under way."""
-        if self._ready:
+        """Acts, now and then a note, then events; None when only events wait and enough of them are under way."""
+        if self._ready and (not self._notes or self._acts_in_a_row < ACTS_PER_NOTE):
+            self._acts_in_a_row += 1
             return self._ready.popleft()
+        if self._notes:
+            self._acts_in_a_row = 0
+            return self._notes.popleft()
         if self._events and self._events_under_way < EVENT_CONCURRENCY:
             return self._events.popleft()
         return None
@@ -176,6 +193,10 @@ class Performer:
         except AnswerLost as trouble:
             return Trouble.UNKNOWN, str(trouble)
         return trouble_of(answer.status, answer.body) or (None, "")
+
+
+def is_note(write: Write) -> bool:
+    return isinstance(write, PatchStatus) and isinstance(write.change, PodCondition)
 
 
 def object_of(write: Write) -> Key:

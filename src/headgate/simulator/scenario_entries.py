@@ -43,7 +43,7 @@ class PatchEntry(ObjectEntry, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 class ClusterEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
+    name: str = "main"
     nodes: tuple[NodeBatch, ...] = ()
     objects: tuple[Manifest, ...] = ()
 

@@ -65,7 +65,7 @@ class _Reader:
 
     def scenario(self, document: object) -> Scenario:
         entry = self._entry(document)
-        clusters = entry.clusters or (ClusterEntry("main"),)
+        clusters = entry.clusters or (ClusterEntry(),)
         names = self._cluster_names(clusters)
         scenario = Scenario(
             source=self._source,
