@@ -7,6 +7,7 @@ from headgate.engine.extension_points import plugins_for
 from headgate.model.affinity import NodeTerm, Operator, Requirement, Toleration
 from headgate.model.happenings import Happening
 from headgate.model.node import Taint, TaintEffect
+from headgate.model.peers import HostPort, PeerDemands, PodTerm, Spread
 from headgate.model.pod import PodShape
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
@@ -19,6 +20,12 @@ NO_EXECUTE = Taint("gpu", "a100", TaintEffect.NO_EXECUTE)
 
 
 PLAIN = Profile()
+
+X = (Requirement("app", Operator.IN, ("x",)),)
+Y = (Requirement("app", Operator.IN, ("y",)),)
+NEAR = PodTerm("zone", X, ("default",))
+FAR = PodTerm("zone", Y, ("default",))
+SPREAD = Spread(1, "zone", X)
 
 
 def placer(*nodes, profile=PLAIN):
@@ -161,6 +168,41 @@ def test_the_refusal_says(nodes, asked, message):
     found = placer(*nodes)[0].place(pod(shape=asked))
     assert isinstance(found, NoPlacement)
     assert str(found) == message
+
+
+@pytest.mark.parametrize(
+    "nodes, asked, curable",
+    [
+        pytest.param([node("a")], shape(600), 1, id="a full node might do if pods left"),
+        pytest.param([node("a")], shape(2000), 0, id="a node that is too small never will"),
+        pytest.param([node("a", pods=0)], shape(1), 0, id="nor one that may run no pods at all"),
+        pytest.param([node("a", taints=(NO_SCHEDULE,))], shape(600), 0, id="a taint does not leave with the pods"),
+        pytest.param([node("a")], shape(600, node_selector=(("zone", "b"),)), 0, id="nor does a missing label"),
+        pytest.param([node("a", unschedulable=True), node("b"), node("c")], shape(600), 2, id="nodes are counted"),
+        pytest.param([node("a")], shape(1, ports=(HostPort(80),)), 1, id="a port is given back"),
+    ],
+)
+def test_where_evicting_pods_could_help(nodes, asked, curable):
+    placing, table = placer(*nodes)
+    for each in nodes:
+        table.charge(pod(f"on-{each.name}", shape=shape(500, ports=(HostPort(80),))), each.name)
+    assert placing.place(pod("new", shape=asked)).curable == curable
+
+
+@pytest.mark.parametrize(
+    "demands, labels, curable",
+    [
+        pytest.param(PeerDemands(anti_affinity=(NEAR,)), {"zone": "a"}, 1, id="pods that keep others off can leave"),
+        pytest.param(PeerDemands(affinity=(FAR,)), {"zone": "a"}, 0, id="pods that leave bring no others near"),
+        pytest.param(PeerDemands(hard_spread=(SPREAD,)), {"zone": "a"}, 1, id="a crowded domain can be thinned out"),
+        pytest.param(PeerDemands(hard_spread=(SPREAD,)), {}, 0, id="a node without the label stays so"),
+    ],
+)
+def test_where_evicting_neighbours_could_help(demands, labels, curable):
+    placing, table = placer(node("n", labels=labels), node("other", labels={"zone": "b"}, unschedulable=True))
+    table.charge(pod("there", labels={"app": "x"}), "n")
+    table.charge(pod("there too", labels={"app": "x"}), "n")
+    assert placing.place(pod("new", shape=shape(1, peers=demands), labels={"app": "x"})).curable == curable
 
 
 def test_of_many_reasons_the_most_frequent_are_shown():

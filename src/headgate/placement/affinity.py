@@ -40,6 +40,10 @@ class InterPodAffinity:
         yield "node(s) didn't match pod anti-affinity rules", kept_off | ~wanted
         yield "node(s) didn't satisfy existing pods anti-affinity rules", resented | ~wanted | ~kept_off
 
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        """Pods that leave bring none of those nearer that must be near."""
+        return ~self._near(pod)
+
     def _near(self, pod: Pod) -> Mask:
         """Every required term has a pod near; the first pod of a series may start alone."""
         terms = pod.shape.peers.affinity if pod.shape.peers else ()

@@ -148,3 +148,6 @@ class NodeVolumeLimits:
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         volumes = pod.shape.bound_to.attachments if pod.shape.bound_to is not None else ()
         yield "node(s) exceed max volume count", self._attachments.room_for(volumes)
+
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        return False

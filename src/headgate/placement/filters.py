@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from headgate.model.happenings import Happening
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.pod import PodShape
-from headgate.placement.plugins import Each, LoadFilter, NodeFilter, Rows
+from headgate.placement.plugins import Each, LoadFilter, Mask, NodeFilter, Rows
 from headgate.placement.table import PODS, NodeTable, port_name
 
 ON_NODES = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED})
@@ -101,6 +101,9 @@ class NodePorts:
                 taken = taken + nodes.ports[port_name(port)][rows]
         yield "node(s) didn't have free ports for the requested pod ports", nodes.alive[rows] & (taken == 0)
 
+    def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:
+        return False
+
 
 class NodeResourcesFit:
     """Everything the pod asks for is free, and one more pod may run."""
@@ -113,6 +116,13 @@ class NodeResourcesFit:
         for resource, amount in shape.requests.items:
             taken = nodes.requested[resource][rows] + amount * (already + 1)
             yield f"Insufficient {resource}", (taken <= nodes.allocatable[resource][rows]) | (amount == 0)
+
+    def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:
+        """The whole node would be too small."""
+        small: Mask = nodes.allocatable[PODS] < 1
+        for resource, amount in shape.requests.items:
+            small = small | (nodes.allocatable[resource] < amount)
+        return small
 
 
 NODE_FILTERS: tuple[NodeFilter, ...] = (NodeName(), NodeUnschedulable(), TaintToleration(), NodeAffinity())

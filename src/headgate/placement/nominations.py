@@ -53,6 +53,9 @@ class Nominations:
                 free[row] = self._room_beside(pod, others, row)
         yield REASON, free
 
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        return False
+
     def _before(self, pod: Pod) -> Iterator[Pod]:
         for other in self._pods.values():
             if other.priority >= pod.priority and other.uid != pod.uid:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -34,6 +35,7 @@ class NoPlacement(Struct, frozen=True):
     filters: tuple[str, ...]
     wake_on: frozenset[Happening]
     everywhere: str = ""  # what keeps the pod off all nodes alike, so that none was asked
+    curable: int = 0  # nodes that might do if pods left them
 
     def __str__(self) -> str:
         if not self.nodes:
@@ -56,6 +58,9 @@ class Rules(Struct, frozen=True):
     field_scores: tuple[tuple[FieldScore, int], ...] = ()
     percentage: int = 0  # of the nodes that will do, how many are compared; 0: as many as pay
 
+
+Questioned = tuple[Refuser, Iterable[tuple[str, Mask]], Callable[[], Mask | bool]]
+"""A rule, where its demands are met, and where nobody's leaving would help."""
 
 Voices = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
 NOBODY: Voices = ([], [])
@@ -188,22 +193,26 @@ class Placer:
         counts: dict[str, int] = {}
         refusing: list[str] = []
         wake_on: set[Happening] = {Happening.NODE_ADDED}
-        for rule, demands in self._questions(pod, filters):
+        curable = 0
+        for rule, demands, hopeless in self._questions(pod, filters):
             refused = _count(demands, left, counts)
             if refused.any():
                 refusing.append(rule.name)
                 wake_on |= rule.wake_on
                 left &= ~refused
-        return NoPlacement(len(self._nodes), tuple(sorted(counts.items())), tuple(refusing), frozenset(wake_on))
+                curable += int(np.count_nonzero(refused & np.logical_not(hopeless())))
+        reasons = tuple(sorted(counts.items()))
+        return NoPlacement(len(self._nodes), reasons, tuple(refusing), frozenset(wake_on), curable=curable)
 
-    def _questions(self, pod: Pod, filters: list[PeerFilter]) -> Iterator[tuple[Refuser, Iterable[tuple[str, Mask]]]]:
+    def _questions(self, pod: Pod, filters: list[PeerFilter]) -> Iterator[Questioned]:
         everything = slice(0, len(self._nodes.nodes))
         for verdicts in self._rules.rows.node_filters:
-            yield verdicts.rule, verdicts.demands(pod.shape, everything)
+            yield verdicts.rule, verdicts.demands(pod.shape, everything), lambda: True
         for rule in self._rules.rows.load_filters:
-            yield rule, rule.demands(pod.shape, self._nodes, everything, 0)
+            demands = rule.demands(pod.shape, self._nodes, everything, 0)
+            yield rule, demands, partial(rule.hopeless, pod.shape, self._nodes)
         for peer in filters:
-            yield peer, peer.demands(pod)
+            yield peer, peer.demands(pod), partial(peer.hopeless, pod)
 
 
 def _count(demands: Iterable[tuple[str, Mask]], left: Mask, counts: dict[str, int]) -> Mask:

@@ -38,7 +38,7 @@ class Refuser(Named, Protocol):
 
 
 class NodeFilter(Refuser, Protocol):
-    """Keeps pods off nodes for what the node itself is. Verdicts are kept per `demand` and node."""
+    """Keeps pods off nodes for what the node itself is, so nobody's leaving helps. Verdicts are kept per `demand`."""
 
     def demand(self, shape: PodShape) -> Hashable | None:
         """The part of the shape this rule reads; None when it lets every node pass."""
@@ -53,6 +53,9 @@ class LoadFilter(Refuser, Protocol):
     def demands(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Iterator[tuple[str, Each]]:
         """Everything that must hold: the reason given where it does not, and where it does."""
 
+    def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:
+        """The rows it would refuse even if every pod there left."""
+
 
 class PeerFilter(Refuser, Protocol):
     """Keeps pods off nodes for what runs near them."""
@@ -62,6 +65,9 @@ class PeerFilter(Refuser, Protocol):
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         """As for LoadFilter, for every row of the table."""
+
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        """As for LoadFilter: what no eviction would cure."""
 
 
 class RowScore(Named, Protocol):

@@ -58,6 +58,10 @@ class PodTopologySpread:
             even &= self._within_skew(pod, spreads[index], ground, index) | ~ground.labelled
         yield REASON, even
 
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        """A node without the labels stays without them."""
+        return ~self._ground(pod, pod.shape.peers.hard_spread if pod.shape.peers else ()).labelled
+
     def _within_skew(self, pod: Pod, spread: Spread, ground: Ground, index: int) -> Mask:
         domain = self._neighbours.domains.of(spread.topology_key)
         totals, present = _totals(domain, self._matching(pod, spread), ground.counted[index]), ground.present[index]

@@ -28,6 +28,7 @@ class Seldom:
     def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
         self.name, self.wake_on = rule.name, rule.wake_on
         self._rule, self._nodes = rule, nodes
+        self._curable = Happening.ROOM_FREED in rule.wake_on  # what a leaving pod changes, an evicted one does
         self._verdicts = Verdicts(rule, nodes)
 
     def concerns(self, pod: Pod) -> bool:
@@ -35,6 +36,9 @@ class Seldom:
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         return self._verdicts.demands(pod.shape, slice(0, len(self._nodes.nodes)))
+
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        return not self._curable
 
 
 class VolumeRestrictions:
