@@ -24,7 +24,10 @@ UNTAGGED = "images.example/unknown"
 
 
 class World(NamedTuple):
-    """What to create: `placed` pods name their nodes; of them `ended` have finished and `leaving` are being deleted."""
+    """What to create: `placed` pods name their nodes; of them `ended` have finished.
+
+    `others` are objects that pods name or belong to; `leaving`, pods or others, are being deleted.
+    """
 
     name: str
     namespaces: list[Manifest]
@@ -33,14 +36,42 @@ class World(NamedTuple):
     ended: list[Manifest]
     leaving: list[Manifest]
     incoming: Manifest
+    others: list[Manifest]
+
+    @property
+    def home(self) -> str:
+        """The namespace of the incoming pod."""
+        return self.namespaces[0]["metadata"]["name"]
+
+    @property
+    def at_home(self) -> list[Manifest]:
+        """Pods on nodes that are of that namespace."""
+        return [each for each in self.placed if each["metadata"]["namespace"] == self.home]
 
 
-class Maker:
-    """Makes the parts of one world; the same seed makes the same world."""
+class Dice:
+    """Chances and choices; the same seed makes the same ones."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = Random(seed)
+
+    def _chance(self, percent: int) -> bool:
+        return self._random.random() * 100 < percent
+
+    def _one(self, *choices: Any) -> Any:
+        return self._random.choice(choices)
+
+    def _some(self, *choices: Any) -> list[Any]:
+        """One or more of them, each once."""
+        return self._random.sample(choices, self._random.randint(1, len(choices)))
+
+
+class Maker(Dice):
+    """Makes the parts of one world."""
 
     def __init__(self, seed: int, schedulers: Sequence[str]) -> None:
+        super().__init__(seed)
         self.name = f"world-{seed:03d}"
-        self._random = Random(seed)
         self._schedulers = schedulers
         self._homes = (self.name, f"{self.name}-annex")
 
@@ -56,17 +87,8 @@ class Maker:
             ended=[each for each in placed if self._chance(5)],
             leaving=[each for each in placed if self._chance(12)],
             incoming=self._incoming(),
+            others=[],
         )
-
-    def _chance(self, percent: int) -> bool:
-        return self._random.random() * 100 < percent
-
-    def _one(self, *choices: Any) -> Any:
-        return self._random.choice(choices)
-
-    def _some(self, *choices: Any) -> list[Any]:
-        """One or more of them, each once."""
-        return self._random.sample(choices, self._random.randint(1, len(choices)))
 
     # namespaces and nodes
 

@@ -147,19 +147,18 @@ class PodScheduling:
 
     def _confirm(self, pod: Pod) -> None:
         """The pod runs where it says, whatever we assumed."""
-        assumption = self.assumed.pop(pod.key, None)
-        if assumption is not None:
-            self._retries.settled(assumption.bind)
-        self._in_flight.pop(pod.key, None)
-        self._told.pop(pod.key, None)
-        self._entrance.forget(pod.key)
-        self._neighbours.nominations.drop(pod.key)
-        self.queue.withdraw(pod.key)
+        self._waits_no_more(pod.key)
         for happening in self.nodes.charge(pod, pod.node):
             self._happened[happening] = None
 
     def _drop(self, key: Key) -> None:
         """The pod takes no room and wants none."""
+        promised = self._waits_no_more(key)
+        if self.nodes.release(key) or promised:
+            self._happened[Happening.ROOM_FREED] = None
+
+    def _waits_no_more(self, key: Key) -> bool:
+        """Forget all that concerned its waiting; True when room was promised to it."""
         assumption = self.assumed.pop(key, None)
         if assumption is not None:
             self._retries.settled(assumption.bind)
@@ -167,9 +166,7 @@ class PodScheduling:
         self._told.pop(key, None)
         self._entrance.forget(key)
         self.queue.withdraw(key)
-        promised = self._neighbours.nominations.drop(key)
-        if self.nodes.release(key) or promised:
-            self._happened[Happening.ROOM_FREED] = None
+        return self._neighbours.nominations.drop(key)
 
     def _observe_node(self, node: Node) -> None:
         known = self.nodes.get(node.name)
