@@ -77,6 +77,7 @@ def placement_alone(node_list: list[Node], pod_list: list[Pod], alike: bool) -> 
         start = time.process_time()
         planned = placer.plan(some[0], len(some)) if alike else placer.plan_each(some)
         spent += time.process_time() - start
+        assert len(planned) == len(some), "there is room for all"
         for pod, found in zip(some, planned, strict=True):
             table.charge(pod, found.node)
     return spent

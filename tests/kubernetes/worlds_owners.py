@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import Any
-
 from objects import Manifest
 from worlds import Dice, World
 
 CONTROLLERS = {"ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "ReplicationController": "v1"}
 ANY_UID = "00000000-0000-4000-8000-000000000000"  # no one compares it where there is no garbage collector
-SMALL = {"requests": {"cpu": "10m", "memory": "8Mi"}}
 
 
 class Owners(Dice):
@@ -38,17 +34,19 @@ class Owners(Dice):
         return [self._sibling(f"sibling-{index}", self._one(*nodes)) for index in range(self._random.randint(2, 9))]
 
     def _sibling(self, name: str, node: str) -> Manifest:
-        made = deepcopy(self._world.incoming)
-        labels = {**self._labels, "tier": self._one("front", "back")}
-        del labels["role"]
-        made["metadata"] = {"name": name, "namespace": self._home(), "labels": labels}
-        made["spec"] = {"nodeName": node, "containers": [{"name": "main", "image": "none", "resources": SMALL}]}
-        return made
+        labels = {"app": self._labels["app"], "tier": self._one("front", "back")}
+        small = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}}}
+        metadata = {"name": name, "namespace": self._home(), "labels": labels}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"nodeName": node, "containers": [small]},
+        }
 
-    def _home(self) -> Any:
+    def _home(self) -> str:
         """Mostly that of the incoming pod; what is in another namespace has nothing to do with it."""
-        other = self._world.namespaces[1]["metadata"]["name"]
-        return other if self._chance(15) else self._world.home
+        return f"{self._world.home}-annex" if self._chance(15) else self._world.home
 
     def _service(self, name: str) -> Manifest:
         app = {"app": self._labels["app"]}

@@ -76,8 +76,13 @@ class Storage(Dice):
         made = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
         return {**made, "status": {"phase": "Bound"}}
 
-    def _claim(self, name: str, mode: str = "ReadWriteOnce", volume: str = "", kind: str = "") -> Manifest:
-        spec = {"accessModes": [mode], "resources": {"requests": SIZE}, "volumeName": volume, "storageClassName": kind}
+    def _claim(self, name: str, mode: str = "ReadWriteOnce", volume: str = "", storage_class: str = "") -> Manifest:
+        spec = {
+            "accessModes": [mode],
+            "resources": {"requests": SIZE},
+            "storageClassName": storage_class,
+            "volumeName": volume,
+        }
         metadata = {"name": name, "namespace": self._world.home}
         return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
@@ -134,15 +139,18 @@ class Storage(Dice):
         return Furnished([_source("missing")], [])
 
     def _unbound(self) -> Furnished:
-        """One that no pod is waited for with; with a volume of its own, also where its class would wait."""
-        mode = self._one("Immediate", "WaitForFirstConsumer")
-        metadata = {"name": self._world.name}
-        found = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": DRIVER}
-        volume = "promised" if mode == "WaitForFirstConsumer" else ""
-        kind = self._one(self._world.name, self._world.name, "no-such-class", "")
-        return Furnished(
-            [_source("unbound")], [{**found, "volumeBindingMode": mode}, self._claim("unbound", volume=volume, kind=kind)]
-        )
+        """One whose binding waits for no pod: its class says so, or it has been promised a volume."""
+        mode, volume = self._one(("Immediate", ""), ("WaitForFirstConsumer", "promised"))
+        name = self._world.name
+        storage_class = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": DRIVER,
+            "volumeBindingMode": mode,
+        }
+        claim = self._claim("unbound", volume=volume, storage_class=self._one(name, name, "no-such-class", ""))
+        return Furnished([_source("unbound")], [storage_class, claim])
 
     def _without_volume(self) -> Furnished:
         made = self._bound("unfounded", "ReadWriteOnce")

@@ -35,10 +35,20 @@ class InterPodAffinity:
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         """A row that fails one is not counted for the next, as one reason a node is given."""
-        wanted, kept_off, resented = self._near(pod), self._far(pod), self._welcome(pod)
-        yield "node(s) didn't match pod affinity rules", wanted
-        yield "node(s) didn't match pod anti-affinity rules", kept_off | ~wanted
-        yield "node(s) didn't satisfy existing pods anti-affinity rules", resented | ~wanted | ~kept_off
+        failed: Mask | None = None
+        for reason, met in self._each_demand(pod):
+            yield reason, met if failed is None else met | failed
+            failed = ~met if failed is None else failed | ~met
+
+    def _each_demand(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
+        own = pod.shape.peers
+        if own is not None and own.affinity:
+            yield "node(s) didn't match pod affinity rules", self._near(pod)
+        if own is not None and own.anti_affinity:
+            yield "node(s) didn't match pod anti-affinity rules", self._far(pod)
+        resented = list(self._neighbours.holding(Role.FORBIDDEN, pod))
+        if resented:
+            yield "node(s) didn't satisfy existing pods anti-affinity rules", self._without(resented)
 
     def hopeless(self, pod: Pod) -> Mask | bool:
         """Pods that leave bring none of those nearer that must be near."""
@@ -67,18 +77,15 @@ class InterPodAffinity:
         return not placed and all(self._neighbours.speaks_of(term, pod) for term in terms)
 
     def _far(self, pod: Pod) -> Mask:
-        far = self._everywhere()
-        for term in pod.shape.peers.anti_affinity if pod.shape.peers else ():
-            counts = self._neighbours.answer(Question((term,)))
-            far &= self._neighbours.domains.of(term.topology_key).sums(counts) == 0
-        return far
+        terms = pod.shape.peers.anti_affinity if pod.shape.peers else ()
+        return self._without([(term, self._neighbours.answer(Question((term,)))) for term in terms])
 
-    def _welcome(self, pod: Pod) -> Mask:
-        """No pod near holds an anti-affinity that speaks of this one."""
-        welcome = self._everywhere()
-        for term, counts in self._neighbours.holding(Role.FORBIDDEN, pod):
-            welcome &= self._neighbours.domains.of(term.topology_key).sums(counts) == 0
-        return welcome
+    def _without(self, counted: list[tuple[PodTerm, Amounts]]) -> Mask:
+        """The rows in whose domains there is none of those counted."""
+        free = self._everywhere()
+        for term, counts in counted:
+            free &= self._neighbours.domains.of(term.topology_key).sums(counts) == 0
+        return free
 
     def _everywhere(self) -> Mask:
         return np.ones(self._neighbours.rows, dtype=np.bool_)

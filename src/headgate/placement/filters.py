@@ -98,7 +98,7 @@ class NodePorts:
         taken: Each = already
         for port in nodes.taken_ports():
             if any(port.clashes_with(wanted) for wanted in shape.ports):
-                taken = taken + nodes.ports[port_name(port)][rows]
+                taken = taken + nodes.ports.at(port_name(port), rows)
         yield "node(s) didn't have free ports for the requested pod ports", nodes.alive[rows] & (taken == 0)
 
     def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:
@@ -112,10 +112,10 @@ class NodeResourcesFit:
     wake_on = ON_ROOM
 
     def demands(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Iterator[tuple[str, Each]]:
-        yield "Too many pods", nodes.requested[PODS][rows] + already < nodes.allocatable[PODS][rows]
+        yield "Too many pods", nodes.requested.at(PODS, rows) + already < nodes.allocatable.at(PODS, rows)
         for resource, amount in shape.requests.items:
-            taken = nodes.requested[resource][rows] + amount * (already + 1)
-            yield f"Insufficient {resource}", (taken <= nodes.allocatable[resource][rows]) | (amount == 0)
+            taken = nodes.requested.at(resource, rows) + amount * (already + 1)
+            yield f"Insufficient {resource}", (taken <= nodes.allocatable.at(resource, rows)) | (amount == 0)
 
     def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:
         """The whole node would be too small."""

@@ -42,7 +42,7 @@ class Glances:
 
     def best(self, shape: PodShape) -> tuple[int, int] | None:
         """The best of enough rows, with its score; None when no row at all will do."""
-        rows, enough = len(self._rules.nodes.nodes), self._enough()
+        rows, enough = self._rules.nodes.extent, self._enough()
         found: list[tuple[int, int]] = []
         fit = looked = 0
         while fit < enough and looked < rows:
@@ -61,14 +61,14 @@ class Glances:
         """How many pods can look at once without two looking at the same node; 1 where each must look further."""
         if self._looks_at_all() or self._percentage:
             return 1
-        return max(1, min(MOST_TOGETHER, len(self._rules.nodes.nodes) // STRETCH))
+        return max(1, min(MOST_TOGETHER, self._rules.nodes.extent // STRETCH))
 
     def best_of_each(self, shapes: Sequence[PodShape]) -> list[tuple[int, int] | None]:
         """For pods that differ only in amounts, the best of a stretch of its own for each; None where nothing will do.
 
         No two look at the same node, so what one gets does not change what the next finds.
         """
-        rows = len(self._rules.nodes.nodes)
+        rows = self._rules.nodes.extent
         stretches = (self._start + np.arange(len(shapes) * STRETCH).reshape(len(shapes), STRETCH)) % rows
         self._start = (self._start + len(shapes) * STRETCH) % rows
         scores = self._rules.rate(bundled(shapes), stretches)

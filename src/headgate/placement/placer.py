@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
+from headgate.placement.columns import Amounts
 from headgate.placement.glances import Glances
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
@@ -172,20 +173,26 @@ class Placer:
         """The best row when neighbours or the other nodes have a say."""
         ranking = self._ranking(pod.shape)
         ranking.refresh()
-        allowed = ranking.scores > UNFIT
+        total = ranking.scores
         for rule in filters:
             for _, met in rule.demands(pod):
-                allowed &= met
-        fit = np.flatnonzero(allowed)
+                total = np.where(met, total, UNFIT)
+        if scores:
+            total = self._with_comparisons(pod, total, scores)
+        top = int(total.max(initial=UNFIT))
+        return None if top == UNFIT else (best_seat(self._nodes, np.flatnonzero(total == top)), top)
+
+    def _with_comparisons(self, pod: Pod, total: Amounts, scores: list[tuple[FieldScore, int]]) -> Amounts:
+        """With what the rules say that look at the other nodes that will do."""
+        fit = np.flatnonzero(total > UNFIT)
         if not len(fit):
-            return None
-        total = ranking.scores[fit]
-        for score, weight in scores:
-            points = score.scores(pod, fit)
+            return total
+        total = total.copy()
+        for rule, weight in scores:
+            points = rule.scores(pod, fit)
             if points is not None:
-                total += weight * points
-        top = int(total.max())
-        return best_seat(self._nodes, fit[total == top]), top
+                total[fit] += weight * points
+        return total
 
     def _refusal(self, pod: Pod, filters: list[PeerFilter]) -> NoPlacement:
         """Each node counts for the first rule that refuses it, with all of that rule's reasons."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +19,38 @@ KEPT_DEMANDS = 1024
 Worth = Callable[[PodShape, Node], int]
 
 
+class Kept(NamedTuple):
+    worths: Amounts
+    cursor: int
+    some: bool
+
+
+NOTHING_KEPT = Kept(np.zeros(0, dtype=np.int64), -1, False)
+
+
 class Worths:
     """A number for each node and demand, computed once and again when the node changes."""
 
     def __init__(self, nodes: NodeTable, worth: Worth) -> None:
         self._nodes = nodes
         self._worth = worth
-        self._kept: dict[Hashable, tuple[Amounts, int]] = {}
+        self._kept: dict[Hashable, Kept] = {}
 
     def of(self, shape: PodShape, demand: Hashable) -> Amounts:
-        worths, cursor = self._kept.get(demand, (np.zeros(0, dtype=np.int64), -1))
-        if cursor != self._nodes.node_changes.end:
-            worths = self._refreshed(worths, cursor, shape)
-            self._kept[demand] = (worths, self._nodes.node_changes.end)
+        return self._current(shape, demand).worths
+
+    def any(self, shape: PodShape, demand: Hashable) -> bool:
+        """Whether any node is worth anything."""
+        return self._current(shape, demand).some
+
+    def _current(self, shape: PodShape, demand: Hashable) -> Kept:
+        kept = self._kept.get(demand, NOTHING_KEPT)
+        if kept.cursor != self._nodes.node_changes.end:
+            worths = self._refreshed(kept.worths, kept.cursor, shape)
+            kept = self._kept[demand] = Kept(worths, self._nodes.node_changes.end, bool(worths.any()))
             if len(self._kept) > KEPT_DEMANDS:
                 del self._kept[next(iter(self._kept))]
-        return worths
+        return kept
 
     def _refreshed(self, worths: Amounts, cursor: int, shape: PodShape) -> Amounts:
         worths = padded(worths, len(self._nodes.nodes))
@@ -73,7 +90,7 @@ class PreferredTaints:
         self._worths = Worths(nodes, _soft_taints)
 
     def compares(self, pod: Pod) -> bool:
-        return bool(self._worths.of(pod.shape, pod.shape.tolerations).any())
+        return self._worths.any(pod.shape, pod.shape.tolerations)
 
     def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
         scaled = _scaled(self._worths.of(pod.shape, pod.shape.tolerations)[fit])

@@ -78,11 +78,11 @@ class Ranking:
         columns = (-self.scores[rows], nodes.requested[PODS][rows], nodes.draws[rows])
         heap = list(zip(*(column.tolist() for column in columns), range(len(rows)), strict=True))
         heapq.heapify(heap)
-        taken = [0] * len(rows)
+        taken, names = [0] * len(rows), rows.tolist()
         picks: list[tuple[int, int]] = []
         while heap and len(picks) < count:
             negated, crowd, draw, index = heap[0]
-            picks.append((int(rows[index]), -negated))
+            picks.append((names[index], -negated))
             taken[index] += 1
             if taken[index] == len(levels):
                 levels.append(self._rules.rate(self._shape, rows, len(levels)).tolist())
@@ -98,8 +98,9 @@ class Ranking:
         nodes, fit = self._rules.nodes, np.flatnonzero(self.scores > UNFIT)
         if len(fit) <= count:
             return fit
-        order = np.lexsort((nodes.draws[fit], nodes.requested[PODS][fit], -self.scores[fit]))
-        return fit[order[:count]]
+        places = (-self.scores[fit] << 47) | (nodes.requested[PODS][fit] << 31) | (nodes.draws[fit] >> 32)
+        foremost: NDArray[np.intp] = fit[places <= np.partition(places, count - 1)[count - 1]]
+        return foremost
 
     def refresh(self) -> None:
         """Take in what changed since the last look."""

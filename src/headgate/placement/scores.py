@@ -34,8 +34,8 @@ class ResourceScore:
         for resource, weight in self._resources:
             if resource not in NATIVE_RESOURCES and not shape.requests.asks_for(resource):
                 continue
-            capacity = nodes.allocatable[resource][rows]
-            taken = nodes.scored[resource][rows] + shape.scored_requests[resource] * (already + 1)
+            capacity = nodes.allocatable.at(resource, rows)
+            taken = nodes.scored.at(resource, rows) + shape.scored_requests[resource] * (already + 1)
             points = self._judge(taken, capacity) * (capacity > 0)
             total = total + points * weight
             weights = weights + weight * ((points > 0) if self._zero_drops_out else (capacity > 0))
@@ -105,8 +105,8 @@ def _balance(shape: PodShape, nodes: NodeTable, rows: Rows, pods: Each) -> Each:
 
 def _share(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, pods: Each) -> tuple[Each, Each]:
     """The used share, at most 1, and whether the node has the resource at all."""
-    capacity = nodes.allocatable[resource][rows]
-    used = (nodes.requested[resource][rows] + shape.requests[resource] * pods) / (capacity + (capacity == 0))
+    capacity = nodes.allocatable.at(resource, rows)
+    used = (nodes.requested.at(resource, rows) + shape.requests[resource] * pods) / (capacity + (capacity == 0))
     return (np.minimum(used, 1) if isinstance(used, np.ndarray) else min(used, 1.0)), capacity > 0
 
 

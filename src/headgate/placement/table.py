@@ -47,6 +47,7 @@ class NodeTable:
         self.ports = Columns(FIRST_ROWS)  # how many pods took each host port, by `port_name`
         self.node_changes = ChangeLog()  # rows whose node itself changed
         self.load_changes = ChangeLog()  # rows whose node or load changed
+        self.extent = 0  # rows from here on have never had a node
         self._rows: dict[str, int] = {}
         self._free = list(range(FIRST_ROWS - 1, -1, -1))
         self._charges: dict[Key, tuple[str, Pod]] = {}
@@ -171,6 +172,7 @@ class NodeTable:
         if not self._free:
             self._grow()
         row = self._rows[name] = self._free.pop()
+        self.extent = max(self.extent, row + 1)
         self.alive[row] = True
         self.draws[row] = _draw(self._seed, name)
         return row
