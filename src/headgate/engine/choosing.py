@@ -11,6 +11,7 @@ from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.queueing.queue import PodQueue, same_verdicts
 from headgate.queueing.waiting import Waiting
 
+WORTH_PLANNING = 5  # equal pods from which a plan is cheaper than asking for each
 Verdict = tuple[Waiting, Placement | NoPlacement]
 
 
@@ -39,7 +40,7 @@ class Choosing:
     def _for_alike(self, alike: list[Waiting]) -> Iterator[Verdict]:
         """Pods of one shape: what can be planned for all at once, then one by one."""
         planned: list[Placement] = []
-        if all(self._names_nothing(waiting.pod) for waiting in alike):
+        if len(alike) >= WORTH_PLANNING and all(self._names_nothing(waiting.pod) for waiting in alike):
             planned = self._placer(alike[0]).plan(alike[0].pod, len(alike))
         yield from zip(alike, planned, strict=False)
         for waiting in alike[len(planned) :]:
