@@ -18,7 +18,6 @@ from wire import Client
 from worlds import DEVICE, Maker, World
 from worlds_owners import Owners
 from worlds_storage import Storage
-from worlds_totals import Totals
 
 from headgate.api.configuration import settings_from
 from headgate.api.decode import decode, decode_list
@@ -28,7 +27,6 @@ from headgate.engine.loop import Engine
 from headgate.engine.resolving import Resolver, Unresolved
 from headgate.model.effects import Bind
 from headgate.model.events import Observed
-from headgate.model.keys import Kind
 from headgate.model.node import Node
 from headgate.model.objects import Namespace, Object
 from headgate.model.pod import Pod
@@ -38,8 +36,12 @@ from headgate.placement.ranking import UNFIT
 from headgate.placement.table import NodeTable
 
 WORLDS = 300
-MORE = ((Totals, 7), (Owners, 4), (Storage, 5))
-"""What every so many worlds have beside the rest; most have none of it."""
+MORE = ((Owners, 4), (Storage, 5))
+"""What every so many worlds have beside the rest; most have none of it.
+
+Pod-level requests are not among it: kube-scheduler's resource score passes over those of the pod it places, ours counts
+them.
+"""
 NAMESPACES = "/api/v1/namespaces"
 INCOMING = "/api/v1/pods?labelSelector=role%3Dincoming"
 SHOWN = 3  # worlds a failure prints in full

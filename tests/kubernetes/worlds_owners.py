@@ -16,6 +16,7 @@ class Owners(Dice):
         super().__init__(f"owners of {world.name}")
         self._world = world
         self._labels: dict[str, str] = world.incoming["metadata"]["labels"]
+        self._app, self._other_app = self._labels["app"], f"{world.name}-others"
 
     def added(self) -> World:
         if self._chance(90):
@@ -34,7 +35,7 @@ class Owners(Dice):
         return [self._sibling(f"sibling-{index}", self._one(*nodes)) for index in range(self._random.randint(2, 9))]
 
     def _sibling(self, name: str, node: str) -> Manifest:
-        labels = {"app": self._labels["app"], "tier": self._one("front", "back")}
+        labels = {"app": self._other_app if self._chance(20) else self._app, "tier": self._one("front", "back")}
         small = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}}}
         metadata = {"name": name, "namespace": self._home(), "labels": labels}
         return {
@@ -49,8 +50,8 @@ class Owners(Dice):
         return f"{self._world.home}-annex" if self._chance(15) else self._world.home
 
     def _service(self, name: str) -> Manifest:
-        app = {"app": self._labels["app"]}
-        selector = self._one(app, app, {"tier": "front"}, {**app, "tier": "back"}, {"app": "others"}, None)
+        app = {"app": self._app}
+        selector = self._one(app, app, {"tier": "front"}, {**app, "tier": "back"}, {"app": self._other_app}, None)
         metadata = {"name": name, "namespace": self._home()}
         # The cluster has not enough addresses to give one to each.
         spec = {"clusterIP": "None", "ports": [{"port": 80}], "selector": selector}
@@ -58,7 +59,7 @@ class Owners(Dice):
 
     def _controller(self) -> Manifest:
         kind = self._one(*CONTROLLERS)
-        labels = {"app": self._one(self._labels["app"], self._labels["app"], "others"), "tier": "front"}
+        labels = {"app": self._one(self._app, self._app, self._other_app), "tier": "front"}
         containers = [{"name": "main", "image": "none"}]
         spec: Manifest = {
             "selector": self._selector(labels) if kind != "ReplicationController" else {"app": labels["app"]},

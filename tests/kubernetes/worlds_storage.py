@@ -38,7 +38,7 @@ class Storage(Dice):
         for pod in self._world.at_home:
             if self._chance(40):
                 pod["spec"]["volumes"] = used.volumes
-        own = self._of_no_use() if self._chance(25) else self._of_use(used)
+        own = self._of_no_use() if self._chance(20) else self._of_use(used)
         self._world.incoming["spec"]["volumes"] = own.volumes
         others = [*self._world.others, *used.objects, *own.objects, *self._limits()]
         return self._world._replace(others=others, leaving=[*self._world.leaving, *own.leaving])
@@ -69,10 +69,10 @@ class Storage(Dice):
             "claimRef": {"namespace": self._world.home, "name": name},
             "csi": {"driver": DRIVER, "volumeHandle": f"{self._world.name}-{name}"},
         }
-        if self._chance(50):
+        if self._chance(30):
             terms = [self._node_term() for _ in range(self._one(1, 1, 2))]
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        metadata = {"name": f"{self._world.name}-{name}", "labels": self._places() if self._chance(50) else {}}
+        metadata = {"name": f"{self._world.name}-{name}", "labels": self._places() if self._chance(30) else {}}
         made = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
         return {**made, "status": {"phase": "Bound"}}
 
@@ -98,7 +98,7 @@ class Storage(Dice):
                 {OLD_ZONE: self._zone()},
                 {OLD_ZONE: several, ZONE: several},
                 {ZONE: several, REGION: "north"},
-                {ZONE: f"{several}__"},  # which no one can read
+                {ZONE: f"{self._zone()}____{self._zone()}"},  # one of three is empty, so all of it says nothing
             )
         )
 
@@ -112,10 +112,10 @@ class Storage(Dice):
 
     def _limits(self) -> list[Manifest]:
         """How many volumes nodes can attach, where they tell."""
-        return [self._limit(each["metadata"]["name"]) for each in self._world.nodes if self._chance(50)]
+        return [self._limit(each["metadata"]["name"]) for each in self._world.nodes if self._chance(40)]
 
     def _limit(self, node: str) -> Manifest:
-        room = self._one({}, {"allocatable": {"count": self._one(1, 1, 2)}})
+        room = self._one({}, {"allocatable": {"count": self._one(1, 2, 3)}})
         spec = {"drivers": [{"name": DRIVER, "nodeID": node, **room}]}
         return {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": node}, "spec": spec}
 
