@@ -310,7 +310,9 @@ def test_a_pod_whose_claim_is_gone_before_its_turn_waits():
 WEB = {"app": "web"}
 BY_APP = (Requirement("app", Operator.IN, ("web",)),)
 BY_TIER = (Requirement("tier", Operator.EXISTS),)
+OF_DB = (Requirement("app", Operator.IN, ("db",)),)
 OWNED = Target(Key(Kind.REPLICA_SET, "default", "web"), "uid-web")
+OLD = Target(Key(Kind.REPLICATION_CONTROLLER, "default", "web"), "uid-web")
 
 
 def service(selector, name="web", namespace="default"):
@@ -331,6 +333,10 @@ def default_spread(selector):
         pytest.param([service(WEB)], None, BY_APP, id="with the pods of its service"),
         pytest.param([replicas()], OWNED, BY_TIER, id="with those of its ReplicaSet"),
         pytest.param([service(WEB), replicas()], OWNED, (*BY_APP, *BY_TIER), id="with those that are in both"),
+        pytest.param([service(WEB), replicas(OF_DB)], OWNED, (*OF_DB, *BY_APP), id="with none where the two disagree"),
+        pytest.param(
+            [service(WEB), replicas(OF_DB, OLD.key.kind)], OLD, OF_DB, id="a ReplicationController overrules services"
+        ),
         pytest.param([service(WEB), service(WEB, "again")], None, BY_APP, id="two services that say the same"),
         pytest.param([service({"app": "db"})], None, None, id="not with those of a service of others"),
         pytest.param([service({})], None, None, id="not with those of a service that selects none"),

@@ -60,7 +60,7 @@ def _effective(needs: PodNeeds) -> tuple[Resources, Resources]:
     overhead = _exact("$.spec.overhead", needs.overhead) if needs.overhead else {}
 
     asked = _total(containers, steps, sidecars, of_pod, overhead)
-    defaults = {name: amount for name, amount in SCORED_AS.items() if not of_pod or not asked.get(name)}
+    defaults = {name: amount for name, amount in SCORED_AS.items() if not of_pod or name not in asked}
     requests = _without_zeros(asked)
     if not _lacks(containers, defaults) and not _lacks(steps, defaults):
         return requests, requests

@@ -77,10 +77,12 @@ class DefaultSpreading:
         return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.values)))
 
     def _requirements(self, pod: Pod) -> Iterator[Requirement]:
+        owner = self._owners.get(pod.owner.key) if pod.owner is not None else None
+        overruled = _overruled(owner)
         for service in self._services.get(pod.key.namespace, {}).values():
             if service.selector.items() <= pod.labels.items():
-                yield from (Requirement(key, Operator.IN, (value,)) for key, value in service.selector.items())
-        owner = self._owners.get(pod.owner.key) if pod.owner is not None else None
+                labels = [(key, value) for key, value in service.selector.items() if key not in overruled]
+                yield from (Requirement(key, Operator.IN, (value,)) for key, value in labels)
         yield from (owner.selector or ()) if owner is not None else ()
 
     def _put_service(self, service: Service) -> None:
@@ -99,6 +101,13 @@ class DefaultSpreading:
         if not services:
             del self._services[key.namespace]
         self._shapes.clear()
+
+
+def _overruled(owner: ReplicaOwner | None) -> tuple[str, ...]:
+    """Labels for which services have no say: a ReplicationController's value goes before theirs, as upstream."""
+    if owner is None or owner.key.kind is not Kind.REPLICATION_CONTROLLER:
+        return ()
+    return tuple(each.key for each in owner.selector or ())
 
 
 def _constrained(shape: PodShape, selector: Selector) -> PodShape | None:
