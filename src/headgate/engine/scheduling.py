@@ -153,9 +153,19 @@ class PodScheduling:
 
     def _drop(self, key: Key) -> None:
         """The pod takes no room and wants none."""
+        reserved = self._give_back(key)
         promised = self._waits_no_more(key)
-        if self.nodes.release(key) or promised:
+        if self.nodes.release(key) or reserved or promised:
             self._happened[Happening.ROOM_FREED] = None
+
+    def _give_back(self, key: Key) -> bool:
+        """What a placed pod took hold of before it was bound; False when it had not been placed."""
+        assumption = self.assumed.get(key)
+        if assumption is None:
+            return False
+        for rule in self._plugins(assumption.waiting.pod).reserve:
+            rule.unreserve(key)
+        return True
 
     def _waits_no_more(self, key: Key) -> bool:
         """Forget all that concerned its waiting; True when room was promised to it."""
