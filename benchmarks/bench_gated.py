@@ -1,21 +1,25 @@
 """What pods that wait behind gates cost those that do not: the same pods decided and bound with and without bystanders.
 
-python benchmarks/bench_gated.py --rounds 4
+python benchmarks/bench_gated.py --rounds 10
 
-In process, the engine sees pods come, be bound and go while very many gated ones stand by. On one real kube-apiserver,
-`headgate run` binds pods while gated ones of its own, which it has told so before, stand by.
+In process, the engine sees pods come, be bound and go while very many gated ones stand by. On real kube-apiservers,
+`headgate run` binds pods while gated ones of its own, which it has told so before, stand by. What it takes to read
+them when it starts is shown by itself: rate and CPU count from the first binding on. Other work on the machine moves
+the rate more than gated pods do; the CPU our process takes is the steadier figure.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import math
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 from msgspec.structs import replace
@@ -29,7 +33,7 @@ from headgate.model.settings import Settings
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kubernetes"))
 
 from assets import MissingProgram
-from bench_kubernetes import CONTENDERS, HEADING, Course, Figures, empty, events_written, our_scheduler, race, row
+from bench_kubernetes import Course, Meter, empty, events_written, our_scheduler
 from bench_placement import nodes, pods
 from cluster import Cluster
 from objects import create_namespace, create_nodes, create_pods, node, pod
@@ -38,9 +42,9 @@ from wire import Client
 
 GATES = ("example.com/quota", "example.com/budget")
 ALONE, BESIDE = "alone", "with gated"
-HEADGATE = next(each for each in CONTENDERS if each.name == "headgate")
 CROWD = "bystanders"  # the namespace of the gated pods
-PATIENCE = 600.0  # seconds until all of them are told
+PATIENCE = 600.0  # seconds anything may take
+MEDIAN_ERROR = 1.25  # how much larger the standard error of a median is than that of a mean
 
 
 # in process
@@ -91,58 +95,118 @@ def in_process(node_count: int, pod_count: int, gated: int, rounds: int) -> None
     _print_ratio(rates)
 
 
-# on a real kube-apiserver
+# on real kube-apiservers
 
 
-class Crowd:
-    """The gated pods, there or not as asked; each has been told what it waits for before anything is measured."""
+class Round(NamedTuple):
+    """What one start of our process did once it was ready: it sends no binding before it has absorbed the cluster."""
 
-    def __init__(self, course: Course, size: int) -> None:
-        self._course, self._size, self._there = course, size, False
+    rate: float  # pods bound per second, first to last
+    own_cpu: float  # milliseconds a pod, from the first binding to the last event
+    start_cpu: float  # seconds until the first binding: reading, decoding and recording everything
+    elsewhere: float  # CPUs kept busy by programs that have no part in this: above 0.2 or so, measure again
 
-    async def be(self, there: bool) -> None:
-        if there and not self._there:
-            await self._come()
-        elif self._there and not there:
-            await empty(self._course, CROWD)
-        self._there = there
 
-    async def _come(self) -> None:
-        gates = [{"name": name} for name in GATES]
-        waiting = [pod(f"gated-{index}", schedulingGates=gates) for index in range(self._size)]
-        await create_pods(self._course.client, CROWD, waiting)
-        runner = our_scheduler(self._course, CROWD, ())
+async def bind_all(course: Course, namespace: str) -> Round:
+    """Pods that wait, our process, pods that are bound; in the end they are gone and the nodes empty again."""
+    await create_namespace(course.client, namespace)
+    async with PodWatch(course.cluster.server, namespace) as watch:
+        waiting = [pod(f"pod-{index}") for index in range(course.pods)]
+        await create_pods(course.client, namespace, waiting)
+        await watch.until("all pods are seen", lambda: len(watch.pods) == course.pods, PATIENCE)
+        runner = our_scheduler(course, namespace, ())
         try:
-            async with PodWatch(self._course.cluster.server, CROWD) as watch:
-                await watch.until("all bystanders are told", lambda: _all_told(watch, self._size), PATIENCE)
-            await events_written(self._course._replace(pods=self._size), CROWD)  # they would come between
+            await watch.until("the first pod is bound", lambda: watch.bound > 0, PATIENCE)
+            start_cpu, servers, meter = runner.cpu_seconds, _server_cpu(course), Meter()
+            await watch.until("all pods are bound", lambda: watch.bound == course.pods, PATIENCE)
+            known = runner.cpu_seconds - start_cpu + _server_cpu(course) - servers
+            elsewhere = meter.busy_beside(known)
+            await events_written(course, namespace)
+            own_cpu = runner.cpu_seconds - start_cpu
         finally:
             runner.stop()
+    await empty(course, namespace)
+    seconds = max(watch.bound_at.values()) - min(watch.bound_at.values())
+    return Round(course.pods / seconds, own_cpu / course.pods * 1000, start_cpu, elsewhere)
 
 
-def _all_told(watch: PodWatch, size: int) -> bool:
-    message = f"waiting for scheduling gates: {', '.join(GATES)}"
-    conditions = (each.condition("PodScheduled") for each in watch.pods.values())
-    return len(watch.pods) == size and all(each is not None and each.message == message for each in conditions)
+def _server_cpu(course: Course) -> float:
+    return course.cluster.apiserver.cpu_seconds + course.cluster.etcd.cpu_seconds
 
 
-async def on_a_cluster(cluster: Cluster, node_count: int, pod_count: int, gated: int, rounds: int) -> None:
-    """With and without in turn, each going first as often as the other, so that a machine that tires favours none."""
-    async with Client(cluster.server) as client:
-        names = [f"node-{index}" for index in range(node_count)]
-        await create_nodes(client, map(node, names))
-        await create_namespace(client, CROWD)
-        course = Course(cluster, client, names, pod_count)
-        crowd = Crowd(course, gated)
-        results: dict[str, list[Figures]] = {ALONE: [], BESIDE: []}
-        print(f"\none kube-apiserver: {node_count} nodes, {pod_count} pods; {gated} gated bystanders\n\n{HEADING}")
+async def gather_crowd(course: Course, size: int) -> None:
+    """Gated pods, each of them told what it waits for, so that nothing is left to be said when measuring begins."""
+    await create_namespace(course.client, CROWD)
+    gates = [{"name": name} for name in GATES]
+    names = [f"gated-{index}" for index in range(size)]
+    await create_pods(course.client, CROWD, [pod(name, schedulingGates=gates) for name in names])
+    runner = our_scheduler(course, CROWD, ())
+    try:
+        async with PodWatch(course.cluster.server, CROWD) as watch:
+            await watch.until("all bystanders are told", Told(watch, names), PATIENCE)
+        await events_written(course._replace(pods=size), CROWD)  # they would come between
+    finally:
+        runner.stop()
+
+
+class Told:
+    """Whether all bystanders say what they wait for. Looks at each of them once: it is asked at every change."""
+
+    def __init__(self, watch: PodWatch, names: Sequence[str]) -> None:
+        self._watch, self._untold = watch, list(names)
+
+    def __call__(self) -> bool:
+        while self._untold and self._is_told(self._untold[-1]):
+            self._untold.pop()
+        return not self._untold
+
+    def _is_told(self, name: str) -> bool:
+        seen = self._watch.pods.get(name)
+        condition = seen.condition("PodScheduled") if seen is not None else None
+        return condition is not None and condition.message == f"waiting for scheduling gates: {', '.join(GATES)}"
+
+
+async def on_clusters(clusters: Sequence[Cluster], node_count: int, pod_count: int, gated: int, rounds: int) -> None:
+    """In pairs that follow each other closely, so that what changes slowly is the same for both.
+
+    Each goes first as often as the other. The crowd has a kube-apiserver of its own and need not come and go.
+    """
+    async with Client(clusters[0].server) as first, Client(clusters[1].server) as second:
+        courses = {
+            ALONE: await _prepared(clusters[0], first, node_count, pod_count),
+            BESIDE: await _prepared(clusters[1], second, node_count, pod_count),
+        }
+        await gather_crowd(courses[BESIDE], gated)
+        print(f"\nreal kube-apiservers: {node_count} nodes, {pod_count} pods; {gated} gated bystanders\n\n{HEADING}")
+        made: dict[str, list[Round]] = {ALONE: [], BESIDE: []}
         for number in range(rounds):
             for name in (ALONE, BESIDE) if number % 2 == 0 else (BESIDE, ALONE):
-                await crowd.be(there=name == BESIDE)
-                figures = await race(course, HEADGATE, f"bench-{number}-{name.replace(' ', '-')}")
-                results[name].append(figures)
-                print(row(name, figures), flush=True)
-        _print_ratio({name: statistics.median(each.rate for each in made) for name, made in results.items()})
+                made[name].append(await bind_all(courses[name], f"bench-{number}"))
+                print(_row(name, made[name][-1]), flush=True)
+    _print_paired("rate", [beside.rate / alone.rate for alone, beside in zip(*made.values(), strict=True)])
+    _print_paired("own CPU", [beside.own_cpu / alone.own_cpu for alone, beside in zip(*made.values(), strict=True)])
+
+
+async def _prepared(cluster: Cluster, client: Client, node_count: int, pod_count: int) -> Course:
+    names = [f"node-{index}" for index in range(node_count)]
+    await create_nodes(client, map(node, names))
+    return Course(cluster, client, names, pod_count)
+
+
+COLUMNS = ("bound/s", "own CPU ms/pod", "start CPU s", "CPUs elsewhere")
+HEADING = " " * 14 + "".join(f"{column:>{len(column) + 3}}" for column in COLUMNS)
+
+
+def _row(name: str, figures: Round) -> str:
+    cells = (f"{figures.rate:.0f}", f"{figures.own_cpu:.3f}", f"{figures.start_cpu:.2f}", f"{figures.elsewhere:.2f}")
+    return f"{name:14}" + "".join(f"{cell:>{len(column) + 3}}" for cell, column in zip(cells, COLUMNS, strict=True))
+
+
+def _print_paired(what: str, ratios: Sequence[float]) -> None:
+    """The median of the pairs' ratios with its standard error, which must be well below what is to be told apart."""
+    error = MEDIAN_ERROR * statistics.stdev(ratios) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
+    middle = f"{statistics.median(ratios):.3f} ± {error:.3f}"
+    print(f"\n{what}, {BESIDE} / {ALONE}: {middle} (median of {len(ratios)} pairs)", flush=True)
 
 
 def _print_ratio(rates: dict[str, float]) -> None:
@@ -153,9 +217,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What gated pods cost the others.")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
-    parser.add_argument("--gated", type=int, default=10_000, help="bystanders on the cluster")
+    parser.add_argument("--gated", type=int, default=10_000, help="bystanders on one of the clusters")
     parser.add_argument("--gated-in-process", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=4, help="on the cluster; ratios are of medians")
+    parser.add_argument("--rounds", type=int, default=10, help="pairs of runs on the clusters")
     parser.add_argument("--rounds-in-process", type=int, default=15)
     parser.add_argument("--only", choices=("process", "cluster"))
     chosen = parser.parse_args()
@@ -163,15 +227,20 @@ def main() -> int:
         in_process(chosen.nodes, chosen.pods, chosen.gated_in_process, chosen.rounds_in_process)
     if chosen.only == "process":
         return 0
-    return _with_a_cluster(
-        lambda cluster: uvloop.run(on_a_cluster(cluster, chosen.nodes, chosen.pods, chosen.gated, chosen.rounds))
+    return _with_two_clusters(
+        lambda clusters: uvloop.run(on_clusters(clusters, chosen.nodes, chosen.pods, chosen.gated, chosen.rounds))
     )
 
 
-def _with_a_cluster(use: Callable[[Cluster], None]) -> int:
+def _with_two_clusters(use: Callable[[Sequence[Cluster]], None]) -> int:
     try:
-        with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, Cluster(Path(folder)) as cluster:
-            use(cluster)
+        with (
+            tempfile.TemporaryDirectory(prefix="headgate-bench-") as one,
+            tempfile.TemporaryDirectory(prefix="headgate-bench-") as other,
+            Cluster(Path(one)) as first,
+            Cluster(Path(other)) as second,
+        ):
+            use((first, second))
     except MissingProgram as trouble:
         print(f"error: {trouble}", file=sys.stderr)
         return 2

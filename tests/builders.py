@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from headgate.model.affinity import Toleration
+from headgate.model.groups import Gang, GroupKey, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node, Taint
+from headgate.model.objects import PriorityClass
 from headgate.model.pod import Pod, PodShape
 from headgate.model.resources import Resources
 
@@ -62,3 +64,25 @@ def node(
 
 def tolerating(*keys: str) -> tuple[Toleration, ...]:
     return tuple(Toleration(key=key, exists=True) for key in keys)
+
+
+def workload(name: str = "train", *groups: PodGroup, **fields: Any) -> Workload:
+    """A workload of ours; without groups, with one called workers that is no gang."""
+    return Workload(workload_key(name), f"uid-{name}", "1", 0.0, groups or (PodGroup("workers"),), **fields)
+
+
+def gang(min_count: int, name: str = "workers", whole: bool = False, topology: str = "") -> PodGroup:
+    mode = PreemptionMode.POD_GROUP if whole else PreemptionMode.POD
+    return PodGroup(name, Gang(min_count, mode), topology)
+
+
+def member(name: str, of: str = "train", group: str = "workers", replica: str = "", **fields: Any) -> Pod:
+    return pod(name, group=GroupKey(workload_key(of), group, replica), **fields)
+
+
+def workload_key(name: str) -> Key:
+    return Key(Kind.WORKLOAD, "default", name)
+
+
+def priority_class(name: str, value: int, **fields: Any) -> PriorityClass:
+    return PriorityClass(Key(Kind.PRIORITY_CLASS, "", name), f"uid-{name}", "1", value, **fields)

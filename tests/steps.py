@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
-from headgate.model.effects import Bind, WakeAt
+from headgate.model.effects import Bind, PatchStatus, WakeAt, WorkloadStatus
 from headgate.model.events import Observed
 from headgate.model.settings import Settings
 
@@ -43,6 +43,11 @@ class Steps:
     def only(self, kind):
         (effect,) = [effect for effect in self.effects if isinstance(effect, kind)]
         return effect
+
+    def only_status(self):
+        """The one workload status written."""
+        (patch,) = [e for e in self.effects if isinstance(e, PatchStatus) and isinstance(e.change, WorkloadStatus)]
+        return patch.change
 
     @property
     def story(self):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.api.kinds import RESOURCES, collection_path, object_path
+from headgate.api.decode import READABLE
+from headgate.api.kinds import RESOURCES, collection_path, collection_paths, object_path
 from headgate.model.keys import Key, Kind
 
 
@@ -40,10 +41,49 @@ def test_collection_path(kind, namespace, path):
         pytest.param(Key(Kind.NODE, "", "n"), "status", "/api/v1/nodes/n/status", id="a node's status"),
         pytest.param(Key(Kind.NAMESPACE, "", "d"), "", "/api/v1/namespaces/d", id="a namespace"),
         pytest.param(Key(Kind.JOB, "d", "j"), "", "/apis/batch/v1/namespaces/d/jobs/j", id="a job"),
+        pytest.param(
+            Key(Kind.WORKLOAD, "d", "w"),
+            "status",
+            "/apis/scheduling.headgate.dev/v1alpha1/namespaces/d/workloads/w/status",
+            id="a workload's status",
+        ),
     ],
 )
 def test_object_path(key, subresource, path):
     assert object_path(key, subresource) == path
+
+
+@pytest.mark.parametrize(
+    "kind, paths",
+    [
+        pytest.param(Kind.POD, ("/api/v1/pods",), id="pods are served in one version"),
+        pytest.param(
+            Kind.POD_GROUP,
+            ("/apis/scheduling.k8s.io/v1beta1/podgroups", "/apis/scheduling.k8s.io/v1alpha2/podgroups"),
+            id="pod groups in two, of which the newer comes first",
+        ),
+        pytest.param(
+            Kind.VOLCANO_POD_GROUP,
+            ("/apis/scheduling.volcano.sh/v1beta1/podgroups",),
+            id="Volcano's pod groups in one",
+        ),
+    ],
+)
+def test_collection_paths(kind, paths):
+    assert collection_paths(RESOURCES[kind]) == paths
+
+
+GROUPS = (Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
+OF_KUEUE = tuple(kind for kind in Kind if kind.endswith(".kueue.x-k8s.io"))
+
+
+@pytest.mark.parametrize("kind", (*GROUPS, *OF_KUEUE))
+def test_a_server_need_not_know_what_describes_groups_and_queues(kind):
+    assert RESOURCES[kind].optional
+
+
+def test_all_kinds_can_be_read():
+    assert set(READABLE) == set(Kind)
 
 
 @pytest.mark.parametrize("kind", list(Kind))

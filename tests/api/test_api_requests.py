@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.requests import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Call, calls_for
+from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Bind,
     Create,
@@ -25,6 +26,7 @@ from headgate.model.effects import (
     RemoveGate,
     Suspension,
     Unschedulability,
+    WorkloadStatus,
 )
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import Phase
@@ -33,6 +35,8 @@ POD = Target(Key(Kind.POD, "d", "a"), "u")
 POD_AT_7 = Target(POD.key, "u", "7")
 NODE = Target(Key(Kind.NODE, "", "n"), "node-u")
 JOB = Target(Key(Kind.JOB, "d", "j"), "job-u")
+WORKLOAD = Target(Key(Kind.WORKLOAD, "d", "w"), "w-u")
+WORKLOAD_AT_7 = Target(WORKLOAD.key, "w-u", "7")
 POD_PATH = "/api/v1/namespaces/d/pods/a"
 JOB_PATH = "/apis/batch/v1/namespaces/d/jobs/j"
 AT, TIME = 1767225600.25, "2026-01-01T00:00:00Z"
@@ -229,6 +233,38 @@ def test_job_status(progress, status):
     counts = {"active": 0, "ready": 0, "succeeded": 0, "failed": 0}
     body = {"metadata": {"uid": "job-u"}, "status": counts | status}
     assert asked(PatchStatus(JOB, progress)) == [("PATCH", f"{JOB_PATH}/status", MERGE_PATCH, body)]
+
+
+@pytest.mark.parametrize(
+    "target, precondition",
+    [
+        pytest.param(WORKLOAD, {"uid": "w-u"}, id="of one incarnation"),
+        pytest.param(WORKLOAD_AT_7, {"uid": "w-u", "resourceVersion": "7"}, id="of one version"),
+    ],
+)
+@pytest.mark.parametrize(
+    "conditions, written",
+    [
+        pytest.param((), [], id="without conditions none is left"),
+        pytest.param(
+            (
+                Condition("Scheduled", "True", "AllSeated", "", AT),
+                Condition("PodsNotMatchingPriority", "False", "Same", "all of 1000", AT),
+            ),
+            [
+                condition("Scheduled", "True", "AllSeated"),
+                condition("PodsNotMatchingPriority", "False", "Same", "all of 1000"),
+            ],
+            id="with all its conditions in order",
+        ),
+    ],
+)
+def test_the_status_of_a_workload_is_written_whole(target, precondition, conditions, written):
+    status = {"priority": 1000, "preemptionPriority": 2000, "conditions": written}
+    body = {"metadata": precondition, "status": status}
+    path = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/d/workloads/w/status"
+    write = PatchStatus(target, WorkloadStatus(1000, 2000, conditions))
+    assert asked(write) == [("PATCH", path, MERGE_PATCH, body)]
 
 
 @pytest.mark.parametrize("suspended", [True, False])

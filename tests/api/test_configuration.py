@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
-from headgate.model.settings import DEFAULT_PLUGINS, PLUGIN_NAMES, Point, Profile, ScoringStrategy, Settings
+from headgate.model.settings import (
+    DEFAULT_PLUGINS,
+    PLUGIN_NAMES,
+    Point,
+    PreemptionSettings,
+    Profile,
+    ScoringStrategy,
+    Settings,
+)
 
 GATES_OFF = {"featureGates": {"PodSchedulingReadiness": False}}
 
@@ -37,14 +45,22 @@ def scoring(**strategy: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("document", [None, {}], ids=["an empty file", "no fields"])
 def test_nothing_said_means_the_defaults(document):
-    assert settings_from(document, "f").profiles == Settings().profiles
+    read = settings_from(document, "f")
+    assert (read.profiles, read.preemption) == (Settings().profiles, Settings().preemption)
 
 
 def test_every_default_plugin_is_on_by_default():
     assert on(Profile(), Point.FILTER) == list(PLUGIN_NAMES)
 
 
-A_PLUGIN, PRE, FILTER, SCORE = "ImageLocality", Point.PRE_ENQUEUE, Point.FILTER, Point.SCORE
+A_PLUGIN, PRE, FILTER, POST, SCORE = (
+    "ImageLocality",
+    Point.PRE_ENQUEUE,
+    Point.FILTER,
+    Point.POST_FILTER,
+    Point.SCORE,
+)
+GANGS, PREEMPTION = "GangScheduling", "DefaultPreemption"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +85,19 @@ A_PLUGIN, PRE, FILTER, SCORE = "ImageLocality", Point.PRE_ENQUEUE, Point.FILTER,
             id="all off everywhere but one at its point",
         ),
         pytest.param({"multiPoint": {"disabled": named("*")}}, FILTER, "NodePorts", False, id="all off everywhere"),
+        pytest.param({}, PRE, GANGS, True, id="gangs are seen"),
+        pytest.param({"preEnqueue": {"disabled": named(GANGS)}}, PRE, GANGS, False, id="gangs are not seen"),
+        pytest.param({"multiPoint": {"disabled": named(GANGS)}}, PRE, GANGS, False, id="gangs are seen nowhere"),
+        pytest.param({}, POST, PREEMPTION, True, id="pods are preempted"),
+        pytest.param({"postFilter": {"disabled": named(PREEMPTION)}}, POST, PREEMPTION, False, id="no preemption"),
+        pytest.param({"postFilter": {"disabled": named("*")}}, POST, PREEMPTION, False, id="nothing after filters"),
+        pytest.param(
+            {"multiPoint": {"disabled": named("*")}, "postFilter": {"enabled": named(PREEMPTION)}},
+            POST,
+            PREEMPTION,
+            True,
+            id="all off everywhere but preemption",
+        ),
         pytest.param({}, PRE, "Mine", False, id="an installed plugin is off"),
         pytest.param({"preEnqueue": {"enabled": named("Mine")}}, PRE, "Mine", True, id="on by preEnqueue"),
         pytest.param({"multiPoint": {"enabled": named("Mine")}}, PRE, "Mine", True, id="on by multiPoint"),
@@ -120,6 +149,19 @@ def test_the_share_of_nodes_to_score_is_of_the_scheduler_and_of_a_profile():
 
 
 @pytest.mark.parametrize(
+    "section, expected",
+    [
+        pytest.param({}, PreemptionSettings(True, 0.05), id="choices are certified within 50ms"),
+        pytest.param({"certify": False}, PreemptionSettings(False, 0.05), id="not certified"),
+        pytest.param({"certifyTimeout": "1.5s"}, PreemptionSettings(True, 1.5), id="within another time"),
+        pytest.param({"certify": True, "certifyTimeout": "10ms"}, PreemptionSettings(True, 0.01), id="all said"),
+    ],
+)
+def test_preemption(section, expected):
+    assert settings_from({"preemption": section}, "f").preemption == expected
+
+
+@pytest.mark.parametrize(
     "plugins",
     [
         pytest.param({}, id="nothing said"),
@@ -162,8 +204,14 @@ RATIO = "pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio"
         pytest.param(
             {"plugins": {"preEnqueue": {"enabled": named("Mine", "NodePorts")}}},
             "plugins.preEnqueue.enabled[1].name",
-            "expected one of SchedulingGates; installed: Mine, Ours, got 'NodePorts'",
+            "expected one of SchedulingGates, GangScheduling; installed: Mine, Ours, got 'NodePorts'",
             id="a plugin that does not stand there",
+        ),
+        pytest.param(
+            {"plugins": {"postFilter": {"enabled": named("GangScheduling")}}},
+            "plugins.postFilter.enabled[0].name",
+            "expected one of DefaultPreemption; no others are installed, got 'GangScheduling'",
+            id="a plugin that does not preempt",
         ),
         pytest.param(
             {"plugins": {"filter": {"enabled": named("Mine")}}},
@@ -278,6 +326,36 @@ def test_a_mistake_in_a_profile_is_told_with_its_place(profile, path, expected):
             id="a negative share",
         ),
         pytest.param({"scheduler": {"profile": []}}, "scheduler", "unknown field `profile`", id="an unknown field"),
+        pytest.param(
+            {"preemption": {"certifyTimeout": "50"}},
+            "preemption.certifyTimeout",
+            "expected a duration such as 90s, 1m30s or 2h, found '50'",
+            id="a time without a unit",
+        ),
+        pytest.param(
+            {"preemption": {"certifyTimeout": 50}},
+            "preemption.certifyTimeout",
+            "expected `str | null`, got `int`",
+            id="a time that is a number",
+        ),
+        pytest.param(
+            {"preemption": {"certifyTimeout": "0s"}},
+            "preemption.certifyTimeout",
+            "expected a duration above 0s, got '0s'",
+            id="no time",
+        ),
+        pytest.param(
+            {"preemption": {"certifyTimeout": "-1s"}},
+            "preemption.certifyTimeout",
+            "expected a duration above 0s, got '-1s'",
+            id="less than no time",
+        ),
+        pytest.param(
+            {"preemption": {"certify": "yes"}}, "preemption.certify", "expected `bool`, got `str`", id="yes for true"
+        ),
+        pytest.param(
+            {"preemption": {"certified": True}}, "preemption", "unknown field `certified`", id="an unknown choice"
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place(document, path, expected):

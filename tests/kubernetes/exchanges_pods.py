@@ -123,6 +123,13 @@ EXCHANGES: dict[str, list[Step]] = {
     "a method that is not allowed": [Step("POST", f"{PODS}/it", pod())],
     "a label selector that is bad": [get(f"{PODS}?labelSelector=a%20in%20b")],
     "a field selector that is bad": [get(f"{PODS}?fieldSelector=a")],
+    "label selectors that are bad": [
+        get(f"{PODS}?labelSelector={text}")
+        for text in ("a%20b", "a%3Db,", ",a", "!a%3Db", "a%3E1x", "-a", "a%3Db/c", "a%20in%20(/,-)", "a%20in%20(x,")
+    ],
+    "field selectors that are bad": [
+        get(f"{PODS}?fieldSelector={text}") for text in ("a%3Db%3Dc", "a%3D%5Cx", "a%3D%5C", "%3Db", "x,a", "%3D")
+    ],
     "a field selector on an unknown field": [get(f"{PODS}?fieldSelector=spec.surprise%3D1")],
     "a limit that is bad": [get(f"{PODS}?limit=few")],
     "a continuation that is bad": [get(f"{PODS}?continue=nowhere&limit=1")],

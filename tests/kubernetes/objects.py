@@ -10,6 +10,18 @@ from wire import Client
 
 Manifest = dict[str, Any]
 NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
+
+
+def collection(manifest: Manifest) -> str:
+    kind, group, home = manifest["kind"].lower(), manifest["apiVersion"], manifest["metadata"].get("namespace")
+    root = f"/apis/{group}" if "/" in group else f"/api/{group}"
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{root}/namespaces/{home}/{plural}" if home else f"{root}/{plural}"
+
+
+def place(manifest: Manifest) -> str:
+    return f"{collection(manifest)}/{manifest['metadata']['name']}"
 
 
 def pods_path(namespace: str) -> str:
@@ -56,8 +68,15 @@ async def create_pods(client: Client, namespace: str, pods: Iterable[Manifest]) 
     await asyncio.gather(*(client.create(pods_path(namespace), manifest) for manifest in pods))
 
 
+async def create_with_status(client: Client, manifest: Manifest) -> None:
+    """What a controller would have written there is written by us."""
+    await client.create(collection(manifest), manifest)
+    if "status" in manifest:
+        await client.patch(f"{place(manifest)}/status", {"status": manifest["status"]})
+
+
 async def create_namespace(client: Client, name: str) -> None:
-    await client.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
 
 
 async def remove_all(client: Client, collection: str) -> None:

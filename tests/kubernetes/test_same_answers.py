@@ -29,7 +29,6 @@ WORDED_BY_GO = {
     "a word where a number belongs",
     "a word where a list belongs",
     "a word where a yes or no belongs",
-    "a label selector that is bad",
     "a limit that is bad",
     "a continuation that is bad",
     "a version that is bad",

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 import yaml
 from cluster import Cluster
-from objects import NODES, Manifest, create_nodes, pods_path, remove_all
+from objects import (
+    NAMESPACES,
+    NODES,
+    Manifest,
+    collection,
+    create_nodes,
+    create_with_status,
+    place,
+    pods_path,
+    remove_all,
+)
 from their_scheduler import Decision, PodName, their_decisions
 from wire import Client
 from worlds import DEVICE, Maker, World
@@ -42,7 +52,6 @@ MORE = ((Owners, 4), (Storage, 5))
 Pod-level requests are not among it: kube-scheduler's resource score passes over those of the pod it places, ours counts
 them.
 """
-NAMESPACES = "/api/v1/namespaces"
 INCOMING = "/api/v1/pods?labelSelector=role%3Dincoming"
 SHOWN = 3  # worlds a failure prints in full
 LARGE_FIRST = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 3}, {"name": DEVICE, "weight": 5}]
@@ -228,13 +237,6 @@ async def create(client: Client, worlds: list[World]) -> None:
     await asyncio.gather(*(client.patch(f"{place(each)}/status", ended) for world in worlds for each in world.ended))
 
 
-async def create_with_status(client: Client, manifest: Manifest) -> None:
-    """What a controller would have written there is written by us."""
-    await client.create(collection(manifest), manifest)
-    if "status" in manifest:
-        await client.patch(f"{place(manifest)}/status", {"status": manifest["status"]})
-
-
 def pods(world: World) -> Iterator[Manifest]:
     yield from world.placed
     yield world.incoming
@@ -242,17 +244,6 @@ def pods(world: World) -> Iterator[Manifest]:
 
 def names(manifests: list[Manifest]) -> list[str]:
     return [each["metadata"]["name"] for each in manifests]
-
-
-def collection(manifest: Manifest) -> str:
-    kind, group, home = manifest["kind"].lower(), manifest["apiVersion"], manifest["metadata"].get("namespace")
-    root = f"/apis/{group}" if "/" in group else f"/api/{group}"
-    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
-    return f"{root}/namespaces/{home}/{plural}" if home else f"{root}/{plural}"
-
-
-def place(manifest: Manifest) -> str:
-    return f"{collection(manifest)}/{manifest['metadata']['name']}"
 
 
 def incoming_name(world: World) -> PodName:

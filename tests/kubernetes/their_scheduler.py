@@ -32,7 +32,7 @@ async def their_decisions(
     cluster: Cluster, client: Client, folder: Path, choices: Manifest, waiting: str
 ) -> dict[PodName, Decision]:
     """What it makes of the pods listed at `waiting` when it is started now; `choices` join its configuration."""
-    scheduler = _started(cluster, folder, choices)
+    scheduler = started(cluster, folder, choices, "schedule_one=10")  # which logs every score
     try:
         async with asyncio.timeout(PATIENCE):
             while None in (decisions := await _seen(client, waiting)).values():
@@ -44,7 +44,8 @@ async def their_decisions(
     return {name: decision._replace(scores=scores[name]) for name, decision in decisions.items() if decision}
 
 
-def _started(cluster: Cluster, folder: Path, choices: Manifest) -> Child:
+def started(cluster: Cluster, folder: Path, choices: Manifest, logged: str) -> Child:
+    """kube-scheduler as its own user; `choices` join its configuration, `logged` names sources that log more."""
     access = str(cluster.kubeconfig_of_user(*KUBE_SCHEDULER))
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -55,7 +56,7 @@ def _started(cluster: Cluster, folder: Path, choices: Manifest) -> Child:
     }
     configuration = folder / "kube-scheduler.yaml"
     configuration.write_text(yaml.safe_dump(document))
-    flags = [f"--config={configuration}", "--secure-port=0", "--vmodule=schedule_one=10"]  # which logs every score
+    flags = [f"--config={configuration}", "--secure-port=0", f"--vmodule={logged}"]
     return Child([program("kube-scheduler"), *flags], folder / "kube-scheduler.log")
 
 

@@ -36,15 +36,15 @@ class Gate:
 
 class Times:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, float]] = []
+        self.told: list[tuple[str, str, str, float]] = []
         self.now = 0.0
 
     def clock(self) -> float:
         self.now += 0.5
         return self.now
 
-    def asked(self, plugin: str, status: str, seconds: float) -> None:
-        self.told.append((plugin, status, seconds))
+    def asked(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self.told.append((plugin, point, status, seconds))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_every_answer_is_passed_on_and_timed(name, reason, status):
     times = Times()
     held = held_by(door((Gate(),), GENEROUS, times.asked, times.clock), pod(name))
     assert (held.reason if held else None) == reason
-    assert times.told == [("SchedulingGates", "Success", 0.5), ("Gate", status, 0.5)]
+    assert times.told == [("SchedulingGates", "PreEnqueue", "Success", 0.5), ("Gate", "PreEnqueue", status, 0.5)]
 
 
 def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_once():
@@ -70,7 +70,7 @@ def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_on
         assert held is not None
         assert (held.plugin, held.reason) == ("Gate", "plugin Gate took longer than 10ms")
     assert gate.asked == ["slow"]
-    assert [status for name, status, _ in times.told if name == "Gate"] == ["Error"] * 3
+    assert [status for name, _, status, _ in times.told if name == "Gate"] == ["Error"] * 3
     gate.go.set()
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 
 import pytest
+from builders import node, pod
 
+from headgate.engine.extension_points import plugins_for
 from headgate.engine.journal import Entry
 from headgate.live.health import CannotListen, Listen, Readiness, pages, serving
 from headgate.live.logs import Level, Log, json_line, text_line
 from headgate.live.metrics import Metrics
+from headgate.live.stopwatch import Stopwatch
 from headgate.model.effects import Bind
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.settings import Profile
+from headgate.placement.neighbours import Neighbours
+from headgate.placement.placer import Placer
+from headgate.placement.table import NodeTable
 
 POD = Key(Kind.POD, "default", "a")
 BOUND = Entry(1.0, POD, "bind", "Scheduled", "assigned default/a to n-1", {"node": "n-1"})
@@ -49,7 +57,11 @@ HERE = Listen("127.0.0.1", 0)
             id="not ready before the first batch",
         ),
         pytest.param(
-            "GET / HTTP/1.1", True, "404 Not Found", "try /healthz, /livez, /readyz, /metrics\n", id="elsewhere"
+            "GET / HTTP/1.1",
+            True,
+            "404 Not Found",
+            "try /healthz, /livez, /readyz, /metrics, /preemptions\n",
+            id="elsewhere",
         ),
         pytest.param("POST /readyz HTTP/1.1", True, "405 Method Not Allowed", "only GET and HEAD\n", id="writing"),
         pytest.param("nonsense", True, "405 Method Not Allowed", "only GET and HEAD\n", id="no HTTP at all"),
@@ -99,11 +111,16 @@ def test_nowhere_to_listen(text):
         Listen.parse(text)
 
 
+def plugin_seconds(point: str, plugin: str, status: str, seconds: float) -> str:
+    labels = f'{{extension_point="{point}",plugin="{plugin}",status="{status}"}}'
+    return f"scheduler_plugin_execution_duration_seconds_sum{labels} {seconds}"
+
+
 async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     metrics = Metrics("headgate")
     metrics.stepped(3, 0.002, [BOUND, REFUSED, BOUND])
-    metrics.performed(Bind(Target(POD, "u"), "n"), None)
-    metrics.performed(Bind(Target(POD, "u"), "n"), Trouble.CONFLICT)
+    metrics.performed(Bind(Target(POD, "u"), "n"), None, 0.25)
+    metrics.performed(Bind(Target(POD, "u"), "n"), Trouble.CONFLICT, 0.5)
     metrics.restarted(Kind.NODE)
     metrics.event_dropped()
     attempts = ("scheduler_schedule_attempts_total", (("profile", "headgate"), ("result", "scheduled")))
@@ -120,6 +137,8 @@ async def test_metrics_tell_the_journal_the_effects_and_the_engine():
         "headgate_batch_size_sum 3.0",
         'headgate_effects_total{effect="Bind",outcome="accepted"} 1.0',
         'headgate_effects_total{effect="Bind",outcome="conflict"} 1.0',
+        plugin_seconds("Bind", "DefaultBinder", "Success", 0.25),
+        plugin_seconds("Bind", "DefaultBinder", "Error", 0.5),
         'headgate_watch_restarts_total{kind="nodes"} 1.0',
         "headgate_events_dropped_total 1.0",
         "headgate_leader 1.0",
@@ -155,6 +174,26 @@ async def test_metrics_tell_how_long_and_how_often_pods_were_tried():
         assert line in lines
 
 
+async def test_metrics_tell_how_long_placement_rules_take():
+    metrics, seconds = Metrics(""), itertools.count()
+    nodes = NodeTable()
+    nodes.put(node("n-1"))
+    plugins = plugins_for(Profile(), Neighbours(nodes), watch=Stopwatch(metrics.asked, lambda: float(next(seconds))))
+    placer = Placer(plugins.rules)
+    for candidate in (pod("small"), pod("large", cpu=9999)):
+        placer.place(candidate)
+    plugins.reserve[0].reserve(pod("small"), "n-1")
+    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+        lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
+    for plugin, point in (
+        ("NodeUnschedulable", "Filter"),
+        ("NodeResourcesFit", "Filter"),
+        ("NodeResourcesFit", "Score"),
+        ("NodeRoom", "Reserve"),
+    ):
+        assert plugin_seconds(point, plugin, "Success", 1.0) in lines
+
+
 def test_what_the_engine_counts_is_a_counter_and_what_it_measures_a_gauge():
     metrics = Metrics("")
     incoming = ("scheduler_queue_incoming_pods_total", (("event", "PodAdd"), ("queue", "active")))
@@ -171,22 +210,22 @@ def written(line, level: Level, *entries: Entry) -> list[str]:
     out = io.StringIO()
     log = Log(out, line, level, lambda: 0.0)
     log.entries(entries)
-    log.debug("small")
+    log.info("small")
     log.warning("odd", path="a b")
     return out.getvalue().splitlines()
 
 
 def test_log_lines_for_people():
-    assert written(text_line, Level.DEBUG, BOUND) == [
+    assert written(text_line, Level.INFO, BOUND) == [
         "1970-01-01T00:00:01.000000Z INFO    bind object=pods/default/a reason=Scheduled"
         ' detail="assigned default/a to n-1" node=n-1',
-        "1970-01-01T00:00:00.000000Z DEBUG   small",
+        "1970-01-01T00:00:00.000000Z INFO    small",
         '1970-01-01T00:00:00.000000Z WARNING odd path="a b"',
     ]
 
 
 def test_log_lines_for_machines():
-    assert [json.loads(line) for line in written(json_line, Level.INFO, REFUSED)] == [
+    assert [json.loads(line) for line in written(json_line, Level.DEBUG, REFUSED)] == [
         {
             "time": "1970-01-01T00:00:02.000000Z",
             "level": "info",
@@ -197,6 +236,7 @@ def test_log_lines_for_machines():
             "nodes": 3,
             "Insufficient cpu": 3,
         },
+        {"time": "1970-01-01T00:00:00.000000Z", "level": "info", "message": "small"},
         {"time": "1970-01-01T00:00:00.000000Z", "level": "warning", "message": "odd", "path": "a b"},
     ]
 

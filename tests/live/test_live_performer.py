@@ -75,9 +75,11 @@ class Watcher:
         self.outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
         self.counted: Counter[tuple[str, str]] = Counter()
         self.dropped = 0
+        self.seconds: list[float] = []
 
-    def performed(self, write: Write, trouble: Trouble | None) -> None:
+    def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None:
         self.counted[type(write).__name__, trouble or "accepted"] += 1
+        self.seconds.append(seconds)
 
     def event_dropped(self) -> None:
         self.dropped += 1
@@ -88,8 +90,8 @@ class Watcher:
 
 @asynccontextmanager
 async def performing(server: Server, clock: ImpatientClock | None = None) -> AsyncIterator[tuple[Performer, Watcher]]:
-    watcher = Watcher()
-    performer = Performer(server, watcher.outcomes.put_nowait, watcher, (clock or ImpatientClock()).sleep)
+    watcher, clock = Watcher(), clock or ImpatientClock()
+    performer = Performer(server, watcher.outcomes.put_nowait, watcher, clock.sleep, clock)
     running = asyncio.create_task(performer.run())
     await asyncio.sleep(0)
     yield performer, watcher
@@ -150,6 +152,7 @@ async def test_pauses_between_tries_grow():
         performer.submit(bind("a"))
         await watcher.next()
     assert clock.pauses == [0.1, 0.2, 0.4, 0.8]
+    assert watcher.seconds == [pytest.approx(1.5)], "all tries and pauses together are the time it took"
 
 
 async def test_writes_to_one_object_follow_each_other_while_others_pass():

@@ -291,6 +291,35 @@ async def test_objects_of_a_kind_that_is_served_no_more_are_gone(log):
         assert follower.events == ["+a@1", "-a/uid-a"]
 
 
+NEWER, OLDER = (f"/apis/scheduling.k8s.io/{version}/podgroups" for version in ("v1beta1", "v1alpha2"))
+
+
+def group(name: str, version: int) -> dict:
+    return namespace(name, version, spec={"schedulingPolicy": {"basic": {}}})
+
+
+async def test_a_kind_that_is_not_served_in_its_newest_version_is_read_in_an_older_one(log):
+    answers = (refuses(404), lists(page(7, group("a", 1))), watches(news("ADDED", group("b", 8))))
+    async with following(log, *answers, kind=Kind.POD_GROUP) as follower:
+        assert [exchange.path for exchange in follower.server.seen] == [NEWER, OLDER, OLDER, OLDER]
+        assert (follower.events, follower.listed) == (["+a@1", "+b@8"], [Kind.POD_GROUP])
+
+
+async def test_objects_stay_when_the_server_turns_from_an_older_version_to_the_newest(log):
+    answers = (refuses(404), lists(page(7, group("a", 1))), refuses(404), lists(page(9, group("a", 1))))
+    async with following(log, *answers, kind=Kind.POD_GROUP) as follower:
+        assert [exchange.path for exchange in follower.server.seen] == [NEWER, OLDER, OLDER, NEWER, NEWER]
+        assert follower.events == ["+a@1"]
+
+
+async def test_a_kind_has_no_objects_once_it_is_served_in_no_version(log):
+    answers = (lists(page(7, group("a", 1))), refuses(404), refuses(404), refuses(404), refuses(404))
+    async with following(log, *answers, kind=Kind.POD_GROUP) as follower:
+        assert [exchange.path for exchange in follower.server.seen] == [NEWER, NEWER, OLDER, NEWER, OLDER, NEWER]
+        assert follower.events == ["+a@1", "-a/uid-a"]
+        assert follower.clock.pauses == [UNSERVED_SECONDS, UNSERVED_SECONDS]
+
+
 async def test_a_kind_that_every_server_serves_is_waited_for(log):
     async with following(log, refuses(404), lists(page(7))) as follower:
         assert follower.listed == [Kind.NAMESPACE]

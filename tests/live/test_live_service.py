@@ -109,6 +109,15 @@ async def test_metrics_tell_how_pods_wait_and_how_long_plugins_take(log):
     asked = 'scheduler_plugin_execution_duration_seconds_count{extension_point="PreEnqueue",plugin="SchedulingGates"'
     told = {line.removeprefix(asked).split(" ")[0] for line in lines if line.startswith(asked)}
     assert told == {',status="Success"}', ',status="UnschedulableAndUnresolvable"}'}
+    for plugin, point, status in (
+        ("TaintToleration", "Filter", "Success"),
+        ("NodeResourcesFit", "Filter", "Success"),
+        ("NodeResourcesFit", "Score", "Success"),
+        ("DefaultPreemption", "PostFilter", "Unschedulable"),
+        ("NodeRoom", "Reserve", "Success"),
+    ):
+        answer = f'extension_point="{point}",plugin="{plugin}",status="{status}"'
+        assert any(line.startswith(f"scheduler_plugin_execution_duration_seconds_count{{{answer}}}") for line in lines)
     for result in ("scheduled", "unschedulable"):
         labels = f'{{profile="headgate",result="{result}"}}'
         assert f"scheduler_schedule_attempts_total{labels} 1.0" in lines

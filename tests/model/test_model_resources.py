@@ -36,11 +36,6 @@ def test_the_largest_of_two_goes_name_by_name(left, right):
     assert all(left.largest(right)[name] == max(left[name], right[name]) for name in either)
 
 
-@given(resources, resources)
-def test_what_fits_leaves_nothing_below_zero_of_what_is_asked(asked, room):
-    assert asked.fits_in(room) == all((room - asked)[name] >= 0 for name, _ in asked)
-
-
 @given(st.lists(resources, max_size=4))
 def test_a_total_is_the_sum_of_its_parts(parts):
     assert all(total(parts)[name] == sum(part[name] for part in parts) for name in NAMES)

@@ -9,8 +9,8 @@ from headgate.model.peers import HostPort
 
 
 def waits_for(name, nominated, cpu=800, **fields):
-    """A pod whose nominated node is still full, so that it waits for its victims to leave."""
-    return pod(name, cpu=cpu, nominated=nominated, created=9.0, **fields)
+    """A pod whose nominated node is still full, so that it waits for its victims to leave; it asks for no others."""
+    return pod(name, cpu=cpu, nominated=nominated, created=9.0, preempts=False, **fields)
 
 
 @pytest.mark.parametrize(

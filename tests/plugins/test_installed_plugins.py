@@ -83,8 +83,8 @@ def test_an_unknown_plugin_is_told_with_those_that_are_there(headgate):
     done = simulated(headgate, scenario({"plugins": {"preEnqueue": {"enabled": [{"name": "Annotationgate"}]}}}))
     assert done.status == 2
     assert done.err.strip().endswith(
-        "config.scheduler.profiles[0].plugins.preEnqueue.enabled[0].name: expected one of SchedulingGates; "
-        "installed: AnnotationGate, ApprovalGate, Unfinished, got 'Annotationgate'"
+        "config.scheduler.profiles[0].plugins.preEnqueue.enabled[0].name: expected one of "
+        "SchedulingGates, GangScheduling; installed: AnnotationGate, ApprovalGate, Unfinished, got 'Annotationgate'"
     )
 
 

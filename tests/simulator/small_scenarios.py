@@ -37,6 +37,31 @@ def job(name: str, *, run: str = "10", code: str = "0", cpu: str = "1", **spec: 
     }
 
 
+def priority_class(name: str, value: int) -> dict[str, Any]:
+    named = {"name": name}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": named, "value": value}
+
+
+def workload(name: str, min_count: int, mode: str = "Pod", **spec: Any) -> dict[str, Any]:
+    """With one group called workers."""
+    gang = {"minCount": min_count, "preemptionMode": mode}
+    return {
+        "apiVersion": "scheduling.headgate.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"podGroups": [{"name": "workers", "policy": {"gang": gang}}], **spec},
+    }
+
+
+def member(name: str, of: str, **fields: Any) -> dict[str, Any]:
+    made = pod(name, **fields)
+    made["metadata"]["labels"] = {
+        "scheduling.headgate.dev/workload": of,
+        "scheduling.headgate.dev/pod-group": "workers",
+    }
+    return made
+
+
 def nodes(count: int = 1, cpu: str = "4", name: str = "n-%d", **fields: Any) -> dict[str, Any]:
     return {"count": count, "name": name, "capacity": {"cpu": cpu, "memory": "8Gi"}, **fields}
 

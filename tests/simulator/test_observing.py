@@ -44,6 +44,36 @@ def test_a_feed_tells_every_change_of_every_kind_in_the_servers_order():
     assert feed.poll() == []
 
 
+def definition(group: str, plural: str, kind: str, version: str) -> dict[str, object]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "versions": [served],
+        },
+    }
+
+
+def test_a_feed_sees_the_objects_of_an_optional_kind_once_that_is_served():
+    server = ApiServer()
+    feed = Feed(server, (Kind.VOLCANO_POD_GROUP,))
+    assert feed.poll() == []
+    group, version = "scheduling.volcano.sh", "v1beta1"
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    ask(server, "POST", definitions, definition(group, "podgroups", "PodGroup", version))
+    manifest = {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {}}
+    ask(server, "POST", f"/apis/{group}/{version}/namespaces/default/podgroups", manifest)
+    (seen,) = feed.poll()
+    assert isinstance(seen, Observed) and seen.object.key == Key(Kind.VOLCANO_POD_GROUP, "default", "g")
+    assert feed.poll() == []
+
+
 def test_a_feed_that_fell_behind_the_servers_memory_looks_at_everything_anew():
     server = ApiServer(history=4)
     feed = Feed(server, (Kind.PRIORITY_CLASS,))

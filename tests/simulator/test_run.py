@@ -191,6 +191,7 @@ def test_expectations_that_do_not_hold_are_named_with_what_was_found():
     expectations = [
         expect("1s", "a", {"spec": {"nodeName": "n-0"}}),
         expect("1s", "a", {"spec": {"nodeName": "n-7"}}),
+        expect("2s", "b", {"spec": {}}),
         expect("2s", "b", {}),
     ]
     report = run(scenario(pod("a"), expect=expectations, until="3s"))

@@ -9,9 +9,7 @@ from headgate.api.containers import Container, ResourceNeeds
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Amounts, Wire
 from headgate.model.quantity import InvalidQuantity, parse_quantity
-from headgate.model.resources import Resources
-
-CPU, MEMORY = "cpu", "memory"
+from headgate.model.resources import CPU, HUGE_PAGES, MEMORY, Resources, amount_text
 
 SCORED_AS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 """What scoring assumes of a container that does not say: 100m and 200Mi."""
@@ -29,6 +27,19 @@ class PodNeeds(Wire, frozen=True):
 def resources_at(path: str, amounts: Amounts | None) -> Resources:
     """The exact amounts of a resource list found at `path`."""
     return Resources.of(_exact(path, amounts)) if amounts else Resources()
+
+
+def amount_at(path: str, name: str, amount: str | int | float) -> int:
+    """The exact amount of one resource found at `path`."""
+    try:
+        return _units(name, amount)
+    except InvalidQuantity as error:
+        raise InvalidField(path, str(error)) from None
+
+
+def amount_texts(resources: Resources) -> dict[str, str]:
+    """The amounts as a resource list writes them, such as 500m or 2Gi."""
+    return {name: amount_text(name, amount) for name, amount in resources}
 
 
 def effective_requests(needs: PodNeeds) -> tuple[Resources, Resources]:
@@ -137,7 +148,7 @@ def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
     if resources is None or not resources.requests:
         return {}
     amounts = _exact("$.spec.resources.requests", resources.requests)
-    return {name: amount for name, amount in amounts.items() if name in SCORED_AS or name.startswith("hugepages-")}
+    return {name: amount for name, amount in amounts.items() if name in SCORED_AS or name.startswith(HUGE_PAGES)}
 
 
 def _exact(path: str, amounts: Amounts) -> dict[str, int]:
@@ -146,9 +157,13 @@ def _exact(path: str, amounts: Amounts) -> dict[str, int]:
 
 def _amount(path: str, name: str, amount: str | int | float) -> int:
     try:
-        return _milli(str(amount)) if name == CPU else _whole(str(amount))
+        return _units(name, amount)
     except InvalidQuantity as error:
         raise InvalidField(f"{path}.{name}", str(error)) from None
+
+
+def _units(name: str, amount: str | int | float) -> int:
+    return _milli(str(amount)) if name == CPU else _whole(str(amount))
 
 
 @lru_cache(maxsize=4096)

@@ -7,13 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from headgate.api.durations import InvalidDuration, parse_duration
 from headgate.api.errors import InvalidField
 from headgate.api.plugin_config import PluginConfig, scoring_strategy
+from headgate.api.quota_configuration import QuotaSections, quota_settings
+from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import (
     DEFAULT_PLUGINS,
     DEFAULT_SCHEDULER_NAME,
     EVERY,
     Point,
+    PreemptionSettings,
     Profile,
     ScoringStrategy,
     Settings,
@@ -53,11 +57,13 @@ class PluginSets(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
     multi_point: PluginSet = PluginSet()
     pre_enqueue: PluginSet = PluginSet()
     filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
     score: PluginSet = PluginSet()
 
     def at_points(self) -> Iterator[tuple[Point, PluginSet]]:
         yield Point.PRE_ENQUEUE, self.pre_enqueue
         yield Point.FILTER, self.filter
+        yield Point.POST_FILTER, self.post_filter
         yield Point.SCORE, self.score
 
 
@@ -75,11 +81,19 @@ class SchedulerSection(Struct, frozen=True, forbid_unknown_fields=True, rename="
     percentage_of_nodes_to_score: int = 0
 
 
-class Document(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class PreemptionSection(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    certify: bool = PreemptionSettings().certify
+    certify_timeout: str | None = None
+
+
+class Document(QuotaSections, frozen=True):
+    """The whole file."""
+
     api_version: str = ""
     kind: str = "Configuration"
-    feature_gates: dict[str, bool] = {}
+    feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     scheduler: SchedulerSection = SchedulerSection()
+    preemption: PreemptionSection = PreemptionSection()
 
 
 def settings_from(document: object, source: str, installed: Sequence[str] = ()) -> Settings:
@@ -131,7 +145,27 @@ class _Reader:
             max_backoff=section.pod_max_backoff_seconds,
             percentage_of_nodes_to_score=section.percentage_of_nodes_to_score,
             features=features,
+            preemption=self._preemption(read.preemption),
+            quota=self._quota(read, features),
         )
+
+    def _quota(self, read: Document, features: Mapping[str, bool]) -> QuotaSettings:
+        try:
+            return quota_settings(read, preemption_gates=features["MultiKueueOrchestratedPreemption"])
+        except InvalidField as wrong:
+            raise self._wrong(wrong.path, wrong.expected) from None
+
+    def _preemption(self, section: PreemptionSection) -> PreemptionSettings:
+        if section.certify_timeout is None:
+            return PreemptionSettings(section.certify)
+        path = "preemption.certifyTimeout"
+        try:
+            seconds = parse_duration(section.certify_timeout)
+        except InvalidDuration as wrong:
+            raise self._wrong(path, str(wrong)) from None
+        if seconds <= 0:
+            raise self._wrong(path, f"expected a duration above 0s, got {section.certify_timeout!r}")
+        return PreemptionSettings(section.certify, seconds)
 
     def _check_gates(self, given: Mapping[str, bool]) -> None:
         for gate in given:

@@ -15,16 +15,31 @@ from headgate.api.claims import (
     decode_volume_claim,
 )
 from headgate.api.errors import InvalidField, InvalidObject, invalid_field
+from headgate.api.flavors import decode_admission_check, decode_resource_flavor, decode_workload_priority_class
 from headgate.api.jobs import decode_job
 from headgate.api.nodes import decode_node
 from headgate.api.owners import decode_replica_owner, decode_replication_controller, decode_service
+from headgate.api.pod_groups import decode_pod_group, decode_volcano_pod_group
 from headgate.api.pods import decode_pod
 from headgate.api.policies import decode_disruption_budget, decode_namespace, decode_priority_class
+from headgate.api.queue_workloads import decode_queued_workload
+from headgate.api.queues import decode_cluster_queue, decode_cohort, decode_local_queue
 from headgate.api.wire import Buffer, Wire
+from headgate.api.workloads import decode_workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
-__all__ = ["Identity", "InvalidObject", "ListPage", "WatchLine", "decode", "decode_list", "decode_watch", "identity"]
+__all__ = [
+    "READABLE",
+    "Identity",
+    "InvalidObject",
+    "ListPage",
+    "WatchLine",
+    "decode",
+    "decode_list",
+    "decode_watch",
+    "identity",
+]
 
 _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.POD: decode_pod,
@@ -42,7 +57,20 @@ _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.REPLICATION_CONTROLLER: decode_replication_controller,
     Kind.REPLICA_SET: decode_replica_owner(Kind.REPLICA_SET),
     Kind.STATEFUL_SET: decode_replica_owner(Kind.STATEFUL_SET),
+    Kind.WORKLOAD: decode_workload,
+    Kind.POD_GROUP: decode_pod_group,
+    Kind.VOLCANO_POD_GROUP: decode_volcano_pod_group,
+    Kind.KUEUE_WORKLOAD: decode_queued_workload,
+    Kind.CLUSTER_QUEUE: decode_cluster_queue,
+    Kind.LOCAL_QUEUE: decode_local_queue,
+    Kind.COHORT: decode_cohort,
+    Kind.RESOURCE_FLAVOR: decode_resource_flavor,
+    Kind.WORKLOAD_PRIORITY_CLASS: decode_workload_priority_class,
+    Kind.ADMISSION_CHECK: decode_admission_check,
 }
+
+READABLE = tuple(_DECODERS)
+"""The kinds whose objects can be decoded."""
 
 
 class Identity(Struct, frozen=True, gc=False):

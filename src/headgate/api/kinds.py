@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.model.keys import Key, Kind
 
@@ -13,6 +13,7 @@ class Resource(Struct, frozen=True, gc=False):
     """A kind as an API server serves it; the group is empty for core kinds.
 
     A server that does not serve an `optional` kind has none of its objects; of any other kind that is a mistake.
+    Of `version` and the `older` ones, newest first, a server serves the kind in at least one.
     """
 
     kind: Kind
@@ -22,10 +23,15 @@ class Resource(Struct, frozen=True, gc=False):
     kind_name: str
     namespaced: bool
     optional: bool = False
+    older: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def _of_kueue(kind: Kind, plural: str, kind_name: str, *, namespaced: bool = False) -> Resource:
+    return Resource(kind, "kueue.x-k8s.io", "v1beta2", plural, kind_name, namespaced, optional=True)
 
 
 _ALL = (
@@ -44,6 +50,16 @@ _ALL = (
     Resource(Kind.REPLICATION_CONTROLLER, "", "v1", "replicationcontrollers", "ReplicationController", True, True),
     Resource(Kind.REPLICA_SET, "apps", "v1", "replicasets", "ReplicaSet", True, True),
     Resource(Kind.STATEFUL_SET, "apps", "v1", "statefulsets", "StatefulSet", True, True),
+    Resource(Kind.WORKLOAD, "scheduling.headgate.dev", "v1alpha1", "workloads", "Workload", True, True),
+    Resource(Kind.POD_GROUP, "scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True, True, ("v1alpha2",)),
+    Resource(Kind.VOLCANO_POD_GROUP, "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True, True),
+    _of_kueue(Kind.KUEUE_WORKLOAD, "workloads", "Workload", namespaced=True),
+    _of_kueue(Kind.CLUSTER_QUEUE, "clusterqueues", "ClusterQueue"),
+    _of_kueue(Kind.LOCAL_QUEUE, "localqueues", "LocalQueue", namespaced=True),
+    _of_kueue(Kind.COHORT, "cohorts", "Cohort"),
+    _of_kueue(Kind.RESOURCE_FLAVOR, "resourceflavors", "ResourceFlavor"),
+    _of_kueue(Kind.WORKLOAD_PRIORITY_CLASS, "workloadpriorityclasses", "WorkloadPriorityClass"),
+    _of_kueue(Kind.ADMISSION_CHECK, "admissionchecks", "AdmissionCheck"),
 )
 
 RESOURCES: Mapping[Kind, Resource] = {resource.kind: resource for resource in _ALL}
@@ -53,6 +69,12 @@ def collection_path(resource: Resource, namespace: str = "") -> str:
     """The path to list, watch and create; without a namespace, that of all namespaces."""
     place = f"/namespaces/{namespace}" if namespace and resource.namespaced else ""
     return f"{_root(resource)}{place}/{resource.plural}"
+
+
+def collection_paths(resource: Resource) -> tuple[str, ...]:
+    """The paths under which a server may have its objects, of all namespaces: one for each version, newest first."""
+    versions = (resource.version, *resource.older)
+    return tuple(collection_path(structs.replace(resource, version=version)) for version in versions)
 
 
 def object_path(key: Key, subresource: str = "") -> str:

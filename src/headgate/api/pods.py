@@ -9,12 +9,14 @@ from msgspec import Raw
 
 from headgate.api.affinities import NO_AFFINITY, AffinityDemands, TolerationEntry, affinity_demands, tolerations
 from headgate.api.amounts import PodNeeds, effective_requests
+from headgate.api.checkpoints import CHECKPOINT_EVERY, CHECKPOINTED_AT, checkpoint_every, checkpointed_at
 from headgate.api.claims import DeviceClaimEntry, DeviceClaimStatus, device_claims_named, volume_claims_named
 from headgate.api.containers import host_ports, images
 from headgate.api.errors import InvalidField
+from headgate.api.memberships import SchedulingGroup, WorkloadReference, group_and_total
 from headgate.api.owners import controller
 from headgate.api.peers import spread_demands, spreads
-from headgate.api.wire import Buffer, Condition, Metadata, Wire
+from headgate.api.wire import Buffer, Condition, Metadata, Wire, time_at
 from headgate.model.claims import ClaimName
 from headgate.model.keys import Kind
 from headgate.model.peers import PeerDemands
@@ -43,12 +45,15 @@ class PodSpec(PodNeeds, frozen=True):
     priority: int | None = None
     preemption_policy: str | None = None
     termination_grace_period_seconds: int | None = None
+    workload_ref: WorkloadReference | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodStatus(Wire, frozen=True):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
+    start_time: str | None = None
     resource_claim_statuses: list[DeviceClaimStatus] | None = None
 
 
@@ -64,12 +69,14 @@ _decoder = msgspec.json.Decoder(PodObject)
 def decode_pod(raw: Buffer) -> Pod:
     wire = _decoder.decode(raw)
     metadata, spec, status = wire.metadata, wire.spec, wire.status
+    annotations = metadata.annotations or {}
+    group, group_total = group_and_total(metadata, spec.workload_ref, spec.scheduling_group)
     return Pod(
         key=metadata.key(Kind.POD),
         uid=metadata.uid,
         version=metadata.resource_version,
         labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
+        annotations=annotations,
         shape=_shape(spec, metadata, status),
         created=metadata.created,
         scheduler_name=spec.scheduler_name,
@@ -82,7 +89,13 @@ def decode_pod(raw: Buffer) -> Pod:
         grace=_grace(metadata, spec),
         owner=controller(metadata) if metadata.owner_references else None,
         scheduled=_scheduled(status.conditions) if status.conditions else None,
+        preempted=_preempted(status.conditions) if status.conditions else False,
         nominated=status.nominated_node_name,
+        started=time_at("$.status.startTime", status.start_time),
+        group=group,
+        group_total=group_total,
+        checkpointed=checkpointed_at(annotations[CHECKPOINTED_AT]) if CHECKPOINTED_AT in annotations else None,
+        checkpoint_every=checkpoint_every(annotations[CHECKPOINT_EVERY]) if CHECKPOINT_EVERY in annotations else None,
     )
 
 
@@ -146,6 +159,15 @@ def _grace(metadata: Metadata, spec: PodSpec) -> int:
         return metadata.deletion_grace_period_seconds
     grace = spec.termination_grace_period_seconds
     return DEFAULT_GRACE if grace is None else grace
+
+
+def _preempted(conditions: list[Condition]) -> bool:
+    return any(
+        condition.type == "DisruptionTarget"
+        and condition.status == "True"
+        and condition.reason == "PreemptionByScheduler"
+        for condition in conditions
+    )
 
 
 def _scheduled(conditions: list[Condition]) -> ScheduledCondition | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Buffer, Metadata, Wire
 from headgate.model.keys import Kind
-from headgate.model.objects import DisruptionBudget, Namespace, PriorityClass
+from headgate.model.objects import DisruptionBudget, Namespace, PodCount, PriorityClass
 from headgate.model.requirements import Requirement
 from headgate.model.selectors import InvalidSelector, label_selector
 
@@ -27,6 +28,8 @@ class PriorityClassObject(Wire, frozen=True):
 
 class BudgetSpec(Wire, frozen=True):
     selector: dict[str, Any] | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
 
 
 class BudgetStatus(Wire, frozen=True):
@@ -39,6 +42,8 @@ class BudgetObject(Wire, frozen=True):
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 
+
+_PERCENTAGE = re.compile(r"([0-9]{1,9})%")
 
 _namespaces = msgspec.json.Decoder(NamespaceObject)
 _priority_classes = msgspec.json.Decoder(PriorityClassObject)
@@ -77,7 +82,19 @@ def decode_disruption_budget(raw: Buffer) -> DisruptionBudget:
         selector=None if wire.spec.selector is None else _requirements(wire.spec.selector),
         disruptions_allowed=wire.status.disruptions_allowed,
         already_disrupted=frozenset(wire.status.disrupted_pods or ()),
+        min_available=_pod_count("$.spec.minAvailable", wire.spec.min_available),
+        max_unavailable=_pod_count("$.spec.maxUnavailable", wire.spec.max_unavailable),
+        generation=wire.metadata.generation,
     )
+
+
+def _pod_count(path: str, value: int | str | None) -> PodCount | None:
+    if value is None or isinstance(value, int):
+        return None if value is None else PodCount(value)
+    percentage = _PERCENTAGE.fullmatch(value)
+    if percentage is None:
+        raise InvalidField(path, f"expected a number or a percentage such as 50%, got {value!r}")
+    return PodCount(int(percentage[1]), percent=True)
 
 
 def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:

@@ -12,27 +12,35 @@ from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.records import event_manifest, events_path
 from headgate.api.statuses import status_of
 from headgate.model.effects import (
+    Activation,
     Bind,
     Create,
     Delete,
     EmitEvent,
     Evict,
+    Finalizers,
     JobProgress,
     PatchSpec,
     PatchStatus,
     PodCondition,
+    QueuePriority,
     RemoveGate,
     SpecChange,
     Suspension,
     Unschedulability,
+    WorkloadStatus,
     Write,
 )
 from headgate.model.keys import Target
+from headgate.model.queue_changes import QueueStatus
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+WrittenWhole = JobProgress | WorkloadStatus | QueueStatus
+"""Changes of status whose lists replace what was there."""
 
 
 class Call(Struct, frozen=True, gc=False):
@@ -58,8 +66,7 @@ def calls_for(write: Write, reporter: str) -> tuple[Call, ...]:
         case PatchStatus():
             return (_patch_status(write),)
         case PatchSpec(target, change):
-            body = {"metadata": _precondition(target), "spec": _spec_of(change)}
-            return (_call("PATCH", object_path(target.key), body, MERGE_PATCH),)
+            return (_call("PATCH", object_path(target.key), _changed(target, change), MERGE_PATCH),)
         case Create(key, manifest):
             return (Call("POST", collection_path(RESOURCES[key.kind], key.namespace), {}, JSON, bytes(manifest)),)
         case Delete(target, grace):
@@ -104,18 +111,26 @@ def _remove_gate(removal: RemoveGate) -> Call:
 
 
 def _patch_status(patch: PatchStatus) -> Call:
-    """Conditions are merged by type, except a Job's: its controller owns the whole list."""
+    """Conditions are merged by type, except where the whole list is written."""
     body = {"metadata": _precondition(patch.target), "status": status_of(patch.change)}
-    content_type = MERGE_PATCH if isinstance(patch.change, JobProgress) else STRATEGIC_MERGE_PATCH
+    content_type = MERGE_PATCH if isinstance(patch.change, WrittenWhole) else STRATEGIC_MERGE_PATCH
     return _call("PATCH", object_path(patch.target.key, "status"), body, content_type)
 
 
-def _spec_of(change: SpecChange) -> dict[str, bool]:
+def _changed(target: Target, change: SpecChange) -> dict[str, Any]:
+    """The fields to set, beside those that name the very object."""
+    precondition = _precondition(target)
     match change:
         case Suspension(suspended):
-            return {"suspend": suspended}
+            return {"metadata": precondition, "spec": {"suspend": suspended}}
         case Unschedulability(unschedulable):
-            return {"unschedulable": unschedulable}
+            return {"metadata": precondition, "spec": {"unschedulable": unschedulable}}
+        case Activation(active):
+            return {"metadata": precondition, "spec": {"active": active}}
+        case QueuePriority(priority):
+            return {"metadata": precondition, "spec": {"priority": priority}}
+        case Finalizers(names):
+            return {"metadata": {**precondition, "finalizers": list(names)}}
         case _:
             assert_never(change)
 

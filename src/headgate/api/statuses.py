@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from headgate.api.conditions import condition_entries
+from headgate.api.queue_statuses import queue_status_of
 from headgate.api.times import format_time
-from headgate.model.effects import JobProgress, NodeReadiness, Nomination, PodCondition, PodRun, StatusChange
+from headgate.model.effects import (
+    BudgetStatus,
+    JobProgress,
+    NodeReadiness,
+    Nomination,
+    PodCondition,
+    PodRun,
+    StatusChange,
+    WorkloadStatus,
+)
 from headgate.model.pod import Phase
+from headgate.model.queue_changes import (
+    AdmissionCheckStatus,
+    ClusterQueueStatus,
+    CohortStatus,
+    LocalQueueStatus,
+    QueuedWorkloadStatus,
+)
 
 COMES_BEFORE: Mapping[str, str] = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
 """The Job condition without which a server does not accept that a Job has ended."""
@@ -34,8 +52,25 @@ def status_of(change: StatusChange) -> dict[str, Any]:
         case NodeReadiness(ready, reason, message, at):
             condition = _condition("Ready", str(ready), reason, message, at)
             return {"conditions": [{**condition, "lastHeartbeatTime": format_time(at)}]}
+        case WorkloadStatus():
+            return _workload_status(change)
+        case BudgetStatus(observed, expected, healthy, desired, allowed):
+            counts = {"expectedPods": expected, "currentHealthy": healthy, "desiredHealthy": desired}
+            return {"observedGeneration": observed, "disruptionsAllowed": allowed, **counts}
+        case (
+            QueuedWorkloadStatus() | ClusterQueueStatus() | LocalQueueStatus() | CohortStatus() | AdmissionCheckStatus()
+        ):
+            return queue_status_of(change)
         case _:
             assert_never(change)
+
+
+def _workload_status(status: WorkloadStatus) -> dict[str, Any]:
+    return {
+        "priority": status.priority,
+        "preemptionPriority": status.preemption_priority,
+        "conditions": condition_entries(status.conditions),
+    }
 
 
 def _condition(type_: str, status: str, reason: str, message: str, at: float | None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Metadata(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
@@ -49,6 +50,10 @@ class Metadata(Wire, frozen=True):
     @property
     def deleted(self) -> float | None:
         return time_at("$.metadata.deletionTimestamp", self.deletion_timestamp)
+
+
+class FinalizedMetadata(Metadata, frozen=True):
+    finalizers: list[str] | None = None
 
 
 class Condition(Wire, frozen=True):

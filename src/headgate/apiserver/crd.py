@@ -34,15 +34,18 @@ class CustomRules(Struct, frozen=True):
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
         metadata = demand_shape(new, AnyObject).metadata or Metadata()
-        return metadata_errors(metadata, dns_subdomain_errors, namespaced=self.namespaced) + self.schema.errors(new)
+        errors = metadata_errors(metadata, dns_subdomain_errors, namespaced=self.namespaced) + self.schema.errors(new)
+        return errors + self.schema.rule_errors(new, None, errors)
 
     def validate_update(self, new: Json, old: Json) -> Sequence[FieldError]:
         metadata = demand_shape(new, AnyObject).metadata or Metadata()
         errors = metadata_update_errors(new["metadata"], old["metadata"], metadata)
-        return errors if _only_metadata_differs(new, old) else errors + self.schema.errors(new)
+        errors = errors if _only_metadata_differs(new, old) else errors + self.schema.errors(new)
+        return errors + self.schema.rule_errors(new, old, errors)
 
     def validate_status(self, new: Json, old: Json) -> Sequence[FieldError]:
-        return self.schema.errors(new)
+        errors = self.schema.status_errors(new)
+        return errors + self.schema.rule_errors(new, old, errors)
 
     def _completed(self, value: Json) -> Json:
         demand_shape(value, AnyObject)

@@ -22,12 +22,16 @@ class Complaint(StrEnum):
 
 
 class FieldError(Struct, frozen=True):
-    """One thing wrong with one field. `value` is shown unless the complaint is Required, Forbidden or Too long."""
+    """One thing wrong with one field. `value` is shown unless the complaint is Required, Forbidden or Too long.
+
+    `wrong_type`: the value is not even of the kind that the schema of a custom resource declares.
+    """
 
     path: str
     complaint: Complaint
     detail: str = ""
     value: Any = None
+    wrong_type: bool = False
 
 
 class ApiError(Exception):

@@ -57,6 +57,10 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(path, Complaint.INVALID, detail, value)
 
 
+def wrong_type(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(path, Complaint.INVALID, detail, value, wrong_type=True)
+
+
 def duplicate(path: str, value: Any) -> FieldError:
     return FieldError(path, Complaint.DUPLICATE, "", value)
 

@@ -139,7 +139,8 @@ def failure(error: ApiError) -> Json:
 
 
 def _cause(error: FieldError) -> Json:
-    return {"reason": CAUSE_REASONS[error.complaint], "message": render_body(error), "field": error.path}
+    reason = "FieldValueTypeInvalid" if error.wrong_type else CAUSE_REASONS[error.complaint]
+    return {"reason": reason, "message": render_body(error), "field": error.path}
 
 
 def created() -> Json:

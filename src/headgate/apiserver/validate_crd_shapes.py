@@ -10,6 +10,17 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_shapes import Metadata, Shaped
 
 
+class RuleProps(Shaped, frozen=True):
+    """A rule in CEL."""
+
+    rule: str | None = None
+    message: str | None = None
+    message_expression: str | None = None
+    reason: str | None = None
+    field_path: str | None = None
+    optional_old_self: bool | None = None
+
+
 class SchemaProps(Shaped, frozen=True):
     """One node of an OpenAPI v3 schema."""
 
@@ -45,6 +56,7 @@ class SchemaProps(Shaped, frozen=True):
     int_or_string: bool | None = field(default=None, name="x-kubernetes-int-or-string")
     list_type: str | None = field(default=None, name="x-kubernetes-list-type")
     list_map_keys: list[str] | None = field(default=None, name="x-kubernetes-list-map-keys")
+    validations: list[RuleProps] | None = field(default=None, name="x-kubernetes-validations")
 
 
 class VersionSchema(Shaped, frozen=True):

@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import invalid, not_supported, quote, render_value, required, too_long, too_many
+from headgate.apiserver.fields import (
+    invalid,
+    not_supported,
+    quote,
+    render_value,
+    required,
+    too_long,
+    too_many,
+    wrong_type,
+)
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_formats import FORMATS
 from headgate.apiserver.validate_lists import compile_list_type
@@ -46,7 +55,7 @@ def compile_validation(schema: Json) -> Check:
             return
         if not fits(value):
             found = _TYPE_NAMES[type(value)]
-            errors.append(invalid(path, found, f"{path} in body must be of type {expected}: {quote(found)}"))
+            errors.append(wrong_type(path, found, f"{path} in body must be of type {expected}: {quote(found)}"))
             return
         for check in checks:
             check(value, path, errors)
@@ -128,7 +137,7 @@ def _format(name: str) -> Check:
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if isinstance(value, str) and not holds(value):
-            errors.append(invalid(path, value, f"{path} in body must be of type {name}: {quote(value)}"))
+            errors.append(wrong_type(path, value, f"{path} in body must be of type {name}: {quote(value)}"))
 
     return check
 

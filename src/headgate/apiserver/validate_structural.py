@@ -9,6 +9,7 @@ import msgspec
 
 from headgate.apiserver.errors import FieldError
 from headgate.apiserver.fields import forbidden, invalid, not_supported, required
+from headgate.apiserver.validate_crd_rules import rule_errors, rule_form_errors
 from headgate.apiserver.validate_crd_shapes import SchemaProps
 from headgate.apiserver.validate_schema import compile_pattern, compile_validation
 
@@ -28,7 +29,7 @@ def structural_errors(path: str, schema: SchemaProps) -> list[FieldError]:
         errors.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
     for here, node, level in _nodes(path, schema, "root"):
         errors += _node_errors(here, node, level)
-    return errors
+    return errors or rule_errors(path, schema)  # rules of a broken schema are not looked at
 
 
 def _nodes(path: str, schema: SchemaProps, level: str) -> Iterator[tuple[str, SchemaProps, str]]:
@@ -53,6 +54,7 @@ def _node_errors(path: str, node: SchemaProps, level: str) -> list[FieldError]:
         errors.append(forbidden(f"{path}.$ref", "$ref is not supported"))
     errors += _pattern_errors(path, node)
     errors += _list_errors(path, node)
+    errors += rule_form_errors(path, node)
     for here, part in _junctors(path, node):
         errors += _nested_errors(here, part, plain=bool(node.int_or_string))
     return errors + _default_errors(path, node)

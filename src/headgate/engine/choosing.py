@@ -1,41 +1,92 @@
-"""Who is next, and where would it run: verdicts on waiting pods in the order of the queue."""
+"""Who is next, and where would it run: verdicts on waiting pods and gangs in the order of the queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
+import msgspec
+
+from headgate.engine.gangs import Gangs, InLine
 from headgate.engine.resolving import Resolver, Unresolved
 from headgate.model.pod import Pod
 from headgate.placement.batches import bundles_with
+from headgate.placement.groups import GroupPlacement, place_group
 from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue, same_verdicts
 from headgate.queueing.waiting import Waiting
 
 WORTH_PLANNING = 5  # equal pods from which a plan is cheaper than asking for each
-Verdict = tuple[Waiting, Placement | NoPlacement]
+Found = Placement | GroupPlacement | NoPlacement
+Verdict = tuple[Waiting, Found]
 
 
 class Choosing:
-    """Takes pods from the queue and says for each where it would run.
+    """Takes pods and gangs from the queue and says for each where it would run.
 
     A verdict must be acted on, the room taken or the pod parked, before the next one is asked for: what one pod gets
     the next does not find.
     """
 
-    def __init__(self, queue: PodQueue, placers: Mapping[str, Placer], resolver: Resolver) -> None:
+    def __init__(
+        self, queue: PodQueue, placers: Mapping[str, Placer], resolver: Resolver, gangs: Gangs, nodes: NodeTable
+    ) -> None:
         self._queue = queue
         self._placers = placers
         self._resolver = resolver
+        self._gangs = gangs
+        self._nodes = nodes
 
     def verdicts(self, most: Callable[[], int]) -> Iterator[Verdict]:
-        """One after the other while `most` allows any."""
+        """One after the other while `most` allows any; a gang goes whole once its turn has come."""
         while (room := most()) > 0 and (first := self._queue.pop()) is not None:
+            if first.group is not None:
+                yield first, self._for_gang(first)
+                continue
             alike = self._queue.pop_with(first, room, same_verdicts)
             yield from self._for_alike(alike) if len(alike) > 1 else self._for_different(first, room)
 
-    def kin(self, pod: Pod) -> Hashable:
-        """A pod with claims waits for its own ones, and so by itself."""
-        return pod.key if pod.shape.claims else self._placers[pod.scheduler_name].kin(pod)
+    def kin(self, waiting: Waiting) -> Hashable:
+        """Who shares its verdicts. Gangs, and pods with claims or a promise, wait for what is their own."""
+        pod = waiting.pod
+        if waiting.group is not None or pod.shape.claims or pod.nominated:
+            return waiting.key
+        return self._placers[pod.scheduler_name].kin(pod), pod.priority, pod.preempts
+
+    def preparing(self, waiting: Waiting) -> tuple[list[Pod], InLine] | Unresolved:
+        """The pods that go together with what they name made out, and what their going together demands."""
+        if waiting.group is None:
+            alone = self._resolve(waiting.pod)
+            return alone if isinstance(alone, Unresolved) else ([alone], InLine(1))
+        stand = self._gangs.stand(waiting.group)
+        assert isinstance(stand, InLine), f"{waiting.group} stands in line and should not"
+        members = []
+        for pod in self._gangs.members(waiting.group):
+            resolved = self._resolve(pod)
+            if isinstance(resolved, Unresolved):
+                return resolved
+            members.append(resolved)
+        return members, stand
+
+    def _for_gang(self, waiting: Waiting) -> GroupPlacement | NoPlacement:
+        placer, prepared = self._placer(waiting), self.preparing(waiting)
+        if isinstance(prepared, Unresolved):
+            return placer.nowhere(prepared.rule, prepared.why, prepared.wake_on)
+        members, stand = prepared
+        return place_group(placer, self._nodes, members, stand.needed, stand.topology)
+
+    def _resolve(self, pod: Pod) -> Pod | Unresolved:
+        """With what it names made out, and kept to where its gang already runs if that must stay together."""
+        resolved = self._resolver.resolve(pod)
+        if pod.group is None or isinstance(resolved, Unresolved):
+            return resolved
+        topology = self._gangs.topology(pod.group)
+        seats = self._gangs.seats(pod.group) if topology else ()
+        nodes = [node for seat in seats if (node := self._nodes.get(seat)) is not None and topology in node.labels]
+        if not nodes:
+            return resolved
+        selector = tuple(sorted({*pod.shape.node_selector, (topology, nodes[0].labels[topology])}))
+        return msgspec.structs.replace(resolved, shape=msgspec.structs.replace(resolved.shape, node_selector=selector))
 
     def _for_alike(self, alike: list[Waiting]) -> Iterator[Verdict]:
         """Pods of one shape: what can be planned for all at once, then one by one."""
@@ -70,13 +121,13 @@ class Choosing:
 
     def _place(self, pod: Pod) -> Placement | NoPlacement:
         """What the pod names is made out for placing it only: it waits and is counted as it was observed."""
-        resolved = self._resolver.resolve(pod)
+        resolved = self._resolve(pod)
         if isinstance(resolved, Unresolved):
             return self._placers[pod.scheduler_name].nowhere(resolved.rule, resolved.why, resolved.wake_on)
         return self._placers[pod.scheduler_name].place(resolved)
 
     def _names_nothing(self, pod: Pod) -> bool:
-        return self._resolver.resolve(pod) is pod
+        return self._resolve(pod) is pod
 
     def _placer(self, waiting: Waiting) -> Placer:
         return self._placers[waiting.pod.scheduler_name]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import assert_never
 
 from headgate.engine import telling
+from headgate.engine.gangs import PLUGIN, ByThemselves, Gangs, InLine
+from headgate.engine.groups import Undescribed
 from headgate.engine.journal import Journal
 from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
 from headgate.model.effects import EmitEvent, PatchStatus
@@ -18,11 +21,23 @@ Told = PatchStatus | EmitEvent
 
 
 class Entrance:
-    """Every pod of ours that wants a node comes by here, each time it changes."""
+    """Every pod of ours that wants a node comes by here, each time it changes.
 
-    def __init__(self, plugins: Mapping[str, tuple[PreEnqueue, ...]], queue: PodQueue, journal: Journal) -> None:
+    Members of a gang that passed the plugins wait for one another: `settle_gangs` says what became of them.
+    """
+
+    def __init__(
+        self,
+        plugins: Mapping[str, tuple[PreEnqueue, ...]],
+        with_gangs: frozenset[str],  # the schedulerNames that start gangs as gangs
+        queue: PodQueue,
+        gangs: Gangs,
+        journal: Journal,
+    ) -> None:
         self._plugins = plugins
+        self._with_gangs = with_gangs
         self._queue = queue
+        self._gangs = gangs
         self._journal = journal
         self._held: dict[Key, Held] = {}
         self._released: dict[Key, Pod] = {}
@@ -31,10 +46,31 @@ class Entrance:
     def present(self, pod: Pod, now: float) -> Iterator[Told]:
         """Let the pod into the queue, or hold it and say why."""
         held = held_by(self._plugins[pod.scheduler_name], pod)
-        if held is None:
-            yield from self._admit(pod, now)
-        else:
+        in_group = pod.group is not None and pod.scheduler_name in self._with_gangs
+        if held is not None:
+            if in_group:
+                self._gangs.gated(pod)
             yield from self._hold(pod, held, now)
+        elif in_group:
+            self._gangs.ready(pod)
+        else:
+            self._queue.offer(pod, now)
+            yield from self._admit(pod, now)
+
+    def settle_gangs(self, now: float) -> Iterator[Told]:
+        """Members whose gang stands differently now are let in, alone or with it, or held."""
+        for pod, stand in self._gangs.settle(now):
+            match stand:
+                case Undescribed(reason):
+                    yield from self._hold(pod, Held(PLUGIN, reason, frozenset()), now)
+                case InLine():
+                    self._queue.withdraw(pod.key)
+                    yield from self._admit(pod, now)
+                case ByThemselves():
+                    self._queue.offer(pod, now)
+                    yield from self._admit(pod, now)
+                case _:
+                    assert_never(stand)
 
     def wake(self, happenings: Mapping[Happening, None], now: float) -> Iterator[Told]:
         """Ask again about the pods whose plugin listens for one of these."""
@@ -52,20 +88,20 @@ class Entrance:
 
     def settle(self, now: float) -> Iterator[Told]:
         """Those let in just now that still wait for their turn must not go on saying that they are gated."""
-        for key, pod in self._released.items():
-            if self._queue.line_of(key) in (Line.ACTIVE, Line.BACKOFF):
+        for pod in self._released.values():
+            if self._queue.line_of(self._gangs.place_of(pod)) in (Line.ACTIVE, Line.BACKOFF):
                 yield telling.queued(pod)
         self._released = {}
 
     def _admit(self, pod: Pod, now: float) -> Iterator[Told]:
-        was_held = self._held.pop(pod.key, None) is not None
+        held = self._held.pop(pod.key, None)
         unheard_of = self._let_in.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
         self._let_in[pod.key] = pod.uid
-        self._queue.offer(pod, now)
-        if not pod.gates and (was_held or (unheard_of and telling.shown_as_gated(pod))):
+        if not pod.gates and (held is not None or (unheard_of and telling.shown_as_gated(pod))):
             self._released[pod.key] = pod
             self._journal.write(telling.released(pod, now))
-            yield telling.released_event(pod, now)
+            if held is None or held.plugin != PLUGIN:  # that a gang is complete is not worth an event for each member
+                yield telling.released_event(pod, now)
 
     def _hold(self, pod: Pod, held: Held, now: float) -> Iterator[Told]:
         self._queue.hold(pod, held.wake_on, held.plugin)
@@ -76,5 +112,5 @@ class Entrance:
         entry = telling.gated(pod, held, now)
         self._journal.write(entry)
         for effect in telling.gated_condition_and_event(pod, entry):
-            if known is None or isinstance(effect, PatchStatus):
+            if isinstance(effect, PatchStatus) or (known is None and held.plugin != PLUGIN):
                 yield effect

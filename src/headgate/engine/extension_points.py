@@ -1,6 +1,7 @@
 """Every place where a rule can be added to pod scheduling, and the whole list of what stands there.
 
-PreEnqueue stands at the door, before all this: `gates.pre_enqueue` has its protocol and its list.
+PreEnqueue stands at the door, before all this: `gates.pre_enqueue` has its protocol and its list. PostFilter, what can
+be done for a pod that no node will take, is preemption: one algorithm, which a profile has on or off.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from headgate.model.effects import Bind, Write
+from headgate.model.effects import Bind
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
@@ -19,7 +20,7 @@ from headgate.placement.attachments import Attachments, NodeVolumeLimits
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
 from headgate.placement.images import ImageLocality
 from headgate.placement.neighbours import Neighbours
-from headgate.placement.placer import NoPlacement, Rules
+from headgate.placement.placer import Rules
 from headgate.placement.plugins import FieldScore, Named, PeerFilter, RowScore
 from headgate.placement.preferences import PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
@@ -29,19 +30,26 @@ from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
 from headgate.placement.volumes import DynamicResources, Seldom, VolumeBinding, VolumeRestrictions, VolumeZone
 
+FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
 
-class PostFilter(Protocol):
-    """What can be done for a pod that no node will take, such as asking others to leave."""
+R = TypeVar("R", bound=Named)
 
-    @property
-    def name(self) -> str: ...
 
-    def remedy(self, pod: Pod, refusal: NoPlacement) -> tuple[Write, ...]:
-        """The writes that may help; empty when nothing does."""
+class Watch(Protocol):
+    """Hands back the rule to use in place of the one given: itself, or one whose answers are timed on the way."""
+
+    def __call__(self, rule: R, point: str, /) -> R: ...
+
+
+def unwatched(rule: R, _point: str, /) -> R:
+    return rule
 
 
 class Reserve(Protocol):
     """What a placed pod takes hold of before it is bound, and gives back when binding fails or the pod is gone."""
+
+    @property
+    def name(self) -> str: ...
 
     def reserve(self, pod: Pod, node: str) -> None: ...
 
@@ -56,6 +64,8 @@ class Binder(Protocol):
 
 class NodeRoom:
     """The pod's requests are taken on its node."""
+
+    name = "NodeRoom"
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -76,7 +86,6 @@ class Plugins(Struct, frozen=True):
     """The rules of one profile, in the order they are asked."""
 
     rules: Rules
-    post_filters: tuple[PostFilter, ...]
     reserve: tuple[Reserve, ...]
     binder: Binder
 
@@ -93,7 +102,9 @@ WEIGHTS: Mapping[str, int] = {
 """How much each score counts where the profile does not say."""
 
 
-def plugins_for(profile: Profile, neighbours: Neighbours, attachments: Attachments | None = None) -> Plugins:
+def plugins_for(
+    profile: Profile, neighbours: Neighbours, attachments: Attachments | None = None, watch: Watch = unwatched
+) -> Plugins:
     """The one visible list, without what the profile turned off."""
     nodes = neighbours.nodes
     spread = PodTopologySpread(neighbours, Verdicts(NodeAffinity(), nodes), Verdicts(TaintToleration(), nodes))
@@ -119,23 +130,25 @@ def plugins_for(profile: Profile, neighbours: Neighbours, attachments: Attachmen
         rules=Rules(
             rows=RowRules(
                 nodes,
-                node_filters=tuple(Verdicts(rule, nodes) for rule in profile.kept(NODE_FILTERS, Point.FILTER)),
-                load_filters=profile.kept(LOAD_FILTERS, Point.FILTER),
-                scores=_weighed(profile, profile.kept(judging, Point.SCORE)),
+                node_filters=tuple(Verdicts(rule, nodes) for rule in _filters(profile, NODE_FILTERS, watch)),
+                load_filters=_filters(profile, LOAD_FILTERS, watch),
+                scores=_scores(profile, judging, watch),
             ),
             neighbours=neighbours,
-            peer_filters=(*profile.kept(near, Point.FILTER), neighbours.nominations),
-            field_scores=_weighed(profile, profile.kept(comparing, Point.SCORE)),
+            peer_filters=(*_filters(profile, near, watch), neighbours.nominations),
+            field_scores=_scores(profile, comparing, watch),
             percentage=profile.percentage_of_nodes_to_score or 0,
         ),
-        post_filters=(),
-        reserve=(NodeRoom(nodes),),
+        reserve=(watch(NodeRoom(nodes), RESERVE),),
         binder=DefaultBinder(),
     )
 
 
-S = TypeVar("S", bound=Named)
+def _filters(profile: Profile, rules: tuple[R, ...], watch: Watch) -> tuple[R, ...]:
+    return tuple(watch(rule, FILTER) for rule in profile.kept(rules, Point.FILTER))
 
 
-def _weighed(profile: Profile, scores: tuple[S, ...]) -> tuple[tuple[S, int], ...]:
-    return tuple((rule, profile.weights.get(rule.name, WEIGHTS[rule.name])) for rule in scores)
+def _scores(profile: Profile, rules: tuple[R, ...], watch: Watch) -> tuple[tuple[R, int], ...]:
+    """Each with how much it counts."""
+    kept = profile.kept(rules, Point.SCORE)
+    return tuple((watch(rule, SCORE), profile.weights.get(rule.name, WEIGHTS[rule.name])) for rule in kept)

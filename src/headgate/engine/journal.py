@@ -10,6 +10,8 @@ from msgspec import Struct
 from headgate.model.keys import Key
 
 KEPT_PER_OBJECT = 20
+KEPT_RECEIPTS = 2000
+RECEIPTS = frozenset({"preempt", "evict"})  # decisions people ask about when the object is gone
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -29,10 +31,13 @@ class Journal:
     def __init__(self) -> None:
         self._fresh: list[Entry] = []
         self._recent: dict[Key, deque[Entry]] = {}
+        self._receipts: deque[Entry] = deque(maxlen=KEPT_RECEIPTS)
 
     def write(self, entry: Entry) -> None:
         self._fresh.append(entry)
         self._recent.setdefault(entry.key, deque(maxlen=KEPT_PER_OBJECT)).append(entry)
+        if entry.decision in RECEIPTS:
+            self._receipts.append(entry)
 
     def take(self) -> list[Entry]:
         """What was written since the last call."""
@@ -42,6 +47,10 @@ class Journal:
     def about(self, key: Key) -> tuple[Entry, ...]:
         """The last entries about this object, oldest first."""
         return tuple(self._recent.get(key, ()))
+
+    def receipts(self) -> tuple[Entry, ...]:
+        """The last preemptions, oldest first, also of objects that are gone."""
+        return tuple(self._receipts)
 
     def forget(self, key: Key) -> None:
         """The object is gone, so is its story."""

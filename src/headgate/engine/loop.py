@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headgate.engine.extension_points import Watch, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.scheduling import PodScheduling
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
@@ -11,6 +12,7 @@ from headgate.model.effects import Effect
 from headgate.model.events import Event
 from headgate.model.keys import Kind
 from headgate.model.settings import Settings
+from headgate.preemption.problem import Certifier
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -21,9 +23,15 @@ class Engine:
     The first batch must hold the whole cluster; afterwards a step costs in proportion to what changed.
     """
 
-    def __init__(self, settings: Settings, pre_enqueue: tuple[PreEnqueue, ...] = PRE_ENQUEUE) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        pre_enqueue: tuple[PreEnqueue, ...] = PRE_ENQUEUE,
+        certifier: Certifier | None = None,
+        watch: Watch = unwatched,
+    ) -> None:
         self.journal = Journal()
-        self._scheduling = PodScheduling(settings, pre_enqueue, self.journal)
+        self._scheduling = PodScheduling(settings, pre_enqueue, self.journal, certifier, watch)
 
     @property
     def reads(self) -> tuple[Kind, ...]:

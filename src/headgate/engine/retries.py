@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from headgate.model.effects import Bind, PatchStatus
+from headgate.model.effects import Bind, Evict, PatchStatus, StatusChange
 from headgate.model.keys import Key
 from headgate.queueing.waiting import Backoff
 
-Retried = Bind | PatchStatus
-Slot = tuple[type[Retried], Key]
+Retried = Bind | PatchStatus | Evict
+Slot = tuple[type[Retried] | type[StatusChange], Key]
 
 
 class Retries:
@@ -45,4 +45,5 @@ class Retries:
 
 
 def _slot(effect: Retried) -> Slot:
-    return type(effect), effect.target.key
+    """A nomination does not take the place of a condition."""
+    return type(effect.change) if isinstance(effect, PatchStatus) else type(effect), effect.target.key

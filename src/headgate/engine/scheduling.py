@@ -1,100 +1,111 @@
-"""Pod scheduling: pods of our schedulerNames get nodes, one binding at a time, assumed until observed."""
+"""Pod scheduling: pods of our schedulerNames get nodes, alone or with their gang; others leave for them if need be."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from msgspec import Struct
-
 from headgate.engine import telling
-from headgate.engine.choosing import Choosing
+from headgate.engine.alarms import Alarms
+from headgate.engine.assumptions import Assumption, Assumptions, still_in_doubt
+from headgate.engine.choosing import Choosing, Found
 from headgate.engine.entrance import Entrance
-from headgate.engine.extension_points import Plugins, plugins_for
+from headgate.engine.extension_points import POST_FILTER, Watch, plugins_for, unwatched
+from headgate.engine.gangs import PLUGIN, Gangs
+from headgate.engine.groups import GROUP_KINDS, Groups
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.resolving import READS, Resolver
-from headgate.engine.retries import Retries
+from headgate.engine.preempting import Preempting, Remedy
+from headgate.engine.resolving import READS, Resolver, Unresolved
+from headgate.engine.retries import Retried, Retries
+from headgate.engine.surroundings import Surroundings
+from headgate.engine.unfinished import DISRUPTION_TARGET, Unfinished
+from headgate.engine.workload_status import WorkloadStatuses
 from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.model.effects import Bind, Effect, PatchStatus, WakeAt
+from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
-from headgate.model.node import Node
-from headgate.model.objects import Namespace
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.placement.attachments import Attachments
+from headgate.placement.groups import GroupPlacement
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
+from headgate.preemption.budgets import Budgets
+from headgate.preemption.problem import Certifier
+from headgate.preemption.search import Preemption, Preemptor
+from headgate.preemption.units import Running
 from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Backoff, Line, Waiting
 
 Number = tuple[str, tuple[tuple[str, str], ...], int]
-TIMER = "scheduling"
-FLUSH_AFTER = 300.0  # seconds after which parked pods are tried in any case, should a happening have been missed
-
-
-class Assumption(Struct):
-    """A binding we decided and have not observed yet."""
-
-    waiting: Waiting
-    bind: Bind
-    doubtful: bool = False  # an answer was lost: it may have taken hold, so only an observation or a yes settles it
+PREEMPTION = "DefaultPreemption"
 
 
 class PodScheduling:
     """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
 
-    reads = (Kind.NAMESPACE, Kind.NODE, *READS, Kind.POD)
+    reads = (Kind.NAMESPACE, *GROUP_KINDS, Kind.DISRUPTION_BUDGET, Kind.NODE, *READS, Kind.POD)
 
-    def __init__(self, settings: Settings, pre_enqueue: tuple[PreEnqueue, ...], journal: Journal) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        pre_enqueue: tuple[PreEnqueue, ...],
+        journal: Journal,
+        certifier: Certifier | None = None,
+        watch: Watch = unwatched,
+    ) -> None:
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
-        self._settings = settings
+        profiles = settings.profiles_in_full()
+        with_gangs = frozenset(p.scheduler_name for p in profiles if p.has_on(PLUGIN, Point.PRE_ENQUEUE))
+        self._max_in_flight = settings.max_in_flight
         self._journal = journal
         self.nodes = NodeTable(settings.seed)
         self._neighbours = Neighbours(self.nodes)
         self.queue = PodQueue(backoff)
         self.pods: dict[Key, Pod] = {}
-        self.assumed: dict[Key, Assumption] = {}
-        self._in_flight: dict[Key, Bind] = {}
         self._retries = Retries(backoff)
+        self._groups = Groups()
+        self._statuses = WorkloadStatuses(self._groups)
+        self._gangs = Gangs(self._groups, self.queue)
         attachments = Attachments(self.nodes)
-        profiles = settings.profiles_in_full()
-        self._resolver = Resolver(profiles, attachments)
-        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments) for p in profiles}
+        resolver = Resolver(profiles, attachments)
+        self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments, watch) for p in profiles}
+        self._assumptions = Assumptions(self._profiles)
         doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
-        self._entrance = Entrance(doors, self.queue, journal)
-        placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
-        self._choosing = Choosing(self.queue, placers, self._resolver)
+        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, journal)
+        self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
+        self._choosing = Choosing(self.queue, self._placers, resolver, self._gangs, self.nodes)
+        budgets = Budgets()
+        self._surroundings = Surroundings(self._neighbours, self._groups, self._statuses, budgets, resolver)
+        self._running = Running(self.nodes, self._groups.standing)
+        search = watch(Preemption(self.nodes, self._running, budgets, certifier), POST_FILTER)
+        unfinished, promises = Unfinished(self._groups, self.nodes, journal), self._neighbours.nominations
+        self._preempting = Preempting(self.nodes, promises, search, unfinished, self.queue, journal=journal)
+        self._preempts = frozenset(p.scheduler_name for p in profiles if p.has_on(PREEMPTION, Point.POST_FILTER))
         self._attempts: Counter[tuple[str, str]] = Counter()
-        self._happened: dict[Happening, None] = {}
         self._told: dict[Key, str] = {}
-        self._alarm: float | None = None
-        self._flush_at: float | None = None
+        self._alarms = Alarms()
         self._decided: list[Bind] = []
 
     def absorb(self, event: Event, now: float) -> Iterator[Effect]:
         match event:
             case Observed(object=Pod() as pod):
                 yield from self._observe_pod(pod, now)
-            case Observed(object=Node() as node):
-                self._observe_node(node)
-            case Observed(object=Namespace() as namespace):
-                if self._neighbours.relabel(namespace.key.name, namespace.labels):
-                    self._happened[Happening.NEIGHBOURS_CHANGED] = None
             case Observed(object=other):
-                for happening in self._resolver.observe(other):
-                    self._happened[happening] = None
+                yield from self._look_again(self._surroundings.observe(other), now)
             case TimerFired():
                 pass
             case Gone(key=key, uid=uid):
-                self._lose(key, uid)
+                yield from self._lose(key, uid, now)
             case Outcome(effect=Bind() as bind):
                 yield from self._bind_answered(bind, event, now)
             case Outcome(effect=PatchStatus() as patch):
-                self._patch_answered(patch, event, now)
+                yield from self._patch_answered(patch, event, now)
+            case Outcome(effect=Evict() as evict):
+                self._evict_answered(evict, event, now)
             case Outcome():
                 pass
             case _:
@@ -103,11 +114,17 @@ class PodScheduling:
     def decide(self, now: float) -> Iterator[Effect]:
         self._decided = []
         yield from self._wake(now)
+        yield from self._entrance.settle_gangs(now)
         for waiting, found in self._choosing.verdicts(self._room_in_flight):
             yield from self._act(waiting, found, now)
+            yield from self._entrance.settle_gangs(now)
         yield from self._entrance.settle(now)
+        yield from self._preempting.settle(now)
+        yield from self._statuses.settle(now)
         yield from self._try_again(now)
-        yield from self._wake_later(now)
+        deadlines = (self.queue.next_deadline(), self._retries.next_deadline())
+        parked = bool(self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED])
+        yield from self._alarms.wake_later(deadlines, parked, now)
 
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""
@@ -130,115 +147,153 @@ class PodScheduling:
 
     # what is now true
 
-    def _observe_pod(self, pod: Pod, now: float) -> Iterator[Effect]:
-        known = self.pods.get(pod.key)
-        if known is not None and known.uid != pod.uid:
-            self._lose(pod.key, known.uid)
+    def _look_again(self, pods: Iterable[Pod], now: float) -> Iterator[Effect]:
+        """What describes these pods has changed: their priority, or how their group starts and leaves."""
+        for pod in pods:
+            yield from self._observe_pod(pod, now)
+            if pod.group is not None:
+                self._statuses.touch(pod.group.workload)
+                self._gangs.touch_all(pod.group)
+            self._running.changed([self.pods[pod.key]])
+
+    def _observe_pod(self, observed: Pod, now: float) -> Iterator[Effect]:
+        known = self.pods.get(observed.key)
+        if known is not None and known.uid != observed.uid:
+            yield from self._lose(observed.key, known.uid, now)
+            known = None
+        pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
         if pod.holds_room:
-            self._confirm(pod)
-        elif not pod.wants_node:
-            self._drop(pod.key)
-        elif (assumption := self.assumed.get(pod.key)) is not None:
+            self._confirm(pod, known)
+        elif not observed.wants_node:
+            self._drop(pod)
+        elif (assumption := self._assumptions.get(pod.key)) is not None:
             assumption.waiting.pod = pod  # seen before our binding took hold
         elif pod.scheduler_name in self._profiles:
             self._neighbours.nominations.put(pod)
             yield from self._entrance.present(pod, now)
 
-    def _confirm(self, pod: Pod) -> None:
+    def _grouped(self, observed: Pod, known: Pod | None) -> Pod:
+        """The pod with the priority of its workload. That a group has one pod more may be news to the workload."""
+        if observed.group is None:
+            return observed
+        self._groups.put_pod(observed)
+        if known is None:
+            self._statuses.touch(observed.group.workload)
+        return self._groups.ranked(observed)
+
+    def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs where it says, whatever we assumed."""
-        self._waits_no_more(pod.key)
-        for happening in self.nodes.charge(pod, pod.node):
-            self._happened[happening] = None
+        self._waits_no_more(pod)
+        self._gangs.seated(pod, pod.node)
+        self._surroundings.happen(*self.nodes.charge(pod, pod.node))
+        if known is not None and _saved_since(known, pod):
+            self._running.changed([pod])
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, pod: Pod) -> None:
         """The pod takes no room and wants none."""
-        reserved = self._give_back(key)
-        promised = self._waits_no_more(key)
-        if self.nodes.release(key) or reserved or promised:
-            self._happened[Happening.ROOM_FREED] = None
+        reserved = self._assumptions.give_back(pod.key)
+        promised = self._waits_no_more(pod)
+        self._gangs.gone(pod)
+        if self.nodes.release(pod.key) or reserved or promised:
+            self._surroundings.happen(Happening.ROOM_FREED)
+            self._preempting.left(pod.key)
 
-    def _give_back(self, key: Key) -> bool:
-        """What a placed pod took hold of before it was bound; False when it had not been placed."""
-        assumption = self.assumed.get(key)
-        if assumption is None:
-            return False
-        for rule in self._plugins(assumption.waiting.pod).reserve:
-            rule.unreserve(key)
-        return True
-
-    def _waits_no_more(self, key: Key) -> bool:
+    def _waits_no_more(self, pod: Pod) -> bool:
         """Forget all that concerned its waiting; True when room was promised to it."""
-        assumption = self.assumed.pop(key, None)
+        key = pod.key
+        assumption = self._assumptions.settle(key)
         if assumption is not None:
             self._retries.settled(assumption.bind)
-        self._in_flight.pop(key, None)
         self._told.pop(key, None)
         self._entrance.forget(key)
+        self._preempting.waits_no_more(key, self._gangs.place_of(pod))
         self.queue.withdraw(key)
         return self._neighbours.nominations.drop(key)
 
-    def _observe_node(self, node: Node) -> None:
-        known = self.nodes.get(node.name)
-        if known is not None and _same_for_scheduling(known, node):
-            return
-        self.nodes.put(node)
-        self._happened[Happening.NODE_ADDED if known is None else Happening.NODE_CHANGED] = None
-
-    def _lose(self, key: Key, uid: str) -> None:
-        if key.kind is Kind.NODE:
-            known_node = self.nodes.get(key.name)
-            if known_node is not None and known_node.uid == uid:
-                self.nodes.drop(key.name)
-        for happening in self._resolver.lose(key, uid):
-            self._happened[happening] = None
+    def _lose(self, key: Key, uid: str, now: float) -> Iterator[Effect]:
+        yield from self._look_again(self._surroundings.lose(key, uid), now)
         known = self.pods.get(key)
         if known is not None and known.uid == uid:
-            self._drop(key)
-            del self.pods[key]
+            self._lose_pod(known)
+        elif key.kind in GROUP_KINDS:
             self._journal.forget(key)
+
+    def _lose_pod(self, pod: Pod) -> None:
+        self._drop(pod)
+        self._groups.drop_pod(pod)
+        if pod.group is not None:
+            self._statuses.touch(pod.group.workload)
+        del self.pods[pod.key]
+        self._journal.forget(pod.key)
 
     # how effects went
 
     def _bind_answered(self, bind: Bind, outcome: Outcome, now: float) -> Iterator[Effect]:
         key = bind.target.key
-        self._in_flight.pop(key, None)
-        assumption = self.assumed.get(key)
+        assumption = self._assumptions.answered(bind)
         if outcome.trouble is None and (pod := self.pods.get(key)) is not None and pod.uid == bind.target.uid:
             yield telling.scheduled_event(pod, bind.node, now)
-        if assumption is None or assumption.bind != bind:
+        if assumption is None:
             return
         if outcome.trouble is None:
             assumption.doubtful = False
             self._retries.settled(bind)
-        elif _still_in_doubt(assumption, outcome.trouble):
+        elif still_in_doubt(assumption, outcome):
             assumption.doubtful = True
             self._retries.add(bind, now)
         else:
             self._forget(assumption, outcome, now)
 
     def _forget(self, assumption: Assumption, outcome: Outcome, now: float) -> None:
-        """The binding did not take hold: give the room back and let the pod try again after a while."""
-        waiting, key = assumption.waiting, assumption.bind.target.key
-        self._attempts["error", waiting.pod.scheduler_name] += 1
-        self._journal.write(telling.forgotten(waiting.pod, assumption.bind, outcome, now))
-        self._drop(key)
-        if waiting.pod.wants_node:
+        """The binding did not take hold: give the room back and let the pod, or its gang, try again after a while."""
+        waiting = assumption.waiting
+        pod = waiting.pod
+        self._attempts["error", pod.scheduler_name] += 1
+        self._journal.write(telling.forgotten(pod, assumption.bind, outcome, now))
+        self._drop(pod)
+        if not pod.wants_node:
+            return
+        if pod.group is None:
             self.queue.failed(waiting, now)
-
-    def _patch_answered(self, patch: PatchStatus, outcome: Outcome, now: float) -> None:
-        if outcome.trouble in (Trouble.UNAVAILABLE, Trouble.UNKNOWN) and patch.target.key in self.queue:
-            self._retries.add(patch, now)
         else:
-            self._retries.settled(patch)
+            self._gangs.failed(pod)
+            self._gangs.ready(pod)
+
+    def _patch_answered(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
+        if outcome.trouble in (Trouble.UNAVAILABLE, Trouble.UNKNOWN) and self._still_matters(patch):
+            self._retries.add(patch, now)
+            return
+        self._retries.settled(patch)
+        if isinstance(patch.change, Nomination):
+            yield from self._preempting.nominated(patch, outcome, now)
+        elif isinstance(patch.change, PodCondition) and patch.change.type == DISRUPTION_TARGET:
+            yield from self._preempting.marked(patch, outcome, now)
+        elif isinstance(patch.change, WorkloadStatus) and outcome.trouble is not None:
+            self._statuses.failed(patch.target.key)
+
+    def _still_matters(self, effect: Retried) -> bool:
+        """What was to be said of a pod that waits no longer is not true any more; nobody leaves for it either."""
+        if isinstance(effect, Evict):
+            return self._preempting.still_wants(effect)
+        if isinstance(effect, Bind) or effect.target.key.kind is not Kind.POD:
+            return True
+        pod = self.pods.get(effect.target.key)
+        return pod is not None and self._gangs.place_of(pod) in self.queue
+
+    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
+        if outcome.trouble in (Trouble.UNAVAILABLE, Trouble.UNKNOWN):
+            self._retries.add(evict, now)
+        else:
+            self._retries.settled(evict)
+            self._preempting.evicted(evict, outcome, now)
 
     # what to do
 
     def _wake(self, now: float) -> Iterator[Effect]:
         """Those whom something that happened may concern, those who have rested, and now and then everyone."""
-        happened, self._happened = self._happened, {}
-        if self._flush_at is not None and self._flush_at <= now:
-            self._flush_at = None
+        happened = self._surroundings.take_happenings()
+        if self._alarms.flush_is_due(now):
             happened = dict.fromkeys(Happening)
             yield from self._entrance.ask_all(now)
         yield from self._entrance.wake(happened, now)
@@ -246,37 +301,64 @@ class PodScheduling:
         self.queue.ripen(now)
 
     def _room_in_flight(self) -> int:
-        return self._settings.max_in_flight - len(self._in_flight)
+        return self._max_in_flight - self._assumptions.in_flight
 
-    def _act(self, waiting: Waiting, found: Placement | NoPlacement, now: float) -> Iterator[Effect]:
+    def _act(self, waiting: Waiting, found: Found, now: float) -> Iterator[Effect]:
         waiting.attempts += 1
+        profile = waiting.pod.scheduler_name
         match found:
             case Placement():
-                self._attempts["scheduled", waiting.pod.scheduler_name] += 1
+                self._attempts["scheduled", profile] += 1
+                self.queue.placed(waiting)
                 yield from self._assume(waiting, found, now)
+            case GroupPlacement(seats=seats):
+                self._attempts["scheduled", profile] += len(seats)
+                self.queue.placed(waiting)
+                for pod, seat in seats:
+                    yield from self._assume(_member(waiting, self.pods[pod.key]), seat, now)
             case NoPlacement():
-                self._attempts["unschedulable", waiting.pod.scheduler_name] += 1
-                waiting.kin, waiting.refused_by = self._choosing.kin(waiting.pod), found.filters
-                self.queue.refused(waiting, found.wake_on, now)
-                yield from self._explain(waiting.pod, found, now)
+                self._attempts["unschedulable", profile] += waiting.pods
+                yield from self._refuse(waiting, found, now)
             case _:
                 assert_never(found)
 
     def _assume(self, waiting: Waiting, found: Placement, now: float) -> Iterator[Effect]:
-        pod, plugins = waiting.pod, self._plugins(waiting.pod)
-        self.queue.placed(waiting)
+        pod, plugins = waiting.pod, self._profiles[waiting.pod.scheduler_name]
+        self._preempting.waits_no_more(pod.key, self._gangs.place_of(pod))
+        self._neighbours.nominations.drop(pod.key)
+        self._gangs.seated(pod, found.node)
         for rule in plugins.reserve:
             rule.reserve(pod, found.node)
-        self._happened[Happening.NEIGHBOURS_CHANGED] = None
+        self._surroundings.happen(Happening.NEIGHBOURS_CHANGED)
         for bind in plugins.binder.bind(pod, found.node):
-            self.assumed[pod.key] = Assumption(waiting, bind)
-            self._in_flight[pod.key] = bind
+            self._assumptions.add(waiting, bind)
             self._decided.append(bind)
             self._journal.write(telling.bound(waiting, found, now))
             yield bind
 
-    def _explain(self, pod: Pod, found: NoPlacement, now: float) -> Iterator[Effect]:
-        entry = telling.refused(pod, found, now)
+    def _refuse(self, waiting: Waiting, found: NoPlacement, now: float) -> Iterator[Effect]:
+        waiting.kin, waiting.refused_by = self._choosing.kin(waiting), found.filters
+        remedy = self._remedy(waiting, found, now)
+        self.queue.refused(waiting, found.wake_on, now)
+        members = [waiting.pod] if waiting.group is None else self._gangs.members(waiting.group)
+        for pod in members:
+            yield from self._explain(pod, found, remedy.says, now)
+        yield from remedy.effects
+
+    def _remedy(self, waiting: Waiting, found: NoPlacement, now: float) -> Remedy:
+        pod = waiting.pod
+        if pod.scheduler_name not in self._preempts or found.everywhere or not found.nodes:
+            return Remedy("")
+        prepared = self._choosing.preparing(waiting)
+        if isinstance(prepared, Unresolved):
+            return Remedy("")
+        members, stand = prepared
+        key = waiting.group or pod.key
+        preemptor = Preemptor(key, tuple(members[: stand.needed]), stand.needed, pod.priority, stand.topology)
+        return self._preempting.remedy(waiting.key, waiting.kin, preemptor, self._placers[pod.scheduler_name], now)
+
+    def _explain(self, pod: Pod, found: NoPlacement, remedy: str, now: float) -> Iterator[Effect]:
+        entry = telling.refused(pod, found, remedy, now)
         if not self._tell(entry):
             return
         for effect in telling.condition_and_event(pod, entry):
@@ -286,24 +368,12 @@ class PodScheduling:
 
     def _try_again(self, now: float) -> Iterator[Effect]:
         for effect in self._retries.due(now):
-            if isinstance(effect, Bind):
-                self._in_flight[effect.target.key] = effect
-            elif effect.target.key not in self.queue:
-                self._retries.settled(effect)  # it waits no longer: what the condition was to say is not true any more
+            if not self._still_matters(effect):
+                self._retries.settled(effect)
                 continue
+            if isinstance(effect, Bind):
+                self._assumptions.sent(effect)
             yield effect
-
-    def _wake_later(self, now: float) -> Iterator[Effect]:
-        """One alarm for whatever comes first; a later one is set when it has rung."""
-        if self._alarm is not None and self._alarm <= now:
-            self._alarm = None
-        deadlines = [at for at in (self.queue.next_deadline(), self._retries.next_deadline()) if at is not None]
-        if deadlines and (self._alarm is None or min(deadlines) < self._alarm):
-            self._alarm = max(min(deadlines), now)
-            yield WakeAt(self._alarm, TIMER)
-        if self._flush_at is None and (self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED]):
-            self._flush_at = now + FLUSH_AFTER
-            yield WakeAt(self._flush_at, TIMER, idle=True)
 
     def _tell(self, entry: Entry) -> bool:
         """Write the entry unless it says what was said last."""
@@ -313,21 +383,17 @@ class PodScheduling:
         self._journal.write(entry)
         return True
 
-    def _plugins(self, pod: Pod) -> Plugins:
-        return self._profiles[pod.scheduler_name]
+
+def _member(waiting: Waiting, pod: Pod) -> Waiting:
+    """What the gang's place in line means for one of its pods."""
+    return Waiting(pod, attempts=waiting.attempts, since=waiting.since)
 
 
-def _same_for_scheduling(old: Node, new: Node) -> bool:
-    return (
-        old.uid == new.uid
-        and old.labels == new.labels
-        and old.allocatable == new.allocatable
-        and old.taints == new.taints
-        and old.unschedulable == new.unschedulable
-        and old.images == new.images
+def _saved_since(known: Pod, pod: Pod) -> bool:
+    """Something about the running pod changed that only whoever weighs an eviction looks at."""
+    return (known.started, known.checkpointed, known.checkpoint_every, known.group) != (
+        pod.started,
+        pod.checkpointed,
+        pod.checkpoint_every,
+        pod.group,
     )
-
-
-def _still_in_doubt(assumption: Assumption, trouble: Trouble) -> bool:
-    """After a lost answer, a conflict may be our own binding: the room stays taken until the truth is seen."""
-    return trouble is Trouble.UNKNOWN or (assumption.doubtful and trouble is not Trouble.GONE)

@@ -31,9 +31,11 @@ def bound(waiting: Waiting, found: Placement, now: float) -> Entry:
     return Entry(now, pod.key, "bind", "Scheduled", message, numbers)
 
 
-def refused(pod: Pod, found: NoPlacement, now: float) -> Entry:
+def refused(pod: Pod, found: NoPlacement, remedy: str, now: float) -> Entry:
+    """`remedy` says what preemption can do about it."""
     numbers: dict[str, int | str] = {"nodes": found.nodes, **dict(found.reasons), "profile": pod.scheduler_name}
-    return Entry(now, pod.key, "wait", "Unschedulable", str(found), numbers)
+    message = f"{found} {remedy[0].upper()}{remedy[1:]}." if remedy else str(found)
+    return Entry(now, pod.key, "wait", "Unschedulable", message, numbers)
 
 
 def gated(pod: Pod, held: Held, now: float) -> Entry:

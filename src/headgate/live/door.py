@@ -8,13 +8,11 @@ from queue import SimpleQueue
 
 from headgate.api.durations import format_duration
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
+from headgate.live.stopwatch import FAILED, PASSED, REFUSED_FOR_GOOD, Answered
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod
 
-Asked = Callable[[str, str, float], None]
-"""Takes a plugin's name, how its answer counts, and how many seconds it took."""
-
-PASSED, REFUSED, FAILED = "Success", "UnschedulableAndUnresolvable", "Error"  # as kube-scheduler names them
+POINT = "PreEnqueue"
 
 
 class TookTooLong(Exception):
@@ -22,19 +20,19 @@ class TookTooLong(Exception):
 
 
 def door(
-    strangers: tuple[PreEnqueue, ...], limit: float, asked: Asked, clock: Callable[[], float]
+    strangers: tuple[PreEnqueue, ...], limit: float, answered: Answered, clock: Callable[[], float]
 ) -> tuple[PreEnqueue, ...]:
     """The built-in plugins and those written by others, in the order they are asked."""
     contained = tuple(Contained(plugin, limit) for plugin in strangers)
-    return tuple(Timed(plugin, asked, clock) for plugin in (*PRE_ENQUEUE, *contained))
+    return tuple(Timed(plugin, answered, clock) for plugin in (*PRE_ENQUEUE, *contained))
 
 
 class Timed:
     """Tells how long each answer took."""
 
-    def __init__(self, plugin: PreEnqueue, asked: Asked, clock: Callable[[], float]) -> None:
+    def __init__(self, plugin: PreEnqueue, answered: Answered, clock: Callable[[], float]) -> None:
         self.name = plugin.name
-        self._plugin, self._asked, self._clock = plugin, asked, clock
+        self._plugin, self._answered, self._clock = plugin, answered, clock
 
     @property
     def wake_on(self) -> frozenset[Happening]:
@@ -44,11 +42,11 @@ class Timed:
         began, status = self._clock(), FAILED
         try:
             reason = self._plugin.refusal(pod)
-            status = PASSED if reason is None else REFUSED
+            status = PASSED if reason is None else REFUSED_FOR_GOOD
         except TookTooLong as late:
             reason = str(late)
         finally:
-            self._asked(self.name, status, self._clock() - began)
+            self._answered(self.name, POINT, status, self._clock() - began)
         return reason
 
 

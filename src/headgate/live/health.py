@@ -1,4 +1,4 @@
-"""A few pages over HTTP for kubelets and Prometheus: /healthz, /livez, /readyz and /metrics."""
+"""Pages over HTTP: /healthz, /livez, /readyz for kubelets, /metrics for Prometheus, /preemptions for people."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ READ_TIMEOUT = 10.0  # seconds for a request to arrive
 MOST_CONNECTIONS = 64
 PLAIN = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+JSON = "application/json"
 
 
 class CannotListen(Exception):
@@ -44,10 +45,11 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 class Readiness:
-    """Whether this process is of use now: `check` is asked anew each time, and changes with its part."""
+    """Whether this process is of use now, and whom it made leave: asked anew each time, and changes with its part."""
 
     def __init__(self) -> None:
         self.check: Callable[[], bool] = lambda: False
+        self.receipts: Callable[[], bytes] = lambda: b"[]"
 
 
 def pages(readiness: Readiness, metrics: Callable[[], bytes]) -> Pages:
@@ -58,6 +60,7 @@ def pages(readiness: Readiness, metrics: Callable[[], bytes]) -> Pages:
         "/livez": lambda: alive,
         "/readyz": lambda: alive if readiness.check() else waiting,
         "/metrics": lambda: Page("200 OK", metrics(), PROMETHEUS),
+        "/preemptions": lambda: Page("200 OK", readiness.receipts(), JSON),
     }
 
 

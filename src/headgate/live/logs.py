@@ -44,9 +44,6 @@ class Log:
     def __init__(self, out: TextIO, line: Line, level: Level, wall: Callable[[], float]) -> None:
         self._out, self._line, self._level, self._wall = out, line, level, wall
 
-    def debug(self, message: str, **fields: object) -> None:
-        self._say(Level.DEBUG, message, fields)
-
     def info(self, message: str, **fields: object) -> None:
         self._say(Level.INFO, message, fields)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import (
@@ -16,7 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from headgate.engine.journal import Entry
-from headgate.model.effects import Write
+from headgate.live.stopwatch import FAILED, PASSED
+from headgate.model.effects import Bind, Write
 from headgate.model.events import Trouble
 from headgate.model.keys import Kind
 
@@ -59,10 +61,11 @@ class Metrics:
         )
         self._plugins = self._histogram(
             "scheduler_plugin_execution_duration_seconds",
-            "One answer of a plugin.",
+            "One answer of a plugin; of placement rules, which may judge many nodes at once, one in ten is timed.",
             PLUGIN_BUCKETS,
             ("plugin", "extension_point", "status"),
         )
+        self._answers = functools.cache(self._plugins.labels)  # asked for so often that finding them would tell
         self._decisions = self._counter("headgate_decisions", "Decisions in the journal.", ("decision", "reason"))
         self._effects = self._counter("headgate_effects", "Writes to the cluster.", ("effect", "outcome"))
         self._restarts = self._counter("headgate_watch_restarts", "Watches opened again.", ("kind",))
@@ -98,12 +101,14 @@ class Metrics:
             if isinstance(queued, int):
                 self._sli.labels(str(tries) if tries <= MOST_TRIES else f"{MOST_TRIES}+").observe(queued / 1000)
 
-    def asked(self, plugin: str, status: str, seconds: float) -> None:
-        """A PreEnqueue plugin has answered."""
-        self._plugins.labels(plugin, "PreEnqueue", status).observe(seconds)
+    def asked(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """A plugin was asked at this extension point, and answered."""
+        self._answers(plugin, point, status).observe(seconds)
 
-    def performed(self, write: Write, trouble: Trouble | None) -> None:
+    def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None:
         self._effects.labels(type(write).__name__, trouble.value if trouble else "accepted").inc()
+        if isinstance(write, Bind):
+            self.asked("DefaultBinder", "Bind", FAILED if trouble else PASSED, seconds)
 
     def event_dropped(self) -> None:
         self._dropped.inc()

@@ -31,9 +31,9 @@ class Asks(Protocol):
 
 
 class Tally(Protocol):
-    """Who counts what was performed."""
+    """Who counts what was performed, and how many seconds it took."""
 
-    def performed(self, write: Write, trouble: Trouble | None) -> None: ...
+    def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None: ...
 
     def event_dropped(self) -> None: ...
 
@@ -47,8 +47,9 @@ class Performer:
         tell: Callable[[Outcome], None],
         tally: Tally,
         sleep: Callable[[float], Awaitable[None]],
+        clock: Callable[[], float],
     ) -> None:
-        self._client, self._tell, self._tally, self._sleep = client, tell, tally, sleep
+        self._client, self._tell, self._tally, self._sleep, self._clock = client, tell, tally, sleep, clock
         self._ready: deque[Write] = deque()
         self._notes: deque[Write] = deque()  # ready too, but whoever waits for a node does not wait for these
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
@@ -159,8 +160,9 @@ class Performer:
             self._behind.pop(object_of(write), None)
 
     async def _carry_out(self, write: Write) -> None:
+        began = self._clock()
         trouble, message = await self._ask_all(calls_for(write, REPORTER))
-        self._tally.performed(write, trouble)
+        self._tally.performed(write, trouble, self._clock() - began)
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))
 

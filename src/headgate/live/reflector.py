@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import msgspec
@@ -18,7 +19,7 @@ from headgate.api.decode import (
     decode_watch,
     identity,
 )
-from headgate.api.kinds import RESOURCES, collection_path
+from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.api.requests import Call
 from headgate.live.backoff import Backoff, Outages
 from headgate.live.client import Client
@@ -58,7 +59,7 @@ class Refused(Exception):
 
 
 class NotServed(Exception):
-    """The server does not know the kind, so there are no objects of it."""
+    """The server does not know the kind, at least not in the version asked for."""
 
 
 class _Status(Struct):
@@ -71,7 +72,8 @@ class Reflector:
 
     def __init__(self, kind: Kind, surroundings: Surroundings, report: Report, listed: Callable[[Kind], None]) -> None:
         self._kind, self._around, self._report, self._listed = kind, surroundings, report, listed
-        self._path = collection_path(RESOURCES[kind])
+        self._paths = deque(collection_paths(RESOURCES[kind]))  # the first is asked
+        self._unserved = 0  # of them, as many in a row were not served
         self._known: dict[Key, tuple[str, str]] = {}
         self._version = ""  # from where to watch; empty: list first
         self._told_off = False  # the last watch brought an error, so that the next one opens does not mean it works
@@ -94,8 +96,7 @@ class Reflector:
             self._version = ""
             await self._pause()  # spread, so that not every client lists at the same moment
         except NotServed:
-            self._has_none()
-            await self._around.sleep(UNSERVED_SECONDS)
+            await self._turn_to_next_version()
         except (Refused, MalformedAnswer) as refusal:
             self._around.outages.suffers(f"reading {self._kind}", self._kind, str(refusal))
             await self._pause()
@@ -110,10 +111,20 @@ class Reflector:
         if not await self._watch():
             await self._pause()
 
+    async def _turn_to_next_version(self) -> None:
+        """A kind that is served in no version has no objects."""
+        self._version = ""
+        self._paths.rotate(-1)
+        self._unserved += 1
+        if self._unserved == len(self._paths):
+            self._has_none()
+            await self._around.sleep(UNSERVED_SECONDS)
+
     async def _pause(self) -> None:
         await self._around.sleep(self._backoff.pause())
 
     def _works(self) -> None:
+        self._unserved = 0
         self._backoff.reset()
         self._around.outages.recovers(self._kind)
 
@@ -137,7 +148,6 @@ class Reflector:
 
     def _has_none(self) -> None:
         """As good as an empty list, but there is nothing to watch."""
-        self._version = ""
         self._lose_all_but({})
         self._works()
         self._listed(self._kind)
@@ -148,7 +158,7 @@ class Reflector:
 
     async def _page(self, continuation: str) -> bytes:
         query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
-        answer = await self._around.client.perform(Call("GET", self._path, query, "", b""))
+        answer = await self._around.client.perform(Call("GET", self._paths[0], query, "", b""))
         if answer.status != 200:
             raise self._refusal(answer)
         return answer.body
@@ -189,7 +199,7 @@ class Reflector:
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
-        async with self._around.client.stream(Call("GET", self._path, query, "", b"")) as opened:
+        async with self._around.client.stream(Call("GET", self._paths[0], query, "", b"")) as opened:
             if isinstance(opened, Answer):
                 raise self._refusal(opened)
             if not self._told_off:

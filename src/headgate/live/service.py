@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import BinaryIO
 
 from msgspec import Struct
 
+from headgate.api.receipts import receipts_json
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.access import Access
 from headgate.live.backoff import Outages
@@ -23,7 +24,14 @@ from headgate.live.metrics import Metrics
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Surroundings
 from headgate.live.term import Equipment, Term
+from headgate.live.trust import Around
+from headgate.live.webhook_service import WebhookPlan, webhooks_served
 from headgate.model.settings import Settings
+
+UNENFORCED = (
+    "no webhooks are served (--webhook-listen): workloads without a class get no default one, and neither unknown "
+    "classes nor a preemption priority below the priority are refused"
+)
 
 
 class Plan(Struct, frozen=True):
@@ -33,13 +41,14 @@ class Plan(Struct, frozen=True):
     settings: Settings
     listen: Listen | None = None
     lease: LeaseSettings | None = None
+    webhooks: WebhookPlan | None = None
     record: BinaryIO | None = None
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
 
 
 async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
-    """Returns after a clean stop. Raises CannotListen, InvalidKubeconfig or BrokenEngine."""
+    """Returns after a clean stop. Raises CannotListen, InvalidKubeconfig, InvalidCertificate or BrokenEngine."""
     metrics, readiness, outages = Metrics(_profile(plan.settings)), Readiness(), Outages(log)
     client = _client(plan)
     equipment = _equipment(plan, log, client, metrics, outages)
@@ -48,6 +57,10 @@ async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
         if plan.listen is not None:
             port = await stack.enter_async_context(serving(plan.listen, pages(readiness, metrics.render)))
             log.info("health and metrics are served", host=plan.listen.host, port=port)
+        if plan.webhooks is None:
+            log.info(UNENFORCED)
+        else:
+            await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages))
         log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
         if plan.lease is None:
             await _decide(equipment, readiness, stop)
@@ -57,6 +70,18 @@ async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
             clocks = Clocks(time.monotonic, time.time, asyncio.sleep)
             await _take_turns(Election(voter, plan.lease, clocks, outages), equipment, readiness, stop)
     log.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def _webhooks(plan: Plan, webhooks: WebhookPlan, log: Log, outages: Outages) -> AsyncIterator[None]:
+    """Served on connections of their own: a new workload does not wait for what the scheduler is writing."""
+    client = _client(plan)
+    try:
+        async with webhooks_served(webhooks, client, Around(log, outages, asyncio.sleep, time.time)) as port:
+            log.info("webhooks are served", host=webhooks.listen.host, port=port)
+            yield
+    finally:
+        client.close()
 
 
 def _client(plan: Plan) -> Client:
@@ -73,6 +98,7 @@ def _equipment(plan: Plan, log: Log, client: Client, metrics: Metrics, outages: 
 async def _decide(equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:
     term = Term(equipment)
     readiness.check = lambda: term.absorbed
+    readiness.receipts = lambda: receipts_json(term.journal.receipts())
     await term.run(stop)
 
 

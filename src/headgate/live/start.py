@@ -21,14 +21,15 @@ from headgate.api.durations import InvalidDuration, parse_duration
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.gates.strangers import InvalidPlugin
 from headgate.live.access import Access
+from headgate.live.certificates import InvalidCertificate
 from headgate.live.document import InvalidKubeconfig, load_yaml
 from headgate.live.election import LeaseSettings
+from headgate.live.finding import find_access
 from headgate.live.health import CannotListen, Listen
-from headgate.live.in_cluster import inside_cluster, load_in_cluster
-from headgate.live.kubeconfig import kubeconfig_files, load_kubeconfig
 from headgate.live.logs import FORMATS, Level, Log
 from headgate.live.service import Plan, serve
 from headgate.live.term import BrokenEngine
+from headgate.live.webhook_service import WebhookPlan
 from headgate.model.settings import Profile, Settings
 
 try:
@@ -39,7 +40,6 @@ else:
     NEW_LOOP = uvloop.new_event_loop
 
 STOPPED, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
-WITHOUT_CLUSTER = "expected --kubeconfig FILE, KUBECONFIG, ~/.kube/config or to run in a pod"
 
 
 class InvalidFlag(Exception):
@@ -56,6 +56,9 @@ class Flags(Struct, frozen=True, kw_only=True):
     listen: str = ""
     leader_elect: bool = True
     lease_namespace: str = ""
+    webhook_listen: str = ""
+    webhook_cert: Path | None = None
+    webhook_key: Path | None = None
     log_format: str = "text"
     log_level: str = "info"
     record: Path | None = None
@@ -78,7 +81,7 @@ def start(flags: Flags, installed: Installed) -> int:
     try:
         with _recording(flags.record) as out, asyncio.Runner(loop_factory=NEW_LOOP) as runner:
             runner.run(_until_signalled(_plan(flags, installed, out), log))
-    except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration, InvalidPlugin) as error:
+    except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration, InvalidPlugin, InvalidCertificate) as error:
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_INPUT
     except CannotListen as error:
@@ -92,25 +95,18 @@ def start(flags: Flags, installed: Installed) -> int:
 
 
 def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> Plan:
-    access = _access(flags)
+    access = find_access(flags.kubeconfig, flags.context, os.environ)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
     return Plan(
         access,
         settings,
-        _listen(flags.listen),
+        _listen("--listen", flags.listen),
         lease=_lease(access, flags.lease_namespace) if flags.leader_elect else None,
+        webhooks=_webhooks(access, flags),
         record=out,
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
     )
-
-
-def _access(flags: Flags) -> Access:
-    if files := kubeconfig_files(flags.kubeconfig, os.environ, Path.home()):
-        return load_kubeconfig(files, flags.context)
-    if inside_cluster(os.environ) and not flags.context:
-        return load_in_cluster(os.environ)
-    raise InvalidKubeconfig("no cluster", "", WITHOUT_CLUSTER)
 
 
 def _settings(config: Path | None, installed: Sequence[str]) -> Settings:
@@ -139,14 +135,28 @@ def _profile(name: str, settings: Settings) -> Profile:
 
 def _lease(access: Access, namespace: str) -> LeaseSettings:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    return LeaseSettings(namespace or access.namespace or "kube-system", identity)
+    return LeaseSettings(_namespace(access, namespace), identity)
 
 
-def _listen(text: str) -> Listen | None:
+def _namespace(access: Access, given: str) -> str:
+    """Where we keep what is ours in the cluster."""
+    return given or access.namespace or "kube-system"
+
+
+def _webhooks(access: Access, flags: Flags) -> WebhookPlan | None:
+    listen, files = _listen("--webhook-listen", flags.webhook_listen), (flags.webhook_cert, flags.webhook_key)
+    if any(files) and (listen is None or not all(files)):
+        raise InvalidFlag("--webhook-cert, --webhook-key: expected both of them, and --webhook-listen")
+    if listen is None:
+        return None
+    return WebhookPlan(listen, _namespace(access, flags.lease_namespace), flags.webhook_cert, flags.webhook_key)
+
+
+def _listen(flag: str, text: str) -> Listen | None:
     try:
         return Listen.parse(text)
     except ValueError as error:
-        raise InvalidFlag(f"--listen: {error}") from error
+        raise InvalidFlag(f"{flag}: {error}") from error
 
 
 def _timeout(text: str) -> float:

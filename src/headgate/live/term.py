@@ -18,6 +18,7 @@ from headgate.live.metrics import Metrics
 from headgate.live.performer import Performer
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, Surroundings
+from headgate.live.stopwatch import Stopwatch
 from headgate.live.timers import Timers
 from headgate.model.effects import (
     Bind,
@@ -33,6 +34,7 @@ from headgate.model.effects import (
 )
 from headgate.model.events import Event, Gone, Observed
 from headgate.model.settings import Settings
+from headgate.preemption.exact import Limits, certifier
 
 STORY = 20  # entries told when an invariant is broken
 
@@ -63,12 +65,17 @@ class Term:
 
     def __init__(self, equipment: Equipment) -> None:
         self._equipment = equipment
-        self._engine = Engine(equipment.settings, equipment.pre_enqueue)
+        stopwatch = Stopwatch(equipment.metrics.asked, equipment.clock)
+        preemption = equipment.settings.preemption
+        exact = certifier(Limits(seconds=preemption.certify_seconds)) if preemption.certify else None
+        self._engine = Engine(equipment.settings, equipment.pre_enqueue, exact, stopwatch)
         self._feed = Feed(self._engine.reads)
         around = equipment.surroundings
-        self._performer = Performer(around.client, self._feed.tell, equipment.metrics, around.sleep)
+        tell, tally = self._feed.tell, equipment.metrics
+        self._performer = Performer(around.client, tell, tally, around.sleep, equipment.clock)
         self._timers = Timers(equipment.wall, self._feed.tell)
         self._step_began = 0.0
+        self.journal = self._engine.journal
         self.absorbed = False  # the whole cluster has been read and decided on once
 
     async def run(self, stop: asyncio.Event) -> None:

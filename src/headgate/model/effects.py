@@ -9,8 +9,10 @@ from enum import StrEnum
 
 from msgspec import Raw, Struct
 
+from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
+from headgate.model.queue_changes import QueueStatus
 
 
 class Bind(Struct, frozen=True, gc=False):
@@ -74,7 +76,27 @@ class NodeReadiness(Struct, frozen=True, gc=False):
     at: float
 
 
-StatusChange = PodCondition | Nomination | PodRun | JobProgress | NodeReadiness
+class WorkloadStatus(Struct, frozen=True, gc=False):
+    """The whole status of a Workload: its priorities as numbers, and all its conditions."""
+
+    priority: int
+    preemption_priority: int
+    conditions: tuple[Condition, ...] = ()
+
+
+class BudgetStatus(Struct, frozen=True, gc=False):
+    """What the disruption controller reports of a PodDisruptionBudget."""
+
+    observed_generation: int
+    expected: int
+    healthy: int
+    desired: int
+    allowed: int
+
+
+StatusChange = (
+    PodCondition | Nomination | PodRun | JobProgress | NodeReadiness | WorkloadStatus | BudgetStatus | QueueStatus
+)
 
 
 class PatchStatus(Struct, frozen=True, gc=False):
@@ -94,10 +116,30 @@ class Unschedulability(Struct, frozen=True, gc=False):
     unschedulable: bool
 
 
-SpecChange = Suspension | Unschedulability
+class Activation(Struct, frozen=True, gc=False):
+    """Set spec.active of a queued workload."""
+
+    active: bool
+
+
+class QueuePriority(Struct, frozen=True, gc=False):
+    """Set spec.priority of a queued workload."""
+
+    priority: int
+
+
+class Finalizers(Struct, frozen=True, gc=False):
+    """Set metadata.finalizers, the whole list; the target must name the version it was made from."""
+
+    names: tuple[str, ...]
+
+
+SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers
 
 
 class PatchSpec(Struct, frozen=True, gc=False):
+    """Change what is wanted of an object, as far as its status is not concerned."""
+
     target: Target
     change: SpecChange
 

@@ -25,6 +25,16 @@ class Kind(StrEnum):
     REPLICATION_CONTROLLER = "replicationcontrollers"
     REPLICA_SET = "replicasets.apps"
     STATEFUL_SET = "statefulsets.apps"
+    WORKLOAD = "workloads.scheduling.headgate.dev"
+    POD_GROUP = "podgroups.scheduling.k8s.io"
+    VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
+    KUEUE_WORKLOAD = "workloads.kueue.x-k8s.io"
+    CLUSTER_QUEUE = "clusterqueues.kueue.x-k8s.io"
+    LOCAL_QUEUE = "localqueues.kueue.x-k8s.io"
+    COHORT = "cohorts.kueue.x-k8s.io"
+    RESOURCE_FLAVOR = "resourceflavors.kueue.x-k8s.io"
+    WORKLOAD_PRIORITY_CLASS = "workloadpriorityclasses.kueue.x-k8s.io"
+    ADMISSION_CHECK = "admissionchecks.kueue.x-k8s.io"
 
 
 class Key(Struct, frozen=True, order=True, gc=False):

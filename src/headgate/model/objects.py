@@ -8,10 +8,12 @@ from msgspec import Raw, Struct
 
 from headgate.model.affinity import Requirement
 from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volume, VolumeClaim
+from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
 from headgate.model.node import Node
 from headgate.model.owners import ReplicaOwner, Service
 from headgate.model.pod import Pod
+from headgate.model.queues import QueuedWorkload, QueueObject
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -31,8 +33,22 @@ class PriorityClass(Struct, frozen=True, gc=False):
     preempts: bool = True
 
 
+class PodCount(Struct, frozen=True, gc=False):
+    """A number of pods, or that many percent of those expected."""
+
+    number: int
+    percent: bool = False
+
+    def of(self, expected: int) -> int:
+        """So many pods of that many; a part of a pod is a whole one."""
+        return -(-self.number * expected // 100) if self.percent else self.number
+
+
 class DisruptionBudget(Struct, frozen=True, gc=False):
-    """How many of the selected pods may be disrupted now; `selector` None selects nothing, empty selects all."""
+    """How many of the selected pods may be disrupted now; `selector` None selects nothing, empty selects all.
+
+    Its spec says how many must stay available or how many may be unavailable, never both.
+    """
 
     key: Key
     uid: str
@@ -40,6 +56,9 @@ class DisruptionBudget(Struct, frozen=True, gc=False):
     selector: tuple[Requirement, ...] | None
     disruptions_allowed: int = 0
     already_disrupted: frozenset[str] = frozenset()  # names of pods counted already
+    min_available: PodCount | None = None
+    max_unavailable: PodCount | None = None
+    generation: int = 0
 
 
 class Job(Struct, frozen=True, gc=False):
@@ -68,4 +87,7 @@ class Job(Struct, frozen=True, gc=False):
 
 ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
-Object = Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job | ClaimObject | OwnerObject
+QuotaObject = QueueObject | QueuedWorkload
+Object = (
+    Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job | Workload | ClaimObject | OwnerObject | QuotaObject
+)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.claims import ClaimDemands, ClaimName
+from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Target
 from headgate.model.peers import HostPort, PeerDemands
 from headgate.model.resources import Resources
@@ -69,6 +70,12 @@ class Pod(Struct, frozen=True, gc=False):
     owner: Target | None = None  # its controller, where that is of a kind we know
     scheduled: ScheduledCondition | None = None
     nominated: str = ""
+    preempted: bool = False  # marked as one that a scheduler asks to leave for others
+    started: float | None = None  # when a kubelet took it up
+    group: GroupKey | None = None  # the group it says it belongs to
+    group_total: int = 0  # how many pods its group has, where the pods themselves say so
+    checkpointed: float | None = None  # when its work was last saved
+    checkpoint_every: float | None = None  # seconds after which it saves its work each time
 
     @property
     def target(self) -> Target:

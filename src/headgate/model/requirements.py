@@ -48,11 +48,11 @@ def _compares(found: str | None, values: tuple[str, ...], sign: int) -> bool:
     """Both sides must be whole numbers of 64 bits; anything else never matches, as on a real cluster."""
     if found is None or len(values) != 1:
         return False
-    here, there = _whole_number(found), _whole_number(values[0])
+    here, there = whole_number(found), whole_number(values[0])
     return here is not None and there is not None and (here - there) * sign > 0
 
 
-def _whole_number(text: str) -> int | None:
+def whole_number(text: str) -> int | None:
     """Stricter than `int`, which would also take blanks, underscores and other digits than 0 to 9."""
     if not _WHOLE_NUMBER.fullmatch(text):
         return None

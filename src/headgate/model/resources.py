@@ -6,6 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from headgate.model.quantity import NANOS, Notation, Quantity
+
+CPU, MEMORY = "cpu", "memory"
+HUGE_PAGES = "hugepages-"
+_IN_BYTES = frozenset({MEMORY, "ephemeral-storage"})
+
 
 class Resources(Struct, frozen=True, gc=False):
     """Exact amounts by resource name, sorted by name; a name that is missing is zero.
@@ -42,9 +48,6 @@ class Resources(Struct, frozen=True, gc=False):
         names = {name for name, _ in self.items} | {name for name, _ in other.items}
         return Resources.of({name: max(self[name], other[name]) for name in names})
 
-    def fits_in(self, room: Resources) -> bool:
-        return all(amount <= room[name] for name, amount in self.items)
-
 
 def total(parts: Iterable[Resources]) -> Resources:
     """The sum of all parts."""
@@ -53,3 +56,11 @@ def total(parts: Iterable[Resources]) -> Resources:
         for name, amount in part.items:
             amounts[name] = amounts.get(name, 0) + amount
     return Resources.of(amounts)
+
+
+def amount_text(name: str, amount: int) -> str:
+    """The amount of that resource as a quantity, such as 500m, 2Gi or 4."""
+    if name == CPU:
+        return str(Quantity(amount * (NANOS // 1000)))
+    in_bytes = name in _IN_BYTES or name.startswith(HUGE_PAGES)
+    return str(Quantity(amount * NANOS, Notation.BINARY if in_bytes else Notation.DECIMAL))

@@ -1,15 +1,19 @@
-"""Selectors: label selectors as text and as objects, field selectors as text; each becomes requirements."""
+"""Selectors: label selectors as text and as objects, field selectors as text; each becomes requirements.
+
+What is wrong with a text is said in the words of a real API server, for the small one answers with them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headgate.model.names import label_value_errors, qualified_name_errors
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.requirements import Operator, Requirement, whole_number
 
-_TOKEN = re.compile(r"==|!=|[=!<>(),]|[^\s=!<>(),]+")
+_TOKEN = re.compile(r"==|!=|[=!<>(),]|[^ \t\r\n=!<>(),]+")
 _SYMBOLS = frozenset({"=", "==", "!=", "!", "<", ">", "(", ")", ","})
 _OPERATORS = {
     "=": Operator.IN,
@@ -22,7 +26,7 @@ _OPERATORS = {
 }
 _IN_OBJECTS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _FIELD_OPERATOR = re.compile(r"!=|==|=")
-_FIELD_VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*", re.DOTALL)
+_FIELD_SPECIAL = re.compile(r"\\.?|[,=]", re.DOTALL)
 _FIELD_TERMS = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
 
 
@@ -47,11 +51,12 @@ def label_selector(selector: Mapping[str, Any]) -> tuple[Requirement, ...]:
 
 
 def parse_field_selector(text: str) -> tuple[Requirement, ...]:
-    """`metadata.name=x,spec.nodeName!=` as requirements in order.
+    """`metadata.name=x,spec.nodeName!=` as requirements in the order of their texts.
 
     They are to be asked of all fields an object can be selected by, with empty text for one that is not set.
     """
-    return tuple(_field_term(term) for term in _FIELD_TERMS.findall(text))
+    found = [_field_term(term, text) for term in sorted(_FIELD_TERMS.findall(text))]
+    return tuple(requirement for requirement in found if requirement.key or requirement.values != ("",))
 
 
 def selects(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
@@ -68,52 +73,58 @@ class _Parser:
     def requirements(self) -> list[Requirement]:
         found: list[Requirement] = []
         while self._peek():
-            found.append(self._requirement())
+            self._must_begin("!, identifier, or 'end of string'")
+            found.append(self._requirement_or_refusal())
             if not self._peek():
                 break
             self._expect(",", "',' or 'end of string'")
-            if self._peek() != "!":
-                self._must_be_word(self._peek(), "identifier after ','")
+            self._must_begin("identifier after ','")
         return found
+
+    def _requirement_or_refusal(self) -> Requirement:
+        try:
+            return self._requirement()
+        except InvalidSelector as error:
+            raise InvalidSelector(f"unable to parse requirement: {error}") from None
 
     def _requirement(self) -> Requirement:
         if self._peek() == "!":
             self._take()
-            return Requirement(self._key("identifier"), Operator.DOES_NOT_EXIST)
-        key = self._key("!, identifier, or 'end of string'")
+            return Requirement(self._key(), Operator.DOES_NOT_EXIST)
+        key = self._key()
         return Requirement(key, Operator.EXISTS) if self._peek() in {"", ","} else self._comparison(key)
 
-    def _key(self, expected: str) -> str:
-        key = self._word(expected)
-        _check(qualified_name_errors(key), key)
+    def _key(self) -> str:
+        key = self._word("identifier")
+        _raise_any(_invalid("<nil>", key, qualified_name_errors(key)))
         return key
 
     def _comparison(self, key: str) -> Requirement:
         symbol = self._take()
         operator = _OPERATORS.get(symbol)
         if operator is None:
-            raise InvalidSelector(
-                f"unable to parse requirement: found {symbol!r}, expected: in, notin, =, ==, !=, <, >"
-            )
-        values = self._values() if symbol in {"in", "notin"} else (self._value(),)
-        _check_values(operator, values)
-        return Requirement(key, operator, tuple(sorted(set(values))))
+            raise InvalidSelector(f"found '{symbol}', expected: in, notin, =, ==, !=, gt, lt")
+        listed = self._values() if symbol in {"in", "notin"} else (self._value(),)
+        values = tuple(sorted(set(listed)))
+        _check_values(key, operator, values)
+        return Requirement(key, operator, values)
 
     def _value(self) -> str:
         return "" if self._peek() in {"", ","} else self._word("identifier")
 
     def _values(self) -> tuple[str, ...]:
         """`(x,y)`; a place with nothing in it stands for the empty value."""
-        self._expect("(", "'('")
-        values = [self._listed()]
+        if (found := self._take()) != "(":
+            raise InvalidSelector(f"found '{found}' expected: '('")
+        values = [self._listed("',', ')' or identifier")]
         while self._peek() == ",":
             self._take()
-            values.append(self._listed())
+            values.append(self._listed("',', or identifier"))
         self._expect(")", "',' or ')'")
         return tuple(values)
 
-    def _listed(self) -> str:
-        return "" if self._peek() in {",", ")"} else self._word("',', ')' or identifier")
+    def _listed(self, expected: str) -> str:
+        return "" if self._peek() in {",", ")"} else self._word(expected)
 
     def _word(self, expected: str) -> str:
         word = self._take()
@@ -123,11 +134,15 @@ class _Parser:
     def _expect(self, symbol: str, expected: str) -> None:
         found = self._take()
         if found != symbol:
-            raise InvalidSelector(f"unable to parse requirement: found {found!r}, expected: {expected}")
+            raise InvalidSelector(f"found '{found}', expected: {expected}")
+
+    def _must_begin(self, expected: str) -> None:
+        if self._peek() != "!":
+            self._must_be_word(self._peek(), expected)
 
     def _must_be_word(self, found: str, expected: str) -> None:
         if not found or found in _SYMBOLS:
-            raise InvalidSelector(f"unable to parse requirement: found {found!r}, expected: {expected}")
+            raise InvalidSelector(f"found '{found}', expected: {expected}")
 
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
@@ -138,16 +153,23 @@ class _Parser:
         return token
 
 
-def _check(errors: tuple[str, ...], found: str) -> None:
+def _check_values(key: str, operator: Operator, values: Iterable[str]) -> None:
+    errors: list[str] = []
+    for index, value in enumerate(values):
+        if operator in {Operator.GREATER, Operator.LESS} and whole_number(value) is None:
+            errors += _invalid(f"values[{index}]", value, ("for 'Gt', 'Lt' operators, the value must be an integer",))
+        errors += _invalid(f"values[{index}][{key}]", value, label_value_errors(value))
+    _raise_any(errors)
+
+
+def _invalid(path: str, value: str, errors: tuple[str, ...]) -> list[str]:
+    """All that is wrong with one value, as one error."""
+    return [f"{path}: Invalid value: {json.dumps(value, ensure_ascii=False)}: {'; '.join(errors)}"] if errors else []
+
+
+def _raise_any(errors: list[str]) -> None:
     if errors:
-        raise InvalidSelector(f"unable to parse requirement: {found!r}: {'; '.join(errors)}")
-
-
-def _check_values(operator: Operator, values: Iterable[str]) -> None:
-    for value in values:
-        _check(label_value_errors(value), value)
-        if operator in {Operator.GREATER, Operator.LESS} and not re.fullmatch(r"[+-]?[0-9]+", value):
-            _check(("for 'Gt', 'Lt' operators, the value must be an integer",), value)
+        raise InvalidSelector(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
 
 
 def _from_label(key: str, value: Any) -> Requirement:
@@ -191,14 +213,20 @@ def _named(errors: tuple[str, ...], path: str) -> None:
         raise InvalidSelector(f"{path}: {'; '.join(errors)}")
 
 
-def _field_term(term: str) -> Requirement:
+def _field_term(term: str, text: str) -> Requirement:
     r"""The first operator ends the field; what follows is the value, in which `\\`, `\,` and `\=` are escapes."""
     symbol = _FIELD_OPERATOR.search(term)
-    if symbol is None or symbol.start() == 0 or not _FIELD_VALUE.fullmatch(term, symbol.end()):
-        raise InvalidSelector(
-            f"invalid field selector: {term!r}: expected field=value, field==value or field!=value, "
-            r"with \\, \, and \= for those characters in a value"
-        )
+    if symbol is None:
+        raise InvalidSelector(f"invalid selector: '{text}'; can't understand '{term}'")
     operator = Operator.NOT_IN if symbol[0] == "!=" else Operator.IN
-    value = re.sub(r"\\(.)", r"\1", term[symbol.end() :])
+    value = _FIELD_SPECIAL.sub(_unescaped, term[symbol.end() :])
     return Requirement(term[: symbol.start()], operator, (value,))
+
+
+def _unescaped(special: re.Match[str]) -> str:
+    found = special[0]
+    if found in {"\\\\", "\\,", "\\="}:
+        return found[1]
+    if found.startswith("\\"):
+        raise InvalidSelector(f"invalid field selector: invalid escape sequence: {found}")
+    raise InvalidSelector(f"invalid field selector: unescaped character in value: {ord(found)}")

@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct, structs
 
+from headgate.model.quota_settings import QuotaSettings
+
 DEFAULT_SCHEDULER_NAME = "headgate"
 
 
@@ -16,11 +18,13 @@ class Point(StrEnum):
 
     PRE_ENQUEUE = "preEnqueue"
     FILTER = "filter"
+    POST_FILTER = "postFilter"
     SCORE = "score"
 
 
 DEFAULT_PLUGINS: Mapping[str, tuple[Point, ...]] = {
     "SchedulingGates": (Point.PRE_ENQUEUE,),
+    "GangScheduling": (Point.PRE_ENQUEUE,),
     "NodeName": (Point.FILTER,),
     "NodeUnschedulable": (Point.FILTER,),
     "TaintToleration": (Point.FILTER, Point.SCORE),
@@ -34,6 +38,7 @@ DEFAULT_PLUGINS: Mapping[str, tuple[Point, ...]] = {
     "PodTopologySpread": (Point.FILTER, Point.SCORE),
     "InterPodAffinity": (Point.FILTER, Point.SCORE),
     "DynamicResources": (Point.FILTER,),
+    "DefaultPreemption": (Point.POST_FILTER,),
     "NodeResourcesBalancedAllocation": (Point.SCORE,),
     "ImageLocality": (Point.SCORE,),
 }
@@ -95,6 +100,11 @@ class Profile(Struct, frozen=True):
         return name in DEFAULT_PLUGINS if everywhere is None else everywhere
 
 
+class PreemptionSettings(Struct, frozen=True):
+    certify: bool = True  # whether a choice of victims is compared with the best there is
+    certify_seconds: float = 0.05  # the most time that may take for one choice
+
+
 class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0  # seconds a refused pod waits before its next try; doubles with each refusal
@@ -102,6 +112,8 @@ class Settings(Struct, frozen=True):
     percentage_of_nodes_to_score: int = 0  # of those that will do, how many are compared; 0: as many as pay
     max_in_flight: int = 1000  # bindings decided and not yet answered; more wait, so that late urgent pods are not last
     features: Mapping[str, bool] = {}
+    preemption: PreemptionSettings = PreemptionSettings()
+    quota: QuotaSettings = QuotaSettings()
     seed: int = 0  # settles ties between equally good nodes
 
     def profiles_in_full(self) -> tuple[Profile, ...]:

@@ -50,6 +50,9 @@ class InterPodAffinity:
         if resented:
             yield "node(s) didn't satisfy existing pods anti-affinity rules", self._without(resented)
 
+    def admits(self, pod: Pod, row: int) -> bool:
+        return all(met[row] for _, met in self.demands(pod))
+
     def hopeless(self, pod: Pod) -> Mask | bool:
         """Pods that leave bring none of those nearer that must be near."""
         return ~self._near(pod)

@@ -149,5 +149,8 @@ class NodeVolumeLimits:
         volumes = pod.shape.bound_to.attachments if pod.shape.bound_to is not None else ()
         yield "node(s) exceed max volume count", self._attachments.room_for(volumes)
 
+    def admits(self, pod: Pod, row: int) -> bool:
+        return all(met[row] for _, met in self.demands(pod))
+
     def hopeless(self, pod: Pod) -> Mask | bool:
         return False

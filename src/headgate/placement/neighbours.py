@@ -66,8 +66,8 @@ class Neighbours:
 
     @property
     def matter(self) -> bool:
-        """Whether any pod anywhere holds a term about others, or a promise of room."""
-        return bool(self._held) or bool(self.nominations)
+        """Whether any pod anywhere holds a term about others."""
+        return bool(self._held)
 
     @property
     def rows(self) -> int:
@@ -99,6 +99,10 @@ class Neighbours:
         for question, counts in self._answers.items():
             if self._picks(question, pod):
                 counts[row] += sign
+        if pod.shape.peers is not None:
+            self._hold(pod, row, sign)
+
+    def _hold(self, pod: Pod, row: int, sign: int) -> None:
         for held, weight in terms_of(pod):
             if held not in self._held:
                 self._held[held] = np.zeros(len(self.nodes.nodes), dtype=np.int64)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -14,40 +14,21 @@ from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.glances import Glances
 from headgate.placement.neighbours import Neighbours
-from headgate.placement.plugins import FieldScore, Mask, PeerFilter, Refuser
+from headgate.placement.plugins import FieldScore, Mask, PeerFilter
 from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
+from headgate.placement.refusals import NoPlacement, Refusals
+from headgate.placement.voices import Voices
+
+__all__ = ["NoPlacement", "Placement", "Placer", "Rules"]
 
 KEPT_SHAPES = 512
-SHOWN_REASONS = 12  # a message that lists hundreds of taints helps nobody
 
 
-class Placement(Struct, frozen=True):
+class Placement(Struct, frozen=True, gc=False):
     """This node, for it has the best score."""
 
     node: str
     score: int
-
-
-class NoPlacement(Struct, frozen=True):
-    """No node will do: how many there are, how many fell to each reason, and what could change that."""
-
-    nodes: int
-    reasons: tuple[tuple[str, int], ...]
-    filters: tuple[str, ...]
-    wake_on: frozenset[Happening]
-    everywhere: str = ""  # what keeps the pod off all nodes alike, so that none was asked
-    curable: int = 0  # nodes that might do if pods left them
-
-    def __str__(self) -> str:
-        if not self.nodes:
-            return "no nodes available to schedule pods"
-        if self.everywhere:
-            return f"0/{self.nodes} nodes are available: {self.everywhere}."
-        often = sorted(self.reasons, key=lambda each: -each[1])
-        counted = sorted(f"{count} {reason}" for reason, count in often[:SHOWN_REASONS])
-        more = len(often) - SHOWN_REASONS
-        counted += [f"and {more} other reasons"] if more > 0 else []
-        return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
 
 
 class Rules(Struct, frozen=True):
@@ -60,46 +41,75 @@ class Rules(Struct, frozen=True):
     percentage: int = 0  # of the nodes that will do, how many are compared; 0: as many as pay
 
 
-Questioned = tuple[Refuser, Iterable[tuple[str, Mask]], Callable[[], Mask | bool]]
-"""A rule, where its demands are met, and where nobody's leaving would help."""
-
-Voices = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
-NOBODY: Voices = ([], [])
-
-
 class Placer:
     """Answers for one profile. Equal shapes share one ranking, so the second of a kind costs next to nothing."""
 
     def __init__(self, rules: Rules) -> None:
         self._nodes = rules.rows.nodes
         self._rules = rules
+        self.nominations = rules.neighbours.nominations
+        self.domains = rules.neighbours.domains
         self._rankings: dict[PodShape, Ranking] = {}
         self._glances = Glances(rules.rows, rules.percentage)
-        self._plain: dict[PodShape, tuple[Voices, int]] = {}  # while no pod holds terms, the shape tells who has a say
+        self._voices = Voices(rules.neighbours, rules.peer_filters, rules.field_scores)
+        self._refusals = Refusals(rules.rows)
 
-    def place(self, pod: Pod) -> Placement | NoPlacement:
-        filters, scores = self._voices(pod)
-        if pod.nominated and (kept := self._nominated(pod, filters)) is not None:
+    def place(self, pod: Pod, within: Mask | None = None) -> Placement | NoPlacement:
+        """Among all nodes, or only among those within."""
+        filters, scores = self._voices.about(pod)
+        if pod.nominated and (kept := self._kept(pod, filters, within)) is not None:
             return kept
-        best = self._compared(pod, filters, scores) if filters or scores else self._best(pod.shape)
+        if filters or scores or within is not None:
+            best = self._compared(pod, filters, scores, within)
+        else:
+            best = self._best(pod.shape)
         if best is None:
-            return self._refusal(pod, filters)
+            return self._refusals.why(pod, filters, within)
         row, score = best
         return Placement(self._nodes.name_at(row), score)
+
+    def fits(self, pod: Pod, row: int) -> bool:
+        """Whether this one row would take the pod as things stand."""
+        if not self._rules.rows.fit(pod.shape, row, 0):
+            return False
+        return all(rule.admits(pod, row) for rule in self._voices.about(pod)[0])
+
+    def curable(self, pod: Pod) -> Mask:
+        """The rows that refuse the pod now and might not if pods left."""
+        return self._refusals.curable(pod, self._voices.about(pod)[0])
 
     def nowhere(self, rule: str, why: str, wake_on: frozenset[Happening]) -> NoPlacement:
         """The refusal of a pod that something keeps off all nodes alike."""
         return NoPlacement(len(self._nodes), (), (rule,), wake_on, why)
 
-    def plan(self, pod: Pod, count: int) -> list[Placement]:
+    def plan(self, pod: Pod, count: int, within: Mask | None = None) -> list[Placement]:
         """Where so many pods like this one would go, one after the other; fewer when room runs out.
 
-        Empty as well when neighbours or other nodes have a say, so that each must be asked for by itself.
+        Empty as well for a pod that must be asked for by itself.
         """
-        if pod.nominated or any(self._voices(pod)):
+        if pod.nominated or not self.stands_alone(pod):
             return []
-        picks = self._ranking(pod.shape).plan(count)
+        picks = self._ranking(pod.shape).plan(count, self._most_each(pod, count, within))
         return [Placement(self._nodes.name_at(row), score) for row, score in picks]
+
+    def stands_alone(self, pod: Pod) -> bool:
+        """No neighbour and no comparison of nodes has a say about the pod, so that pods like it can be planned."""
+        return self._voices.none_but_promises(pod)
+
+    def plan_serves(self, first: Pod, others: Iterable[Pod]) -> int:
+        """For how many of the others, up to the first it does not serve, a plan for this pod is as good."""
+        if not self.stands_alone(first):
+            return 0
+        served, by_label = 0, self._voices.hear_labels
+        for pod in others:
+            if pod.shape != first.shape or pod.priority != first.priority or (by_label and not self.stands_alone(pod)):
+                break
+            served += 1
+        return served
+
+    def room(self, shape: PodShape, most: int) -> Amounts:
+        """How many pods of the shape each row can take by itself, counted up to `most`."""
+        return self._rules.rows.room(shape, most)
 
     def plan_each(self, pods: Sequence[Pod]) -> list[Placement]:
         """Where these different pods would go, in order, up to the first that must be asked for by itself.
@@ -112,7 +122,7 @@ class Placer:
 
     def most_together(self, pod: Pod) -> int:
         """How many pods that differ from this one in amounts can be planned at once; 1 where it stands alone."""
-        if self._rules.neighbours.matter or any(self._voices(pod)):
+        if self._voices.hear_labels or self.nominations or any(self._voices.about(pod)):
             return 1
         return self._glances.most_together()
 
@@ -121,38 +131,46 @@ class Placer:
         return not pod.nominated and pod.shape not in self._rankings
 
     def kin(self, pod: Pod) -> Hashable:
-        """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""
-        if not self._voices(pod)[0]:
-            return pod.scheduler_name, pod.shape
-        return pod.scheduler_name, pod.shape, pod.key.namespace, tuple(sorted(pod.labels.items()))
+        """Pods with equal kin get equal verdicts."""
+        return self._voices.kin(pod)
 
-    def _nominated(self, pod: Pod, filters: list[PeerFilter]) -> Placement | None:
-        """The node nominated to the pod, if it will do: it is taken without looking further."""
+    def keep(self, pod: Pod, within: Mask | None = None) -> Placement | None:
+        """The node nominated to the pod, if it will do."""
+        return self._kept(pod, self._voices.about(pod)[0], within)
+
+    def keep_each(self, pods: Sequence[Pod], within: Mask | None = None) -> list[Placement | None]:
+        """As `keep` for pods that can be planned with the first, each beside those before it."""
+        rows = [self._nodes.row_of(pod.nominated) for pod in pods]
+        known = np.array([-1 if row is None else row for row in rows], dtype=np.intp)
+        before = _earlier_equals(rows)
+        scores = self._rules.rows.rate(pods[0].shape, known, before)
+        fit = (scores > UNFIT) & (known >= 0)
+        most = self._most_each(pods[0], len(pods), within)
+        if most is not None:
+            fit &= before < most[known]
+        seats = zip(pods, fit.tolist(), scores.tolist(), strict=True)
+        return [Placement(pod.nominated, score) if fits else None for pod, fits, score in seats]
+
+    def _kept(self, pod: Pod, filters: list[PeerFilter], within: Mask | None) -> Placement | None:
+        """The nominated node is taken without looking further."""
         row = self._nodes.row_of(pod.nominated)
-        if row is None:
+        if row is None or (within is not None and not within[row]):
             return None
         score = int(self._rules.rows.rate(pod.shape, row))
-        if score == UNFIT or not all(met[row] for rule in filters for _, met in rule.demands(pod)):
+        if score == UNFIT or not all(rule.admits(pod, row) for rule in filters):
             return None
         return Placement(pod.nominated, score)
 
-    def _voices(self, pod: Pod) -> Voices:
-        """The rules beyond the single node that have a say about this pod."""
-        if self._rules.neighbours.matter:
-            return self._ask_who_cares(pod)
-        known, at = self._plain.get(pod.shape, (NOBODY, -1))
-        if at != self._nodes.node_changes.end:
-            known = self._ask_who_cares(pod)
-            self._plain[pod.shape] = (known, self._nodes.node_changes.end)
-            if len(self._plain) > KEPT_SHAPES:
-                del self._plain[next(iter(self._plain))]
-        return known
-
-    def _ask_who_cares(self, pod: Pod) -> Voices:
-        return (
-            [rule for rule in self._rules.peer_filters if rule.concerns(pod)],
-            [(rule, weight) for rule, weight in self._rules.field_scores if rule.compares(pod)],
-        )
+    def _most_each(self, pod: Pod, count: int, within: Mask | None) -> Amounts | None:
+        """How many pods like this one each row may be given, where anything but its own room limits that."""
+        promised = self.nominations.concerns(pod)
+        if within is None and not promised:
+            return None
+        most: Amounts = np.full(len(self._nodes.nodes), count) if within is None else within * count
+        if promised:
+            rows, more = self.nominations.room_beside(pod)
+            most[rows] = np.minimum(most[rows], more)
+        return most
 
     def _best(self, shape: PodShape) -> tuple[int, int] | None:
         if shape not in self._rankings and self._glances.will_do(shape):
@@ -168,12 +186,12 @@ class Placer:
         return ranking
 
     def _compared(
-        self, pod: Pod, filters: list[PeerFilter], scores: list[tuple[FieldScore, int]]
+        self, pod: Pod, filters: list[PeerFilter], scores: list[tuple[FieldScore, int]], within: Mask | None
     ) -> tuple[int, int] | None:
-        """The best row when neighbours or the other nodes have a say."""
+        """The best row when neighbours or the other nodes have a say, or not all nodes are asked."""
         ranking = self._ranking(pod.shape)
         ranking.refresh()
-        total = ranking.scores
+        total = ranking.scores if within is None else np.where(within, ranking.scores, UNFIT)
         for rule in filters:
             for _, met in rule.demands(pod):
                 total = np.where(met, total, UNFIT)
@@ -194,40 +212,12 @@ class Placer:
                 total[fit] += weight * points
         return total
 
-    def _refusal(self, pod: Pod, filters: list[PeerFilter]) -> NoPlacement:
-        """Each node counts for the first rule that refuses it, with all of that rule's reasons."""
-        left: Mask = self._nodes.alive.copy()
-        counts: dict[str, int] = {}
-        refusing: list[str] = []
-        wake_on: set[Happening] = {Happening.NODE_ADDED}
-        curable = 0
-        for rule, demands, hopeless in self._questions(pod, filters):
-            refused = _count(demands, left, counts)
-            if refused.any():
-                refusing.append(rule.name)
-                wake_on |= rule.wake_on
-                left &= ~refused
-                curable += int(np.count_nonzero(refused & np.logical_not(hopeless())))
-        reasons = tuple(sorted(counts.items()))
-        return NoPlacement(len(self._nodes), reasons, tuple(refusing), frozenset(wake_on), curable=curable)
 
-    def _questions(self, pod: Pod, filters: list[PeerFilter]) -> Iterator[Questioned]:
-        everything = slice(0, len(self._nodes.nodes))
-        for verdicts in self._rules.rows.node_filters:
-            yield verdicts.rule, verdicts.demands(pod.shape, everything), lambda: True
-        for rule in self._rules.rows.load_filters:
-            demands = rule.demands(pod.shape, self._nodes, everything, 0)
-            yield rule, demands, partial(rule.hopeless, pod.shape, self._nodes)
-        for peer in filters:
-            yield peer, peer.demands(pod), partial(peer.hopeless, pod)
-
-
-def _count(demands: Iterable[tuple[str, Mask]], left: Mask, counts: dict[str, int]) -> Mask:
-    """Add to `counts` the rows still left where a demand is not met; returns all rows refused."""
-    refused: Mask = np.zeros(len(left), dtype=np.bool_)
-    for reason, met in demands:
-        hit = left & ~met
-        if hit.any():
-            counts[reason] = counts.get(reason, 0) + int(hit.sum())
-            refused |= hit
-    return refused
+def _earlier_equals(rows: Sequence[int | None]) -> Amounts:
+    """For each, how many equal ones come before it."""
+    seen: Counter[int | None] = Counter()
+    before = np.zeros(len(rows), dtype=np.int64)
+    for index, row in enumerate(rows):
+        before[index] = seen[row]
+        seen[row] += 1
+    return before

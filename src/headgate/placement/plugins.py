@@ -66,6 +66,9 @@ class PeerFilter(Refuser, Protocol):
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         """As for LoadFilter, for every row of the table."""
 
+    def admits(self, pod: Pod, row: int) -> bool:
+        """Whether everything it demands holds on this one row."""
+
     def hopeless(self, pod: Pod) -> Mask | bool:
         """As for LoadFilter: what no eviction would cure."""
 

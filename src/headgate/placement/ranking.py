@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +12,11 @@ from headgate.placement.table import PODS, NodeTable
 from headgate.placement.verdicts import Verdicts
 
 UNFIT = -1
+CROWD_BITS = 20  # more than enough for the pods on one node
 FEW = 8  # changed rows up to which judging one by one is faster than all at once
+
+
+Picks = tuple[NDArray[np.intp], NDArray[np.intp], Amounts]
 
 
 class RowRules:
@@ -34,13 +36,14 @@ class RowRules:
 
     def rate(self, shape: PodShape, rows: Rows, already: Each = 0) -> Each:
         """The weighted score of each row, UNFIT where the shape cannot run."""
-        fit = self._fit(shape, rows, already)
+        fit = self.fit(shape, rows, already)
         total: Each = 0
         for rule, weight in self.scores:
             total = total + weight * rule.scores(shape, self.nodes, rows, already)
         return (total - UNFIT) * fit + UNFIT
 
-    def _fit(self, shape: PodShape, rows: Rows, already: Each) -> Each:
+    def fit(self, shape: PodShape, rows: Rows, already: Each) -> Each:
+        """Which of the rows can run the shape."""
         fit: Each = self.nodes.alive[rows]
         for verdicts in self.node_filters:
             passes = verdicts.passes(shape, rows)
@@ -50,6 +53,15 @@ class RowRules:
             for _, met in rule.demands(shape, self.nodes, rows, already):
                 fit = fit & met
         return fit
+
+    def room(self, shape: PodShape, most: int) -> Amounts:
+        """How many pods of the shape each row can take, counted up to `most`."""
+        everything = slice(0, len(self.nodes.nodes))
+        room = np.zeros(len(self.nodes.nodes), dtype=np.int64)
+        for bit in reversed(range(most.bit_length())):
+            more = room + (1 << bit)
+            room = np.where((more <= most) & self.fit(shape, everything, more - 1), more, room)
+        return room
 
 
 class Ranking:
@@ -67,35 +79,43 @@ class Ranking:
         top = int(self.scores.max(initial=UNFIT))
         return None if top == UNFIT else (best_seat(self._rules.nodes, np.flatnonzero(self.scores == top)), top)
 
-    def plan(self, count: int) -> list[tuple[int, int]]:
+    def plan(self, count: int, most: Amounts | None = None) -> list[tuple[int, int]]:
         """The rows that so many pods of the shape would get, one after the other, each with its score.
 
         What `best` would say if each pod were put on its node before the next is asked for; fewer when room runs out.
+        `most` limits how many each row may get.
         """
         self.refresh()
-        rows = self._foremost(count)
-        nodes, levels = self._rules.nodes, [self.scores[rows].tolist()]
-        columns = (-self.scores[rows], nodes.requested[PODS][rows], nodes.draws[rows])
-        heap = list(zip(*(column.tolist() for column in columns), range(len(rows)), strict=True))
-        heapq.heapify(heap)
-        taken, names = [0] * len(rows), rows.tolist()
-        picks: list[tuple[int, int]] = []
-        while heap and len(picks) < count:
-            negated, crowd, draw, index = heap[0]
-            picks.append((names[index], -negated))
-            taken[index] += 1
-            if taken[index] == len(levels):
-                levels.append(self._rules.rate(self._shape, rows, len(levels)).tolist())
-            score = levels[taken[index]][index]
-            if score > UNFIT:
-                heapq.heapreplace(heap, (-score, crowd + 1, draw, index))
-            else:
-                heapq.heappop(heap)
-        return picks
+        rows = self._foremost(count, most)
+        depth = count // max(1, len(rows)) + 2  # how many pods on one row are imagined
+        while len(rows):
+            levels, picked, scores = self._picks(rows, min(depth, count), count, most)
+            if depth >= count or levels.max(initial=0) < depth - 1:
+                return list(zip(rows[picked].tolist(), scores.tolist(), strict=True))
+            depth *= 2
+        return []
 
-    def _foremost(self, count: int) -> NDArray[np.intp]:
+    def _picks(self, rows: NDArray[np.intp], depth: int, count: int, most: Amounts | None) -> Picks:
+        """The first picks if no row gets more than `depth`: how many the row had before, its index, its score.
+
+        A row's turn comes no sooner than the turn before it, however good it is then: so its rank is the worst of all
+        its turns so far, and of equal ones the earlier turn goes first.
+        """
+        nodes, turns = self._rules.nodes, np.arange(depth)[:, np.newaxis]
+        scores: Amounts = self._rules.rate(self._shape, rows, turns)
+        open_ = np.logical_and.accumulate(scores > UNFIT, axis=0)
+        if most is not None:
+            open_ &= turns < most[rows]
+        ranks = np.maximum.accumulate((-scores << CROWD_BITS) + nodes.requested[PODS][rows] + turns, axis=0)
+        levels, indexes = np.nonzero(open_)
+        order = np.lexsort((levels, indexes, nodes.draws[rows][indexes], ranks[levels, indexes]))[:count]
+        levels, indexes = levels[order], indexes[order]
+        return levels, indexes, scores[levels, indexes]
+
+    def _foremost(self, count: int, most: Amounts | None) -> NDArray[np.intp]:
         """The rows that come first when asked in order; no other can be among the first `count` picks."""
-        nodes, fit = self._rules.nodes, np.flatnonzero(self.scores > UNFIT)
+        nodes, open_ = self._rules.nodes, self.scores > UNFIT
+        fit = np.flatnonzero(open_ if most is None else open_ & (most > 0))
         if len(fit) <= count:
             return fit
         places = (-self.scores[fit] << 47) | (nodes.requested[PODS][fit] << 31) | (nodes.draws[fit] >> 32)

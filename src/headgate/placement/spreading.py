@@ -58,6 +58,9 @@ class PodTopologySpread:
             even &= self._within_skew(pod, spreads[index], ground, index) | ~ground.labelled
         yield REASON, even
 
+    def admits(self, pod: Pod, row: int) -> bool:
+        return all(met[row] for _, met in self.demands(pod))
+
     def hopeless(self, pod: Pod) -> Mask | bool:
         """A node without the labels stays without them."""
         return ~self._ground(pod, pod.shape.peers.hard_spread if pod.shape.peers else ()).labelled

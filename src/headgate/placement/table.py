@@ -18,6 +18,7 @@ from headgate.placement.changes import ChangeLog
 from headgate.placement.columns import Amounts, Columns, padded
 
 PODS = "pods"
+ONE_POD = ((PODS, 1),)
 FIRST_ROWS = 64
 
 
@@ -118,12 +119,17 @@ class NodeTable:
         self._free.append(row)
         self._mark(row)
 
+    def draw(self, name: str) -> int:
+        """A number that settles ties: the same for the same seed in every process, whatever came first."""
+        return _draw(self._seed, name)
+
     def charge(self, pod: Pod, node: str) -> tuple[Happening, ...]:
         """The pod takes its requests on that node, and on no other. Returns what that may mean to others."""
         known = self._charges.get(pod.key)
         if known is not None and known[0] == node and _counts_alike(known[1], pod):
             return ()
-        self.release(pod.key)
+        if known is not None:
+            self.release(pod.key)
         self._charges[pod.key] = (node, pod)
         self._pods_on.setdefault(node, {})[pod.key] = pod
         row = self._rows.get(node)
@@ -149,6 +155,14 @@ class NodeTable:
             self.load_changes.append(row)
         return True
 
+    def charge_of(self, pod: Key) -> tuple[str, Pod] | None:
+        """The node the pod is charged to, and the pod as it was charged."""
+        return self._charges.get(pod)
+
+    def pods_on(self, node: str) -> Iterable[Pod]:
+        """The pods charged to the node, in no promised order."""
+        return self._pods_on.get(node, {}).values()
+
     def shortage(self, name: str, shape: PodShape) -> str | None:
         """Which of the resources the shape asks for is charged beyond what the node has."""
         row = self._rows[name]
@@ -159,12 +173,12 @@ class NodeTable:
         return None
 
     def _apply(self, row: int, pod: Pod, sign: int) -> None:
-        self.requested.add(row, pod.shape.requests, sign)
-        self.requested[PODS][row] += sign
-        self.scored.add(row, pod.shape.scored_requests, sign)
+        self.requested.add(row, pod.shape.requests.items, sign)
+        self.requested.add(row, ONE_POD, sign)
+        self.scored.add(row, pod.shape.scored_requests.items, sign)
         for port in pod.shape.ports:
             self._ports_seen[port] = None
-            self.ports[port_name(port)][row] += sign
+            self.ports.add(row, ((port_name(port), 1),), sign)
         for census in self._censuses:
             census.count(pod, row, sign)
 
@@ -174,7 +188,7 @@ class NodeTable:
         row = self._rows[name] = self._free.pop()
         self.extent = max(self.extent, row + 1)
         self.alive[row] = True
-        self.draws[row] = _draw(self._seed, name)
+        self.draws[row] = self.draw(name)
         return row
 
     def _grow(self) -> None:

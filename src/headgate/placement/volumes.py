@@ -37,6 +37,10 @@ class Seldom:
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         return self._verdicts.demands(pod.shape, slice(0, len(self._nodes.nodes)))
 
+    def admits(self, pod: Pod, row: int) -> bool:
+        passes = self._verdicts.passes(pod.shape, row)
+        return passes is None or bool(passes)
+
     def hopeless(self, pod: Pod) -> Mask | bool:
         return not self._curable
 

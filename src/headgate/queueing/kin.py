@@ -28,8 +28,8 @@ class Kin:
 
     def add(self, waiting: Waiting) -> None:
         waiting.line = Line.UNSCHEDULABLE
-        self._members[waiting.pod.key] = waiting
-        heapq.heappush(self._order, (waiting.rank, waiting.pod.key))
+        self._members[waiting.key] = waiting
+        heapq.heappush(self._order, (waiting.rank, waiting.key))
 
     def remove(self, key: Key) -> None:
         self._members.pop(key, None)

@@ -1,4 +1,4 @@
-"""Pods that want a node: whose turn it is, who waits for what, and which happening wakes whom."""
+"""Pods and groups that want nodes: whose turn it is, who waits for what, and which happening wakes whom."""
 
 from __future__ import annotations
 
@@ -55,11 +55,36 @@ class PodQueue:
     def offer(self, pod: Pod, now: float = 0.0) -> None:
         """The pod wants a node and nothing holds it back. One that changed in nothing that matters keeps its place."""
         known = self._waiting.get(pod.key)
-        if known is not None and known.line is not Line.GATED and _same_demand(known.pod, pod):
+        if known is not None and known.line is not Line.GATED and same_demand(known.pod, pod):
             known.pod = pod
             return
         self.withdraw(pod.key)
         self._activate(Waiting(pod, since=now), Cause.POD_CHANGED)
+
+    def offer_group(self, waiting: Waiting, now: float) -> None:
+        """The group goes for its nodes as one; after attempts that ended in trouble, not before it has rested."""
+        self.withdraw(waiting.key)
+        if waiting.failures:
+            self._rest(waiting, now + self._backoff.after(waiting.failures), Cause.ATTEMPT_FAILED)
+        else:
+            self._activate(waiting, Cause.POD_CHANGED)
+
+    def hurry(self, key: Key) -> None:
+        """What it waited for has come: whatever its rest, it is tried next time."""
+        waiting = self._waiting.get(key)
+        if waiting is None or waiting.line not in (Line.UNSCHEDULABLE, Line.BACKOFF):
+            return
+        self.withdraw(key)
+        self._activate(waiting, Cause.HAPPENING)
+
+    def try_later(self, key: Key, now: float) -> None:
+        """What was being done for it ended in trouble; it is tried again after a while, longer each time."""
+        waiting = self._waiting.get(key)
+        if waiting is None or waiting.line is not Line.UNSCHEDULABLE:
+            return
+        self.withdraw(key)
+        waiting.failures += 1
+        self._rest(waiting, now + self._backoff.after(waiting.failures), Cause.ATTEMPT_FAILED)
 
     def hold(self, pod: Pod, wake_on: frozenset[Happening] = frozenset(), plugin: str = "") -> None:
         """The pod is gated: on record, never tried. Whoever holds it wants to be asked again on `wake_on`."""
@@ -114,7 +139,7 @@ class PodQueue:
 
     def put_back(self, waiting: Waiting) -> None:
         """The popped pod was not tried after all and keeps its turn."""
-        heapq.heappush(self._active, (waiting.rank, waiting.pod.key))
+        heapq.heappush(self._active, (waiting.rank, waiting.key))
 
     def _next_if(self, first: Waiting, goes_with: Callable[[Pod, Pod], bool]) -> Waiting | None:
         """The next pod if it goes with this one; it is looked at before it is taken."""
@@ -122,7 +147,7 @@ class PodQueue:
             rank, key = self._active[0]
             waiting = self._waiting.get(key)
             if waiting is not None and waiting.line is Line.ACTIVE and waiting.rank == rank:
-                if not goes_with(first.pod, waiting.pod):
+                if waiting.group is not None or not goes_with(first.pod, waiting.pod):
                     return None
                 heapq.heappop(self._active)
                 return waiting
@@ -132,7 +157,7 @@ class PodQueue:
     def refused(self, waiting: Waiting, wake_on: frozenset[Happening], now: float) -> None:
         """No node will do until one of these happens."""
         kin = self._kin.setdefault(waiting.kin, Kin())
-        scouted = kin.scout == waiting.pod.key
+        scouted = kin.scout == waiting.key
         if scouted or not kin.refusals:
             kin.refusals += 1
             kin.not_before = now + self._backoff.after(kin.refusals)
@@ -156,7 +181,7 @@ class PodQueue:
         if kin is None:
             return
         kin.refusals, kin.not_before = 0, 0.0
-        if kin.scout in (None, waiting.pod.key):
+        if kin.scout in (None, waiting.key):
             self._send_scout(waiting.kin, kin)
         self._forget_if_empty(waiting.kin, kin)
 
@@ -195,7 +220,7 @@ class PodQueue:
 
     def _send_scout(self, name: Hashable, kin: Kin, now: float = 0.0) -> None:
         scout = kin.pop_first()
-        kin.scout = scout.pod.key if scout else None
+        kin.scout = scout.key if scout else None
         if scout is None:
             return
         self._leave(scout)
@@ -211,38 +236,36 @@ class PodQueue:
 
     def _activate(self, waiting: Waiting, cause: Cause) -> None:
         self._enter(waiting, Line.ACTIVE, cause)
-        heapq.heappush(self._active, (waiting.rank, waiting.pod.key))
+        heapq.heappush(self._active, (waiting.rank, waiting.key))
 
     def _rest(self, waiting: Waiting, until: float, cause: Cause) -> None:
         self._enter(waiting, Line.BACKOFF, cause)
-        heapq.heappush(self._resting, (until, waiting.rank, waiting.pod.key))
+        heapq.heappush(self._resting, (until, waiting.rank, waiting.key))
 
     def _enter(self, waiting: Waiting, line: Line, cause: Cause) -> None:
         waiting.line = line
-        self._waiting[waiting.pod.key] = waiting
-        self._sizes[line] += 1
-        self.incoming[line, cause] += 1
+        self._waiting[waiting.key] = waiting
+        self._sizes[line] += waiting.pods
+        self.incoming[line, cause] += waiting.pods
         self._count_keepers(waiting, 1)
 
     def _leave(self, waiting: Waiting) -> None:
-        if self._waiting.pop(waiting.pod.key, None) is not None:
-            self._sizes[waiting.line] -= 1
+        if self._waiting.pop(waiting.key, None) is not None:
+            self._sizes[waiting.line] -= waiting.pods
             self._count_keepers(waiting, -1)
 
     def _count_keepers(self, waiting: Waiting, sign: int) -> None:
         if waiting.line in KEPT_BACK:
             for plugin in waiting.refused_by:
-                self.kept_by[plugin, waiting.pod.scheduler_name] += sign
+                self.kept_by[plugin, waiting.pod.scheduler_name] += sign * waiting.pods
 
 
 def same_verdicts(one: Pod, other: Pod) -> bool:
-    """Nothing that placement looks at differs, labels aside."""
+    """Nothing that placement looks at differs, labels aside: room is promised by priority."""
     same_door = one.scheduler_name == other.scheduler_name and one.nominated == other.nominated
-    return same_door and one.shape == other.shape
+    return same_door and one.priority == other.priority and one.shape == other.shape
 
 
-def _same_demand(old: Pod, new: Pod) -> bool:
+def same_demand(old: Pod, new: Pod) -> bool:
     """Nothing changed that could change its turn or its verdict."""
-    return (
-        old.uid == new.uid and old.priority == new.priority and old.created == new.created and same_verdicts(old, new)
-    )
+    return old.uid == new.uid and old.created == new.created and same_verdicts(old, new)

@@ -1,4 +1,4 @@
-"""A pod in line: who is before whom, and how often it was tried."""
+"""A pod, or a group as one, in line: who is before whom, and how often it was tried."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 
@@ -24,15 +25,21 @@ Rank = tuple[int, float, Key]
 
 
 class Waiting(Struct):
-    """One pod's place in line."""
+    """One place in line: a pod's, or that of a group whose members go together or not at all."""
 
-    pod: Pod
+    pod: Pod  # of a group, the member that stands for it
     line: Line = Line.ACTIVE
     failures: int = 0  # attempts in a row that ended in trouble, not in a refusal
     kin: Hashable = None  # pods of equal kin get equal verdicts; set when it is refused
     refused_by: tuple[str, ...] = ()  # the plugins that last kept it from a node, or out of the queue
     attempts: int = 0
     since: float = 0.0  # when it first had its turn coming: time behind gates does not count
+    group: GroupKey | None = None
+    pods: int = 1  # how many stand here as one
+
+    @property
+    def key(self) -> Key:
+        return self.pod.key if self.group is None else self.group.line_key
 
     @property
     def rank(self) -> Rank:

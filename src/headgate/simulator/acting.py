@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from msgspec import Struct
 
@@ -52,8 +54,9 @@ class Place(Struct, frozen=True):
 class Hand:
     """Remembers what it applied, so that applying again changes what the manifest changed and nothing else."""
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, server: ApiServer, unmentioned: Collection[tuple[str, str]] = ()) -> None:
+        """`unmentioned` are kinds and names of what is there in every cluster and would only fill reports."""
+        self._server, self._unmentioned = server, unmentioned
         self._applied: dict[str, Manifest] = {}  # by path
 
     def create(self, manifest: Manifest, now: float) -> Refused | None:
@@ -104,7 +107,8 @@ class Hand:
         for served in served_kinds(self._server):
             identity = {"apiVersion": served.api_version, "kind": served.kind}
             found += [{**identity, **item} for item in self._ask("GET", served.everywhere, 0.0).value["items"]]
-        return sorted(found, key=_order)
+        mentioned = [item for item in found if (item["kind"], item["metadata"]["name"]) not in self._unmentioned]
+        return sorted(mentioned, key=_order)
 
     def _merge(self, verb: str, place: Place, change: Manifest, now: float) -> Refused | None:
         spec = {part: value for part, value in change.items() if part != "status"}

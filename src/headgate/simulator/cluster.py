@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from headgate.api.decode import READABLE
+from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import WakeAt
 from headgate.model.events import Event, Observed, Outcome, TimerFired
@@ -13,10 +15,12 @@ from headgate.simulator.acting import Hand
 from headgate.simulator.census import Census
 from headgate.simulator.faults import Dice, Faults
 from headgate.simulator.features import admission_for
+from headgate.simulator.installed import installed_objects, priority_classes, workload_webhooks
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.observing import Feed, Sight
 from headgate.simulator.performing import perform
 from headgate.simulator.process import Process, ProcessPlan
+from headgate.world.disruptions import DisruptionController
 from headgate.world.jobs import JobController
 from headgate.world.kubelet import Kubelet
 from headgate.world.nodes import NodeLifecycle
@@ -63,12 +67,18 @@ class Seat:
 class Cluster:
     def __init__(self, name: str, seed: int, faults: Faults, dice: Dice, plan: ProcessPlan) -> None:
         self.name = name
-        self.server = ApiServer(seed, admission=admission_for(plan.settings.features))
-        self.hand = Hand(self.server)
+        webhooks = workload_webhooks(lambda: priority_classes(self.server))
+        self.server = ApiServer(
+            seed,
+            admission=(*admission_for(plan.settings.features), webhooks),
+            objects=(*INITIAL_OBJECTS, *installed_objects()),
+        )
+        self.hand = Hand(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()})
         self.census = Census()
         self._bound_once = BoundOnce()
-        self._seats = [Seat(rule) for rule in (Kubelet(faults.stuck), JobController(), NodeLifecycle())]
-        self._feed = Feed(self.server, tuple(Kind))
+        rules = (Kubelet(faults.stuck), JobController(), NodeLifecycle(), DisruptionController())
+        self._seats = [Seat(rule) for rule in rules]
+        self._feed = Feed(self.server, READABLE)
         self.process = Process(self.server, self._feed, plan, faults, dice)
         self.changed_at = 0.0
         self._looks_at: float | None = None

@@ -53,6 +53,7 @@ class Lookout:
             found = cluster.hand.get(expectation.reference)
         except Ambiguous as error:
             raise InvalidScenario(self._scenario.source, f"{expectation.path}.object", str(error)) from None
-        difference = "not found" if found is None else mismatch(expectation.matches, found)
+        missing = found is None and bool(expectation.matches)  # {} expects that there is no such object
+        difference = "not found" if missing else mismatch(expectation.matches, found)
         if difference is not None:
             self.failures.append(Failure(expectation.path, at, str(expectation.reference), difference))

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from headgate.api.decode import InvalidObject, decode, identity
-from headgate.api.kinds import RESOURCES, collection_path
+from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.apiserver.errors import ApiError
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.watch import Watch, WatchEvent
@@ -18,33 +18,58 @@ Sight = Observed | Gone
 
 
 class Feed:
-    """Every change of the kinds that anyone reads, in the server's order; each is decoded once for all."""
+    """Every change of the kinds that anyone reads, in the server's order; each is decoded once for all.
+
+    An optional kind that the server does not serve has no objects until it does.
+    """
 
     def __init__(self, server: ApiServer, kinds: Iterable[Kind]) -> None:
         self._server = server
+        self._served = server.served()
         self._watches = {kind: self._watch(kind) for kind in kinds}
         self.objects: dict[Key, Object] = {}
 
     def poll(self) -> list[Sight]:
         """What changed since the last call."""
+        self._find_newly_served()
         fresh: list[tuple[int, Sight]] = []
-        for kind in self._watches:
-            fresh.extend(self._drain(kind))
+        for kind, watch in self._watches.items():
+            if watch is not None:
+                fresh.extend(self._drain(kind, watch))
         fresh.sort(key=lambda item: item[0])
         sights = [sight for _, sight in fresh]
         for sight in sights:
             self._note(sight)
         return sights
 
-    def _watch(self, kind: Kind) -> Watch:
-        return self._server.watch(collection_path(RESOURCES[kind]), {})
+    def _watch(self, kind: Kind) -> Watch | None:
+        """A watch of all objects in the newest version that is served; None when none is and none need be."""
+        resource = RESOURCES[kind]
+        for path in collection_paths(resource):
+            try:
+                return self._server.watch(path, {})
+            except ApiError:
+                if not resource.optional:
+                    raise
+        return None
 
-    def _drain(self, kind: Kind) -> list[tuple[int, Sight]]:
-        try:
-            return _decoded(kind, self._watches[kind].drain())
-        except ApiError:  # more changed since the last look than the server remembers
+    def _find_newly_served(self) -> None:
+        served = self._server.served()
+        if served == self._served:
+            return
+        self._served = served
+        for kind in [kind for kind, watch in self._watches.items() if watch is None]:
             self._watches[kind] = self._watch(kind)
-        present = _decoded(kind, self._watches[kind].drain())
+
+    def _drain(self, kind: Kind, watch: Watch) -> list[tuple[int, Sight]]:
+        try:
+            return _decoded(kind, watch.drain())
+        except ApiError:  # more changed since the last look than the server remembers
+            return self._relisted(kind)
+
+    def _relisted(self, kind: Kind) -> list[tuple[int, Sight]]:
+        watch = self._watches[kind] = self._watch(kind)
+        present = _decoded(kind, watch.drain()) if watch is not None else []
         there = {(sight.object.key, sight.object.uid) for _, sight in present if isinstance(sight, Observed)}
         known = [found for found in self.objects.values() if found.key.kind is kind]
         return [(0, Gone(found.key, found.uid)) for found in known if (found.key, found.uid) not in there] + present

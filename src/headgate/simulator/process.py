@@ -14,6 +14,7 @@ from headgate.model.effects import Bind, Effect, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired, Trouble
 from headgate.model.pod import Pod
 from headgate.model.settings import Settings
+from headgate.preemption.exact import Limits, certifier
 from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
 from headgate.simulator.invariants import RoomKept, check_gates, check_nothing_lost
 from headgate.simulator.observing import Feed, Sight, View, coalesced
@@ -29,7 +30,9 @@ class ProcessPlan(Struct, frozen=True):
     plugins: tuple[PreEnqueue, ...] = ()  # besides the built-in ones
 
     def engine(self) -> Engine:
-        return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins))
+        """Its solver counts steps and not time, so that one seed gives one history."""
+        exact = certifier(Limits(seconds=None)) if self.settings.preemption.certify else None
+        return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins), exact)
 
 
 class Process:

@@ -8,6 +8,8 @@ from importlib.metadata import version
 import click
 
 COMMANDS = {
+    "install": ("headgate.ui.install_command", "install", "Give a cluster what Workloads need."),
+    "explain": ("headgate.ui.explain_command", "explain", "Say why something was decided."),
     "run": ("headgate.ui.run_command", "run", "Schedule on a real cluster."),
     "simulate": ("headgate.ui.simulate_command", "simulate", "Try a scenario in virtual time."),
 }

@@ -51,6 +51,8 @@ Examples:
       in place of kube-scheduler, alone
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
       configured, with logs for machines, and what was observed kept for replay
+  headgate run --webhook-listen 0.0.0.0:10271
+      answering questions about new Workloads too, where `headgate install` told the cluster to ask
 """
 )
 @click.option(
@@ -100,6 +102,19 @@ Examples:
     callback=read_namespace,
     help="Where the lease is kept.  [default: our own inside a cluster, kube-system outside]",
 )
+@click.option(
+    "--webhook-listen",
+    metavar="HOST:PORT",
+    default="",
+    help="Where API servers may ask about new Workloads, over TLS.  [default: nowhere]",
+)
+@click.option(
+    "--webhook-cert",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Certificate to show them.  [default: one of our own, which they are told to trust]",
+)
+@click.option("--webhook-key", metavar="FILE", type=click.Path(path_type=Path), help="The key of that certificate.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -122,6 +137,9 @@ def run(
     leader_elect: bool,
     no_leader_elect: bool,
     lease_namespace: str,
+    webhook_listen: str,
+    webhook_cert: Path | None,
+    webhook_key: Path | None,
     log_format: str,
     log_level: str,
     record: Path | None,
@@ -129,7 +147,8 @@ def run(
 ) -> None:
     """Decide on a real cluster: when pods may start and where they run.
 
-    Needs nothing installed in the cluster. Exits with 0 after SIGTERM or Ctrl-C, 2 for wrong input, 1 otherwise.
+    Needs nothing installed in the cluster; for Workloads, see `headgate install`. Exits with 0 after SIGTERM or Ctrl-C,
+    2 for wrong input, 1 otherwise.
     """
     # What talks to clusters takes a while to load, so only a real start loads it.
     from headgate.gates.strangers import InvalidPlugin  # noqa: PLC0415
@@ -144,6 +163,9 @@ def run(
         listen=listen,
         leader_elect=leader_elect and not no_leader_elect,
         lease_namespace=lease_namespace,
+        webhook_listen=webhook_listen,
+        webhook_cert=webhook_cert,
+        webhook_key=webhook_key,
         log_format=log_format,
         log_level=log_level,
         record=record,

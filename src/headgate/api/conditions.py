@@ -1,0 +1,53 @@
+"""Conditions from the wire and back, for objects whose whole list of conditions we read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.api.times import format_time
+from headgate.api.wire import Wire, time_at
+from headgate.model.conditions import Condition
+
+LONGEST_MESSAGE = 32_768  # characters a server accepts
+
+
+class ConditionEntry(Wire, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class Conditions(Wire, frozen=True):
+    """A status of which only the conditions are read."""
+
+    conditions: list[ConditionEntry] | None = None
+
+
+def conditions_of(entries: Sequence[ConditionEntry] | None) -> tuple[Condition, ...]:
+    """What `$.status.conditions` of an object says, in order."""
+    return tuple(_condition(index, entry) for index, entry in enumerate(entries or ()))
+
+
+def condition_entries(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
+    """The list to write."""
+    return [_entry(condition) for condition in conditions]
+
+
+def _condition(index: int, entry: ConditionEntry) -> Condition:
+    at = time_at(f"$.status.conditions[{index}].lastTransitionTime", entry.last_transition_time)
+    return Condition(entry.type, entry.status, entry.reason, entry.message, at or 0.0, entry.observed_generation)
+
+
+def _entry(condition: Condition) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message[:LONGEST_MESSAGE],
+        "lastTransitionTime": format_time(condition.at),
+    }
+    return entry if condition.generation is None else {**entry, "observedGeneration": condition.generation}

@@ -1,0 +1,220 @@
+"""Cluster queues, local queues and cohorts of kueue.x-k8s.io from the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headgate.api.amounts import amount_at, resources_at
+from headgate.api.conditions import Conditions, conditions_of
+from headgate.api.errors import InvalidField
+from headgate.api.resource_groups import ResourceGroupEntry, groups_of
+from headgate.api.wire import Amounts, Buffer, FinalizedMetadata, Metadata, Wire, time_at
+from headgate.model.keys import Kind
+from headgate.model.queues import (
+    WHOLE_WEIGHT,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    FlavorPreference,
+    FlavorSearch,
+    Fungibility,
+    LocalQueue,
+    QueueingStrategy,
+    QueuePreemption,
+    Reclaim,
+    RequiredCheck,
+    StopPolicy,
+    WithinQueue,
+)
+from headgate.model.requirements import Requirement
+from headgate.model.selectors import InvalidSelector, label_selector
+
+USAGE_BASED = "UsageBasedAdmissionFairSharing"
+_CONSUMPTION = "$.status.fairSharing.admissionFairSharingStatus"
+
+
+class FairSharing(Wire, frozen=True):
+    weight: str | int | float | None = None
+
+
+class FungibilityEntry(Wire, frozen=True):
+    when_can_borrow: FlavorSearch = FlavorSearch.MAY_STOP_SEARCH
+    when_can_preempt: FlavorSearch = FlavorSearch.TRY_NEXT_FLAVOR
+    preference: FlavorPreference | None = None
+
+
+class BorrowEntry(Wire, frozen=True):
+    policy: BorrowWithinCohort = BorrowWithinCohort.NEVER
+    max_priority_threshold: int | None = None
+
+
+class PreemptionEntry(Wire, frozen=True):
+    within_cluster_queue: WithinQueue = WithinQueue.NEVER
+    reclaim_within_cohort: Reclaim = Reclaim.NEVER
+    borrow_within_cohort: BorrowEntry | None = None
+
+
+class CheckEntry(Wire, frozen=True):
+    name: str
+    on_flavors: list[str] | None = None
+
+
+class ChecksEntry(Wire, frozen=True):
+    admission_checks: list[CheckEntry] | None = None
+
+
+class AdmissionScope(Wire, frozen=True):
+    admission_mode: str = ""
+
+
+class ClusterQueueSpec(Wire, frozen=True):
+    resource_groups: list[ResourceGroupEntry] | None = None
+    cohort_name: str = ""
+    queueing_strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    namespace_selector: dict[str, Any] | None = None
+    flavor_fungibility: FungibilityEntry | None = None
+    preemption: PreemptionEntry | None = None
+    admission_checks_strategy: ChecksEntry | None = None
+    stop_policy: StopPolicy | None = None
+    fair_sharing: FairSharing | None = None
+    admission_scope: AdmissionScope | None = None
+
+
+class ClusterQueueObject(Wire, frozen=True):
+    metadata: FinalizedMetadata
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: Conditions = Conditions()
+
+
+class LocalQueueSpec(Wire, frozen=True):
+    cluster_queue: str = ""
+    stop_policy: StopPolicy | None = None
+    fair_sharing: FairSharing | None = None
+
+
+class ConsumptionEntry(Wire, frozen=True):
+    consumed_resources: Amounts | None = None
+    last_update: str | None = None
+
+
+class LocalFairSharing(Wire, frozen=True):
+    admission_fair_sharing_status: ConsumptionEntry | None = None
+
+
+class LocalQueueStatus(Conditions, frozen=True):
+    fair_sharing: LocalFairSharing | None = None
+
+
+class LocalQueueObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: LocalQueueSpec = LocalQueueSpec()
+    status: LocalQueueStatus = LocalQueueStatus()
+
+
+class CohortSpec(Wire, frozen=True):
+    parent_name: str = ""
+    resource_groups: list[ResourceGroupEntry] | None = None
+    fair_sharing: FairSharing | None = None
+
+
+class CohortObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: CohortSpec = CohortSpec()
+
+
+_cluster_queues = msgspec.json.Decoder(ClusterQueueObject)
+_local_queues = msgspec.json.Decoder(LocalQueueObject)
+_cohorts = msgspec.json.Decoder(CohortObject)
+
+
+def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
+    wire = _cluster_queues.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    return ClusterQueue(
+        key=metadata.key(Kind.CLUSTER_QUEUE),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        groups=groups_of(spec.resource_groups),
+        cohort=spec.cohort_name,
+        strategy=spec.queueing_strategy,
+        namespaces=None if spec.namespace_selector is None else _requirements(spec.namespace_selector),
+        fungibility=_fungibility(spec.flavor_fungibility or FungibilityEntry()),
+        preemption=_preemption(spec.preemption or PreemptionEntry()),
+        checks=_required_checks(spec.admission_checks_strategy),
+        stop_policy=spec.stop_policy or StopPolicy.NONE,
+        fair_weight=_weight(spec.fair_sharing),
+        usage_based=spec.admission_scope is not None and spec.admission_scope.admission_mode == USAGE_BASED,
+        conditions=conditions_of(wire.status.conditions),
+        finalizers=tuple(metadata.finalizers or ()),
+        generation=metadata.generation,
+        deleted=metadata.deleted,
+    )
+
+
+def decode_local_queue(raw: Buffer) -> LocalQueue:
+    wire = _local_queues.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    fair = wire.status.fair_sharing or LocalFairSharing()
+    used = fair.admission_fair_sharing_status or ConsumptionEntry()
+    return LocalQueue(
+        key=metadata.key(Kind.LOCAL_QUEUE),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        cluster_queue=spec.cluster_queue,
+        stop_policy=spec.stop_policy or StopPolicy.NONE,
+        fair_weight=_weight(spec.fair_sharing),
+        conditions=conditions_of(wire.status.conditions),
+        consumed=resources_at(f"{_CONSUMPTION}.consumedResources", used.consumed_resources),
+        consumed_at=time_at(f"{_CONSUMPTION}.lastUpdate", used.last_update),
+        generation=metadata.generation,
+        deleted=metadata.deleted,
+    )
+
+
+def decode_cohort(raw: Buffer) -> Cohort:
+    wire = _cohorts.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    return Cohort(
+        key=metadata.key(Kind.COHORT),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        parent=spec.parent_name,
+        groups=groups_of(spec.resource_groups),
+        fair_weight=_weight(spec.fair_sharing),
+        generation=metadata.generation,
+        deleted=metadata.deleted,
+    )
+
+
+def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:
+    try:
+        return label_selector(selector)
+    except InvalidSelector as error:
+        raise InvalidField("$.spec.namespaceSelector", str(error)) from None
+
+
+def _fungibility(entry: FungibilityEntry) -> Fungibility:
+    preference = entry.preference or FlavorPreference.BORROWING_OVER_PREEMPTION
+    return Fungibility(entry.when_can_borrow, entry.when_can_preempt, preference)
+
+
+def _preemption(entry: PreemptionEntry) -> QueuePreemption:
+    borrow = entry.borrow_within_cohort or BorrowEntry()
+    return QueuePreemption(
+        entry.within_cluster_queue, entry.reclaim_within_cohort, borrow.policy, borrow.max_priority_threshold
+    )
+
+
+def _required_checks(entry: ChecksEntry | None) -> tuple[RequiredCheck, ...]:
+    entries: Sequence[CheckEntry] = (entry.admission_checks if entry else None) or ()
+    return tuple(RequiredCheck(each.name, tuple(each.on_flavors or ())) for each in entries)
+
+
+def _weight(entry: FairSharing | None) -> int:
+    """In thousandths, a part of one counting as a whole one: the smallest weight is not none."""
+    if entry is None or entry.weight is None:
+        return WHOLE_WEIGHT
+    return amount_at("$.spec.fairSharing.weight", "cpu", entry.weight)

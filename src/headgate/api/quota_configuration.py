@@ -1,0 +1,216 @@
+"""The sections of the configuration file that speak of quota, in Kueue's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from headgate.api.amounts import resources_at
+from headgate.api.durations import InvalidDuration, parse_duration
+from headgate.api.errors import InvalidField
+from headgate.api.wire import Amounts
+from headgate.model.quota_settings import (
+    DEFAULT_FAIR,
+    FRAMEWORKS,
+    NAMESPACE_NAME,
+    SYSTEM_NAMESPACES,
+    FairStrategy,
+    PodsReady,
+    QuotaSettings,
+    RequeueTime,
+    Retention,
+    Transformation,
+)
+from headgate.model.requirements import Requirement
+from headgate.model.selectors import InvalidSelector, label_selector, selects
+
+POD = "pod"
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Part of a file in which nothing unknown is passed over."""
+
+
+class RequeuingSection(Section, frozen=True):
+    timestamp: RequeueTime | None = None
+    backoff_limit_count: Count | None = None
+    backoff_base_seconds: Count | None = None
+    backoff_max_seconds: Count | None = None
+
+
+class PodsReadySection(Section, frozen=True):
+    timeout: str | None = None
+    block_admission: bool | None = None
+    recovery_timeout: str | None = None
+    requeuing_strategy: RequeuingSection | None = None
+
+
+class IntegrationsSection(Section, frozen=True):
+    frameworks: tuple[str, ...] | None = None
+
+
+class FairSharingSection(Section, frozen=True):
+    preemption_strategies: tuple[FairStrategy, ...] | None = None
+
+
+class TransformationSection(Section, frozen=True):
+    input: Annotated[str, Meta(min_length=1)]
+    strategy: Literal["Retain", "Replace"] | None = None
+    multiply_by: str = ""
+    outputs: Amounts | None = None
+
+
+class ResourcesSection(Section, frozen=True):
+    quota_check_strategy: Literal["BlockUndeclared", "IgnoreUndeclared"] | None = None
+    exclude_resource_prefixes: tuple[str, ...] | None = None
+    transformations: tuple[TransformationSection, ...] | None = None
+
+
+class WorkloadRetentionSection(Section, frozen=True):
+    after_finished: str | None = None
+    after_deactivated_by_kueue: str | None = None
+
+
+class RetentionSection(Section, frozen=True):
+    workloads: WorkloadRetentionSection | None = None
+
+
+class QuotaSections(Section, frozen=True):
+    manage_jobs_without_queue_name: bool = False
+    managed_jobs_namespace_selector: dict[str, Any] | None = None
+    wait_for_pods_ready: PodsReadySection | None = None
+    integrations: IntegrationsSection | None = None
+    fair_sharing: FairSharingSection | None = None
+    resources: ResourcesSection | None = None
+    object_retention_policies: RetentionSection | None = None
+
+
+def quota_settings(read: QuotaSections, *, preemption_gates: bool) -> QuotaSettings:
+    """What the sections ask for; raises InvalidField."""
+    waiting, resources = read.wait_for_pods_ready or PodsReadySection(), read.resources or ResourcesSection()
+    requeuing, retention = waiting.requeuing_strategy or RequeuingSection(), read.object_retention_policies
+    frameworks = _frameworks((read.integrations or IntegrationsSection()).frameworks)
+    return QuotaSettings(
+        fair=() if read.fair_sharing is None else _fair(read.fair_sharing.preemption_strategies),
+        requeue_time=requeuing.timestamp or RequeueTime.EVICTION,
+        ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
+        excluded_prefixes=_prefixes(resources.exclude_resource_prefixes or ()),
+        transformations=_transformations(resources.transformations or ()),
+        preemption_gates=preemption_gates,
+        block_admission=bool(waiting.block_admission),
+        manages_all=read.manage_jobs_without_queue_name,
+        namespaces=_namespaces(read.managed_jobs_namespace_selector, frameworks),
+        frameworks=frameworks,
+        pods_ready=_pods_ready(waiting, requeuing),
+        retention=_retention(retention.workloads if retention else None),
+    )
+
+
+def _fair(given: Sequence[FairStrategy] | None) -> tuple[FairStrategy, ...]:
+    """The second strategy is weaker than the first: after it, the first would find nobody else."""
+    chosen = tuple(given or DEFAULT_FAIR)
+    if len(chosen) > 1 and chosen != DEFAULT_FAIR:
+        expected = f"expected one of them, or {' and then '.join(DEFAULT_FAIR)}, got {', '.join(chosen)}"
+        raise InvalidField("fairSharing.preemptionStrategies", expected)
+    return chosen
+
+
+def _frameworks(given: Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return QuotaSettings().frameworks
+    for index, name in enumerate(given):
+        path = f"integrations.frameworks[{index}]"
+        if name not in FRAMEWORKS:
+            raise InvalidField(path, f"expected one of {', '.join(FRAMEWORKS)}, got {name!r}")
+        if name in given[:index]:
+            raise InvalidField(path, f"expected a framework not listed before, got {name!r}")
+    return tuple(given)
+
+
+def _namespaces(selector: dict[str, Any] | None, frameworks: Sequence[str]) -> tuple[Requirement, ...]:
+    path = "managedJobsNamespaceSelector"
+    if selector is None:
+        return QuotaSettings().namespaces
+    _no_others(selector, ("matchLabels", "matchExpressions"), path)
+    try:
+        requirements = label_selector(selector)
+    except InvalidSelector as wrong:
+        raise InvalidField(path, str(wrong)) from None
+    for name in SYSTEM_NAMESPACES if POD in frameworks else ():
+        if selects(requirements, {NAMESPACE_NAME: name}):
+            raise InvalidField(path, f"expected a selector that leaves out {name}, as the pod integration is on")
+    return requirements
+
+
+def _no_others(section: Iterable[str], known: Sequence[str], path: str) -> None:
+    for name in section:
+        if name not in known:
+            raise InvalidField(f"{path}.{name}", f"expected one of {', '.join(known)}")
+
+
+def _prefixes(given: Sequence[str]) -> tuple[str, ...]:
+    """An empty prefix would leave out everything."""
+    for index, prefix in enumerate(given):
+        if not prefix:
+            raise InvalidField(f"resources.excludeResourcePrefixes[{index}]", "expected a prefix, got nothing")
+    return tuple(given)
+
+
+def _transformations(given: Sequence[TransformationSection]) -> tuple[Transformation, ...]:
+    inputs = [section.input for section in given]
+    for index, name in enumerate(inputs):
+        if name in inputs[:index]:
+            path = f"resources.transformations[{index}].input"
+            raise InvalidField(path, f"expected a resource not transformed before, got {name!r}")
+    return tuple(
+        Transformation(
+            source=section.input,
+            outputs=resources_at(f"resources.transformations[{index}].outputs", section.outputs),
+            keeps=section.strategy != "Replace",
+            multiplied_by=section.multiply_by,
+        )
+        for index, section in enumerate(given)
+    )
+
+
+def _pods_ready(waiting: PodsReadySection, requeuing: RequeuingSection) -> PodsReady:
+    path, default = "waitForPodsReady", PodsReady()
+    timeout = _seconds(f"{path}.timeout", waiting.timeout)
+    if timeout is not None and timeout == 0:
+        raise InvalidField(f"{path}.timeout", f"expected a duration above 0s, got {waiting.timeout!r}")
+    timeout = default.timeout if timeout is None else timeout
+    recovery = _seconds(f"{path}.recoveryTimeout", waiting.recovery_timeout)
+    base, most = requeuing.backoff_base_seconds, requeuing.backoff_max_seconds
+    return PodsReady(
+        timeout=timeout,
+        recovery_timeout=timeout if recovery is None else recovery or None,
+        backoff_limit=requeuing.backoff_limit_count,
+        backoff_base=default.backoff_base if base is None else base,
+        backoff_most=default.backoff_most if most is None else most,
+    )
+
+
+def _retention(section: WorkloadRetentionSection | None) -> Retention:
+    path = "objectRetentionPolicies.workloads"
+    if section is None:
+        return Retention()
+    return Retention(
+        after_finished=_seconds(f"{path}.afterFinished", section.after_finished),
+        after_deactivated=_seconds(f"{path}.afterDeactivatedByKueue", section.after_deactivated_by_kueue),
+    )
+
+
+def _seconds(path: str, text: str | None) -> float | None:
+    """A duration that is not negative, if one is given."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except InvalidDuration as wrong:
+        raise InvalidField(path, str(wrong)) from None
+    if seconds < 0:
+        raise InvalidField(path, f"expected a duration of at least 0s, got {text!r}")
+    return seconds

@@ -1,0 +1,150 @@
+"""One rule of `x-kubernetes-validations`: compiled once, then asked about a value and the one it replaces."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from cel_expr_python import cel  # type: ignore[import-untyped]
+from cel_expr_python.ext import (  # type: ignore[import-untyped]
+    ext_bindings,
+    ext_encoders,
+    ext_math,
+    ext_optional,
+    ext_strings,
+)
+from msgspec import Struct
+
+from headgate.apiserver.cel_functions import kubernetes_functions
+from headgate.apiserver.messages import Json
+
+_LONGEST_MESSAGE = 5 * 1024  # bytes a message expression may make
+_OLD = "__old__"  # holds the old value under `value`, where there is one
+_CODE = re.compile(r"^[A-Z_]+: ")
+_TROUBLES = (
+    (re.compile(r'Key not found in map : "?(.*?)"?$'), r"no such key: \1"),
+    (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
+    (re.compile(r"divide by zero"), "division by zero"),
+    (re.compile(r"modulus by zero|modulo by zero"), "modulus by zero"),
+    (re.compile(r"No matching overloads found.*|Applying SELECT to non-message type"), "no such overload"),
+)
+
+
+class RuleProblem(Exception):
+    """A rule that cannot be compiled; the text is a real server's as far as the compilers agree."""
+
+
+class Failed(Struct, frozen=True):
+    """The rule could not be evaluated for this value."""
+
+    why: str
+
+
+class Expression:
+    """A compiled expression over `self` and perhaps `oldSelf`."""
+
+    def __init__(self, text: str, *, optional_old: bool) -> None:
+        """Raises RuleProblem."""
+        self._optional = optional_old
+        self.uses_old = False
+        try:
+            self._compiled = _environment("self").compile(text)
+        except RuntimeError:
+            self._compiled, self.uses_old = self._with_old(text), True
+
+    def _with_old(self, text: str) -> Any:
+        try:
+            if self._optional:
+                return _environment("self", _OLD).compile(f"cel.bind(oldSelf, {_OLD}.?value, (\n{text}\n))")
+            return _environment("self", "oldSelf").compile(text)
+        except RuntimeError as trouble:
+            said = _CODE.sub("", str(trouble)).removesuffix(" [INVALID_ARGUMENT]")
+            raise RuleProblem(said) from None
+
+    def returns(self, name: str) -> bool:
+        """Whether it is known, or at least possible, that it makes a value of this type."""
+        return self._compiled.return_type().name() in (name, "DYN")
+
+    def evaluate(self, new: Any, old: Any) -> Any:
+        """The value it makes, or Failed; `old` is None where there is none."""
+        data: Json = {"self": new}
+        if self.uses_old and self._optional:
+            data[_OLD] = {} if old is None else {"value": old}
+        elif self.uses_old:
+            data["oldSelf"] = old
+        result = self._compiled.eval(data=data)
+        made = result.plain_value()
+        return Failed(_worded(str(made))) if result.type() == cel.Type.ERROR else made
+
+
+class Rule(Struct, frozen=True):
+    """`old_optional`: it is asked about new values too."""
+
+    text: str
+    test: Expression
+    message: str = ""
+    says: Expression | None = None
+    reason: str = ""
+    path: str = ""
+    old_optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self.message or self.text
+
+    def concerns(self, old: Any) -> bool:
+        return old is not None or not self.test.uses_old or self.old_optional
+
+    def complaint(self, new: Any, old: Any) -> str:
+        """What to say of a value that does not hold."""
+        said = None if self.says is None else self.says.evaluate(new, old)
+        if isinstance(said, str) and _is_message(said.strip()):
+            return said.strip()
+        return self.message or f"failed rule: {self.text}"
+
+
+def compile_rule(given: Json, path: str) -> Rule:
+    """The rule, whose complaints name this path below the value. Raises RuleProblem."""
+    optional, said = bool(given.get("optionalOldSelf")), given.get("messageExpression")
+    return Rule(
+        text=given["rule"].strip(),
+        test=compile_expression(given["rule"], optional_old=optional),
+        message=(given.get("message") or "").strip(),
+        says=compile_expression(said, optional_old=optional) if said else None,
+        reason=given.get("reason") or "",
+        path=path,
+        old_optional=optional,
+    )
+
+
+def _is_message(text: str) -> bool:
+    return bool(text) and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE
+
+
+def _worded(trouble: str) -> str:
+    for pattern, words in _TROUBLES:
+        found = pattern.search(trouble)
+        if found is not None:
+            return found.expand(words)
+    return _CODE.sub("", trouble)
+
+
+@lru_cache(maxsize=1024)
+def compile_expression(text: str, *, optional_old: bool) -> Expression:
+    """Raises RuleProblem."""
+    return Expression(text, optional_old=optional_old)
+
+
+@lru_cache
+def _environment(*variables: str) -> Any:
+    extensions = [
+        ext_strings.ExtStrings(),
+        ext_optional.ExtOptional(),
+        ext_math.ExtMath(),
+        ext_bindings.ExtBindings(),
+        ext_encoders.ExtEncoders(),
+        kubernetes_functions(),
+    ]
+    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)

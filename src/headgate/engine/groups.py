@@ -1,0 +1,149 @@
+"""Which pods belong together, with what priority, and how their group wants to start and to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from headgate.engine.priorities import Priorities, Rank, UnknownClass
+from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import PriorityClass
+from headgate.model.pod import Pod
+from headgate.preemption.units import Standing
+
+GROUP_KINDS = (Kind.PRIORITY_CLASS, Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
+
+
+class Described(Struct, frozen=True):
+    """What is known of a group."""
+
+    group: PodGroup
+    rank: Rank | None  # None: each pod has its own
+
+
+class Undescribed(Struct, frozen=True):
+    """Why a group cannot be dealt with yet."""
+
+    reason: str
+
+
+class Groups:
+    """Holds workloads, priority classes and who belongs to which workload. Decides nothing."""
+
+    def __init__(self) -> None:
+        self._priorities = Priorities()
+        self._workloads: dict[Key, Workload] = {}
+        self._members: dict[Key, dict[Key, Pod]] = {}  # by workload; the pods as observed
+
+    # what is now true; each returns the pods that may have to be looked at anew
+
+    def put_class(self, found: PriorityClass) -> list[Pod]:
+        before = self._ranks()
+        self._priorities.put(found)
+        return self._ranked_anew(before)
+
+    def drop_class(self, name: str, uid: str) -> list[Pod]:
+        before = self._ranks()
+        self._priorities.drop(name, uid)
+        return self._ranked_anew(before)
+
+    def put(self, workload: Workload) -> list[Pod]:
+        known = self._workloads.get(workload.key)
+        self._workloads[workload.key] = workload
+        return [] if known is not None and _says_the_same(known, workload) else self.pods_of(workload.key)
+
+    def drop(self, key: Key, uid: str) -> list[Pod]:
+        known = self._workloads.get(key)
+        if known is None or known.uid != uid:
+            return []
+        del self._workloads[key]
+        return self.pods_of(key)
+
+    def put_pod(self, pod: Pod) -> None:
+        if pod.group is not None:
+            self._members.setdefault(pod.group.workload, {})[pod.key] = pod
+
+    def drop_pod(self, pod: Pod) -> None:
+        members = self._members.get(pod.group.workload, {}) if pod.group is not None else {}
+        members.pop(pod.key, None)
+        if pod.group is not None and not members:
+            self._members.pop(pod.group.workload, None)
+
+    # what that means
+
+    @property
+    def workloads(self) -> Mapping[Key, Workload]:
+        return self._workloads
+
+    def pods_of(self, workload: Key) -> list[Pod]:
+        return list(self._members.get(workload, {}).values())
+
+    def ranked(self, pod: Pod) -> Pod:
+        """The pod with the priority of its workload, which overrules its own."""
+        described = self.describe(pod) if pod.group is not None else None
+        if not isinstance(described, Described) or described.rank is None:
+            return pod
+        rank = described.rank
+        if (pod.priority, pod.preempts) == (rank.priority, rank.preempts):
+            return pod
+        return msgspec.structs.replace(pod, priority=rank.priority, preempts=rank.preempts)
+
+    def describe(self, pod: Pod) -> Described | Undescribed:
+        """What its group is; of a pod that belongs to none, nothing is asked."""
+        assert pod.group is not None, f"{pod.key} belongs to no group"
+        workload = self._workloads.get(pod.group.workload)
+        if workload is None and pod.group_total:
+            return Described(PodGroup(gang=Gang(pod.group_total, PreemptionMode.POD_GROUP)), None)
+        if workload is None:
+            return Undescribed(f"waiting for {_named(pod.group.workload)} to be created")
+        group = workload.group(pod.group.group)
+        if group is None:
+            return Undescribed(f'{_named(workload.key)} has no pod group "{pod.group.group}"')
+        rank = self.rank(workload)
+        return Undescribed(str(rank)) if isinstance(rank, UnknownClass) else Described(group, rank)
+
+    def rank(self, workload: Workload) -> Rank | UnknownClass:
+        return self._priorities.rank(workload)
+
+    def standing(self, pod: Pod) -> Standing:
+        """How the pod stands against being preempted, and with whom it would leave."""
+        described = self.describe(pod) if pod.group is not None else None
+        if not isinstance(described, Described):
+            return Standing(pod.priority, preempts=pod.preempts)
+        rank = described.rank or Rank(pod.priority, pod.priority, pod.preempts)
+        gang = described.group.gang
+        if gang is None:
+            return Standing(rank.preemption_priority, preempts=rank.preempts)
+        whole = gang.mode is PreemptionMode.POD_GROUP
+        return Standing(rank.preemption_priority, pod.group, gang.min_count, whole, rank.preempts)
+
+    def mismatched(self, workload: Workload, priority: int) -> Iterator[Pod]:
+        """Its pods that say another priority of themselves."""
+        return (pod for pod in self.pods_of(workload.key) if pod.priority != priority)
+
+    def _ranks(self) -> dict[Key, Rank | UnknownClass]:
+        return {key: self.rank(workload) for key, workload in self._workloads.items()}
+
+    def _ranked_anew(self, before: Mapping[Key, Rank | UnknownClass]) -> list[Pod]:
+        return [
+            pod
+            for key, workload in self._workloads.items()
+            if before[key] != self.rank(workload)
+            for pod in self.pods_of(key)
+        ]
+
+
+def _says_the_same(old: Workload, new: Workload) -> bool:
+    """Nothing its pods are concerned with has changed; what we write into its status does not count."""
+    unconcerned = {"version": "", "conditions": ()}
+    return msgspec.structs.replace(old, **unconcerned) == msgspec.structs.replace(new, **unconcerned)
+
+
+_WORDS = {Kind.POD_GROUP: "PodGroup", Kind.VOLCANO_POD_GROUP: "PodGroup"}
+
+
+def _named(key: Key) -> str:
+    return f"{_WORDS.get(key.kind, 'Workload')} {key.namespace}/{key.name}"

@@ -1,0 +1,296 @@
+"""Asking others to leave: the promise of room is put on record first, and only then is anyone evicted.
+
+So a process that dies in between leaves either promises for which nobody was harmed yet, or the whole promise on the
+pods it was given to: its successor finds the seats there and goes on with the same victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import msgspec
+from msgspec import Struct, field
+
+from headgate.engine import telling_preemption as telling
+from headgate.engine.departures import Departures
+from headgate.engine.journal import Journal
+from headgate.engine.unfinished import Unfinished, marks
+from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
+from headgate.model.events import Outcome, Trouble
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.placement.nominations import Nominations
+from headgate.placement.placer import Placer
+from headgate.placement.table import NodeTable
+from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
+from headgate.queueing.queue import PodQueue
+
+NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
+BEING_PROMISED = "room is being promised to it"
+RETRIED = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
+Seats = tuple[tuple[Pod, str], ...]
+
+
+class Promise(Struct):
+    """A plan for someone in line. Nobody is evicted for it before every nomination is on record."""
+
+    preemptor: Preemptor
+    plan: Plan
+    placer: Placer
+    unanswered: dict[Key, None] = field(default_factory=dict)  # pods about which something is being put on record
+
+
+class Eviction(Struct, frozen=True):
+    evict: Evict
+    place: Key  # in line, of the one it is done for
+    with_others: bool  # it leaves with its gang, which must not be left half there
+
+
+class Remedy(Struct, frozen=True):
+    """What is done for one who finds no room, in words and in effects."""
+
+    says: str
+    effects: tuple[Effect, ...] = ()
+
+
+class Preempting:
+    def __init__(
+        self,
+        nodes: NodeTable,
+        nominations: Nominations,
+        search: Preemption,
+        unfinished: Unfinished,
+        queue: PodQueue,
+        *,
+        journal: Journal,
+    ) -> None:
+        self._nodes = nodes
+        self._nominations = nominations
+        self._search = search
+        self._unfinished = unfinished
+        self._queue = queue
+        self._journal = journal
+        self._promises: dict[Key, Promise] = {}  # by place in line
+        self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
+        self._leaving: dict[Key, Eviction] = {}  # likewise
+        self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
+        self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
+        self._departures = Departures()
+        self._in_vain: dict[Hashable, tuple[int, int]] = {}  # when last nothing could be done for such a one
+        self._plans = 0
+
+    # what is now true
+
+    def as_assumed(self, pod: Pod) -> Pod:
+        """The pod as it will look when what was decided about it has taken hold; observations may be older."""
+        eviction = self._leaving.get(pod.key)
+        if eviction is not None and (pod.deleted is not None or pod.uid != eviction.evict.target.uid):
+            del self._leaving[pod.key]
+        elif eviction is not None:
+            pod = msgspec.structs.replace(pod, deleted=eviction.evict.at + pod.grace)
+        if pod.preempted and pod.holds_room:
+            self._unfinished.suspect(pod)
+        if self._nominated.get(pod.key) == pod.nominated:
+            del self._nominated[pod.key]
+        return self._with_promise(pod)
+
+    def _with_promise(self, pod: Pod) -> Pod:
+        node = self._nominated.get(pod.key)
+        return pod if node is None else msgspec.structs.replace(pod, nominated=node)
+
+    def left(self, key: Key) -> None:
+        """The pod takes no room any more. Whoever waited for the last of several to leave is tried next."""
+        self._leaving.pop(key, None)
+        for place in self._departures.left(key):
+            self._queue.hurry(place)
+
+    def waits_no_more(self, pod: Key, place: Key) -> None:
+        """The pod has its node or wants none: nobody is evicted for its sake any more."""
+        self._nominated.pop(pod, None)
+        self._break(place)
+        self._departures.forget(place)
+
+    # what to do
+
+    def remedy(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
+        """For one who finds no room: wait for those already asked to leave, ask others, or nothing that would help."""
+        if not all(pod.preempts for pod in preemptor.pods):
+            return Remedy(NOT_ALLOWED)
+        promise = self._promises.get(place)
+        if promise is not None and promise.unanswered:
+            return Remedy(BEING_PROMISED)
+        members = tuple(self._with_promise(pod) for pod in preemptor.pods)
+        preemptor = msgspec.structs.replace(preemptor, pods=members)
+        seats = nominated_seats(preemptor)
+        if len(seats) >= preemptor.needed and self._search.holds(preemptor, seats, placer):
+            return Remedy(self._await(place, seats))
+        return self._search_for(place, kin, preemptor, placer, now)
+
+    def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
+        stands = (self._nodes.load_changes.end, self._plans)
+        if self._in_vain.get(kin) == stands:
+            return Remedy("", self._withdrawn(preemptor))
+        found = self._search.plan(preemptor, placer, now)
+        if isinstance(found, NoPlan):
+            self._in_vain[kin] = stands
+            return Remedy(found.reason if found.candidates else "", self._withdrawn(preemptor))
+        self._plans += 1
+        self._in_vain.clear()
+        promise = self._give(place, Promise(preemptor, found, placer))
+        nominations = self._nominate(promise)
+        evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
+        return Remedy(telling.promised(found), (*nominations, *evictions))
+
+    def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
+        """How the record of a promise went; with the last of them, victims are asked to leave."""
+        pod = patch.target.key
+        place = self._place_of.get(pod, pod)
+        promise = self._promises.get(place)
+        if outcome.trouble is not None:
+            self._nominated.pop(pod, None)
+            self._break(place)
+            self._queue.try_later(place, now)
+        elif promise is not None and promise.unanswered.pop(pod, "") is None and not promise.unanswered:
+            yield from self._proceed(place, promise, now)
+
+    def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
+        """How marking a pod of a gang that is to leave whole went; with the last of them, all are evicted."""
+        pod = patch.target.key
+        place = self._marking.pop(pod, pod)
+        promise = self._promises.get(place)
+        if promise is None or promise.unanswered.pop(pod, "") is not None:
+            return
+        if outcome.trouble is not None:
+            self._break(place)
+            self._queue.try_later(place, now)
+        elif not promise.unanswered:
+            yield from self._actuate(place, promise, now)
+
+    def settle(self, now: float) -> Iterator[Effect]:
+        """What evictions begun by someone else demand."""
+        yield from self._unfinished.settle(lambda pod: pod.key in self._marking, now)
+
+    def evicted(self, evict: Evict, outcome: Outcome, now: float) -> None:
+        """How an eviction went that will not be tried again as it is."""
+        eviction = self._leaving.get(evict.target.key)
+        if outcome.trouble is not None and eviction is not None and eviction.evict == evict:
+            self._stays(evict)
+            self._queue.try_later(eviction.place, now)
+
+    def still_wants(self, evict: Evict) -> bool:
+        """Whether an eviction that ended in trouble is to be tried again; if not, the pod is taken to stay."""
+        eviction = self._leaving.get(evict.target.key)
+        if eviction is None or eviction.evict != evict:
+            return False
+        if eviction.place not in self._promises and not eviction.with_others:
+            self._stays(evict)
+            return False
+        return True
+
+    def _stays(self, evict: Evict) -> None:
+        key = evict.target.key
+        del self._leaving[key]
+        charge = self._nodes.charge_of(key)
+        if charge is not None and charge[1].uid == evict.target.uid:
+            self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
+
+    def _give(self, place: Key, promise: Promise) -> Promise:
+        self._break(place)
+        self._promises[place] = promise
+        for pod, _ in promise.plan.seats:
+            self._place_of[pod.key] = place
+        return promise
+
+    def _break(self, place: Key) -> None:
+        promise = self._promises.pop(place, None)
+        if promise is None:
+            return
+        for pod, _ in promise.plan.seats:
+            self._place_of.pop(pod.key, None)
+        for unit in promise.plan.victims:
+            for pod in unit.pods:
+                self._marking.pop(pod.key, None)
+            self._unfinished.suspect(unit.pods[0])
+
+    def _nominate(self, promise: Promise) -> tuple[Effect, ...]:
+        effects: list[Effect] = []
+        for pod, node in promise.plan.seats:
+            if pod.nominated != node:
+                effects.append(self._write(pod, node))
+                promise.unanswered[pod.key] = None
+        return tuple(effects)
+
+    def _withdrawn(self, preemptor: Preemptor) -> tuple[Effect, ...]:
+        """Room that can no longer be promised is not kept from others."""
+        return tuple(self._write(pod, "") for pod in preemptor.pods if pod.nominated)
+
+    def _write(self, pod: Pod, node: str) -> PatchStatus:
+        self._nominated[pod.key] = node
+        self._nominations.put(msgspec.structs.replace(pod, nominated=node))
+        return PatchStatus(pod.target, Nomination(node))
+
+    def _proceed(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
+        """The promise is on record. Pods that leave together are marked before the first of them goes."""
+        text = telling.hidden(promise.plan.victims[0].pods[0], promise.preemptor) if promise.plan.victims else ""
+        for mark in marks(promise.plan.victims, text, now):
+            promise.unanswered[mark.target.key] = None
+            self._marking[mark.target.key] = place
+            yield mark
+        if not promise.unanswered:
+            yield from self._actuate(place, promise, now)
+
+    def _actuate(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
+        """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
+        plan = promise.plan
+        victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
+        for pod in victims:
+            self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
+        if not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+            for pod in victims:
+                self._nodes.charge(pod, pod.node)
+            self._break(place)
+            self._queue.hurry(place)
+            return
+        self._journal.write(telling.preempting(promise.preemptor, plan, now))
+        yield from self._clear_the_way(promise)
+        together = {pod.key for unit in plan.victims if len(unit.pods) > 1 for pod in unit.pods}
+        for pod in victims:
+            evict = Evict(pod.target, telling.BY_SCHEDULER, telling.hidden(pod, promise.preemptor), now)
+            yield from self._evict(pod, promise, Eviction(evict, place, pod.key in together))
+        yield from telling.preemptor_events(promise.preemptor, plan, now)
+        self._await(place, plan.seats)
+
+    def _evict(self, pod: Pod, promise: Promise, eviction: Eviction) -> Iterator[Effect]:
+        evict = eviction.evict
+        self._journal.write(telling.evicted(pod, promise.preemptor, promise.plan, evict.at))
+        self._leaving[pod.key] = eviction
+        yield evict
+        yield telling.victim_event(pod, promise.preemptor, evict.at)
+
+    def _clear_the_way(self, promise: Promise) -> Iterator[Effect]:
+        """Less important ones that were promised room on the same nodes must look for other room."""
+        nodes = dict.fromkeys(node for _, node in promise.plan.seats)
+        own = {pod.key for pod in promise.preemptor.pods}
+        for pod in self._nominations.lower_on(nodes, promise.preemptor.priority):
+            if pod.key not in own:
+                place = self._place_of.get(pod.key, pod.key)
+                self._break(place)
+                yield self._write(pod, "")
+                self._queue.hurry(place)
+
+    def _await(self, place: Key, seats: Seats) -> str:
+        """Remember who must leave these seats; says how many there are."""
+        nodes = dict.fromkeys(node for _, node in seats)
+        going = {pod.key: None for node in nodes for pod in self._nodes.pods_on(node) if pod.deleted is not None}
+        self._departures.expect(place, going)
+        return f"waiting for {len(going)} pods to leave {telling.listed(nodes)}"
+
+    def _where(self, pod: Pod) -> Iterator[Pod]:
+        """The pod with the node it runs on or is being bound to; nothing if it has left or is leaving."""
+        charge = self._nodes.charge_of(pod.key)
+        if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
+            yield msgspec.structs.replace(charge[1], node=charge[0])
+
+
+def nominated_seats(preemptor: Preemptor) -> Seats:
+    return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)

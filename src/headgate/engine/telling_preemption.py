@@ -1,0 +1,107 @@
+"""How a preemption is told: receipts in the journal, events on both sides that keep tenants' names from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headgate.engine.journal import Entry
+from headgate.model.effects import EmitEvent, EventType
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.preemption.receipts import Receipt
+from headgate.preemption.search import Plan, Preemptor
+
+BY_SCHEDULER = "PreemptionByScheduler"
+REST = "the rest of its gang has been preempted"
+ABANDONED = "nobody needs its room any more"
+SHOWN = 5  # names in a text before it only counts
+NAMED = 200  # victims a receipt names
+EVENT_LIMIT = 1024
+
+
+def promised(plan: Plan) -> str:
+    pods = sum(len(unit.pods) for unit in plan.victims)
+    return f"{pods} pods of lower priority are asked to leave {listed(dict.fromkeys(node for _, node in plan.seats))}"
+
+
+def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
+    """The receipt: who must leave for whom, by which rule, at what cost, and what else was weighed."""
+    receipt = plan.receipt
+    victims = ", ".join(f"{named(line.key)} (priority {line.priority})" for line in receipt.victims[:SHOWN])
+    more = len(receipt.victims) - SHOWN
+    message = f"{named(preemptor.key)}, priority {preemptor.priority}, takes the room of {victims or 'nobody'}"
+    message += f" and {more} more" if more > 0 else ""
+    return Entry(now, object_of(preemptor), "preempt", "Preempting", message, _numbers(receipt))
+
+
+def evicted(pod: Pod, preemptor: Preemptor, plan: Plan, now: float) -> Entry:
+    message = f"leaves {pod.node} for {named(preemptor.key)}, priority {preemptor.priority}"
+    numbers = {**_numbers(plan.receipt), "node": pod.node, "for": named(preemptor.key)}
+    return Entry(now, pod.key, "evict", "Preempted", message, numbers)
+
+
+def rest_evicted(pod: Pod, now: float) -> Entry:
+    return Entry(now, pod.key, "evict", "Preempted", REST, {"node": pod.node})
+
+
+def _numbers(receipt: Receipt) -> dict[str, int | str]:
+    """What was counted and compared, for whoever wants to know exactly."""
+    return {
+        "policy": receipt.policy,
+        "domain": receipt.domain,
+        **dict(receipt.criteria),
+        "victims": sum(line.pods for line in receipt.victims),
+        "units": len(receipt.victims),
+        "work_lost": sum(line.work_lost for line in receipt.victims),
+        "displaced": receipt.displaced,
+        "names": ", ".join(named(line.key) for line in receipt.victims[:NAMED]),
+        "candidates": receipt.candidates,
+        "domains": receipt.domains,
+        "alternatives": "; ".join(f"{other.where}: {other.why}" for other in receipt.alternatives),
+        "certificate": receipt.certificate,
+    }
+
+
+def hidden(pod: Pod, preemptor: Preemptor) -> str:
+    """Who preempted the pod, as far as the pod's owner may know."""
+    return f"Preempted by {_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}, on node {pod.node}"
+
+
+def victim_event(pod: Pod, preemptor: Preemptor, now: float) -> EmitEvent:
+    return EmitEvent(pod.target, EventType.NORMAL, "Preempted", "Preempting", hidden(pod, preemptor), now)
+
+
+def preemptor_events(preemptor: Preemptor, plan: Plan, now: float) -> Iterator[EmitEvent]:
+    """One event, on the pod or on the first member of the group."""
+    own = preemptor.pods[0].key.namespace
+    mine = [f"pod {pod.key.name}" for unit in plan.victims for pod in unit.pods if pod.key.namespace == own]
+    others = sum(len(unit.pods) for unit in plan.victims) - len(mine)
+    text = ", ".join([*mine[:SHOWN], *([f"{len(mine) - SHOWN} more"] if len(mine) > SHOWN else [])])
+    text += (" and " if text else "") + f"{others} pods of other namespaces" if others else ""
+    message = f"Asked to leave for it: {text}"[:EVENT_LIMIT]
+    yield EmitEvent(preemptor.pods[0].target, EventType.NORMAL, "Preempting", "Preempting", message, now)
+
+
+def listed(names: Iterable[str]) -> str:
+    all_names = list(names)
+    more = len(all_names) - SHOWN
+    return ", ".join(all_names[:SHOWN]) + (f" and {more} more nodes" if more > 0 else "")
+
+
+def object_of(preemptor: Preemptor) -> Key:
+    """The object whose story the preemption belongs to."""
+    return preemptor.key.workload if isinstance(preemptor.key, GroupKey) else preemptor.key
+
+
+def _as_seen_from(pod: Pod, preemptor: Preemptor) -> str:
+    if preemptor.pods[0].key.namespace == pod.key.namespace:
+        return named(preemptor.key)
+    return "a pod group of another namespace" if isinstance(preemptor.key, GroupKey) else "a pod of another namespace"
+
+
+def named(key: Key | GroupKey) -> str:
+    if isinstance(key, Key):
+        return f"pod {key.namespace}/{key.name}"
+    parts = (key.workload.name, key.group, key.replica)
+    return f"pod group {key.workload.namespace}/{'/'.join(part for part in parts if part)}"

@@ -1,0 +1,79 @@
+"""Gangs that leave whole, also when whoever was evicting them died half way.
+
+All pods of such a gang are marked before the first of them is evicted. So a successor can tell a gang that has begun
+to leave, of which the rest must go too, from one that was only marked, which may stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from headgate.engine import telling_preemption as telling
+from headgate.engine.groups import Groups
+from headgate.engine.journal import Journal
+from headgate.model.effects import Effect, Evict, PatchStatus, PodCondition
+from headgate.model.groups import GroupKey
+from headgate.model.pod import Pod
+from headgate.placement.table import NodeTable
+from headgate.preemption.units import Unit
+
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+def marks(units: Iterable[Unit], message: str, now: float) -> Iterator[PatchStatus]:
+    """For every pod that leaves with others and does not carry the mark yet."""
+    for unit in units:
+        for pod in unit.pods if len(unit.pods) > 1 else ():
+            if not pod.preempted:
+                mark = PodCondition(DISRUPTION_TARGET, "True", telling.BY_SCHEDULER, message, now)
+                yield PatchStatus(pod.target, mark)
+
+
+class Unfinished:
+    """Looks at gangs of which a pod that runs carries the mark; at each only when something about it changed."""
+
+    def __init__(self, groups: Groups, nodes: NodeTable, journal: Journal) -> None:
+        self._groups = groups
+        self._nodes = nodes
+        self._journal = journal
+        self._suspects: dict[GroupKey, None] = {}
+
+    def suspect(self, pod: Pod) -> None:
+        """The pod carries the mark, or carried it when its gang was last looked at."""
+        standing = self._groups.standing(pod)
+        if standing.gang is not None and standing.whole:
+            self._suspects[standing.gang] = None
+
+    def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[Effect]:
+        """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
+
+        `busy` says which pods someone is just about to evict.
+        """
+        suspects, self._suspects = self._suspects, {}
+        for group in suspects:
+            members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
+            staying = [there for pod in members for there in self._running(pod)]
+            if not any(busy(pod) for pod in staying):
+                yield from self._finish(staying, begun=self._has_begun(members, staying), now=now)
+
+    def _has_begun(self, members: list[Pod], staying: list[Pod]) -> bool:
+        """One of them is going, or so many are gone that what is left is no gang."""
+        if not staying:
+            return False
+        leaving = any(pod.preempted and pod not in staying and pod.holds_room for pod in members)
+        return leaving or len(staying) < self._groups.standing(staying[0]).min_count
+
+    def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[Effect]:
+        for pod in staying:
+            if begun:
+                self._journal.write(telling.rest_evicted(pod, now))
+                yield Evict(pod.target, telling.BY_SCHEDULER, telling.REST, now)
+            elif pod.preempted:
+                mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", telling.ABANDONED, now)
+                yield PatchStatus(pod.target, mark)
+
+    def _running(self, pod: Pod) -> Iterator[Pod]:
+        """The pod as it runs; nothing when it runs nowhere or is leaving."""
+        charge = self._nodes.charge_of(pod.key)
+        if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
+            yield charge[1]

@@ -1,0 +1,53 @@
+"""What is wrong with one field of an object, in the words of an API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+NEGATIVE = "must be greater than or equal to 0"
+
+
+class FieldError(Struct, frozen=True):
+    """`path` begins below the object (`spec.…`)."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def invalid(path: str, value: str | int, detail: str) -> FieldError:
+    return FieldError(path, f"Invalid value: {_shown(value)}: {detail}")
+
+
+def immutable(path: str) -> FieldError:
+    return FieldError(path, "Invalid value: field is immutable")
+
+
+def duplicate(path: str, value: str) -> FieldError:
+    return FieldError(path, f"Duplicate value: {_shown(value)}")
+
+
+def not_found(path: str, value: str) -> FieldError:
+    return FieldError(path, f"Not found: {_shown(value)}")
+
+
+def required(path: str, detail: str) -> FieldError:
+    return FieldError(path, f"Required value: {detail}")
+
+
+def not_supported(path: str, value: str, known: Iterable[str]) -> FieldError:
+    listed = ", ".join(_shown(one) for one in sorted(known))
+    return FieldError(path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
+
+
+def too_many(path: str, number: int, most: int) -> FieldError:
+    return FieldError(path, f"Too many: {number}: must have at most {most} items")
+
+
+def _shown(value: str | int) -> str:
+    return json.dumps(value, ensure_ascii=False)

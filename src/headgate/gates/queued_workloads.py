@@ -1,0 +1,169 @@
+"""May this queued workload be as it is, or change like this? What the definition of its kind cannot say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headgate.gates.field_errors import (
+    FieldError,
+    immutable,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+)
+from headgate.model.names import dns_subdomain_errors
+from headgate.model.queues import (
+    ADMISSION_GATED_BY,
+    PRIORITY_BOOST,
+    CheckState,
+    CheckStatus,
+    PodSetAssignment,
+    QueuedWorkload,
+)
+from headgate.model.resources import amount_text
+
+RESERVED = "QuotaReserved"
+ASSIGNMENTS, RECLAIMABLE, CHECKS = (
+    "status.admission.podSetAssignments",
+    "status.reclaimablePods",
+    "status.admissionChecks",
+)
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+_URL_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
+
+
+def workload_errors(workload: QueuedWorkload) -> list[FieldError]:
+    """All that is wrong with it as it is; `template_errors` speaks of its pods."""
+    return [
+        *_min_count_errors(workload),
+        *_admission_errors(workload),
+        *_reclaimable_errors(workload),
+        *_update_names_errors(workload),
+        *_boost_errors(workload.annotations),
+        *_gate_errors(workload.annotations),
+    ]
+
+
+def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
+    """What may not change so; `pod_set_change_errors` speaks of its pods."""
+    return [
+        *_admission_change_errors(new, old),
+        *_reclaimable_change_errors(new, old),
+        *_update_change_errors(new.checks, old.checks),
+        *_cluster_errors(new, old),
+        *_gate_change_errors(new.gated_by, old.gated_by),
+    ]
+
+
+def _min_count_errors(workload: QueuedWorkload) -> list[FieldError]:
+    partial = sum(pod_set.min_count is not None for pod_set in workload.pod_sets)
+    return [invalid("spec.podSets", partial, "at most one podSet can use minCount")] if partial > 1 else []
+
+
+def _admission_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
+    if not workload.is_true(RESERVED):
+        return
+    if workload.admission is None:
+        yield required("status.admission", f"must be set while {RESERVED} is True")
+        return
+    known = {pod_set.name for pod_set in workload.pod_sets}
+    for index, given in enumerate(workload.admission.pod_sets):
+        here = f"{ASSIGNMENTS}[{index}]"
+        if given.name not in known:
+            yield not_found(f"{here}.name", given.name)
+        yield from _usage_errors(given, f"{here}.resourceUsage")
+
+
+def _usage_errors(given: PodSetAssignment, path: str) -> Iterator[FieldError]:
+    """All pods of a set are alike, so their usage together is a multiple of one's."""
+    for name, amount in given.usage if given.count else ():
+        if amount % given.count:
+            yield invalid(f"{path}[{name}]", amount_text(name, amount), f"is not a multiple of {given.count}")
+
+
+def _reclaimable_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
+    counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
+    for name, count in workload.reclaimable:
+        if name not in counts:
+            yield not_supported(f"{RECLAIMABLE}[{name}].name", name, counts)
+        elif count > counts[name]:
+            yield invalid(f"{RECLAIMABLE}[{name}].count", count, f"should be less or equal to {counts[name]}")
+
+
+def _update_names_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
+    known = [pod_set.name for pod_set in workload.pod_sets]
+    for index, check in enumerate(workload.checks):
+        for number, update in enumerate(_updates(check)):
+            if update.get("name") not in known:
+                path = f"{CHECKS}[{index}].podSetUpdates[{number}].name"
+                yield not_supported(path, str(update.get("name", "")), known)
+
+
+def _boost_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+    boost = annotations.get(PRIORITY_BOOST)
+    if boost is not None and not _is_int32(boost):
+        yield invalid(f"metadata.annotations[{PRIORITY_BOOST}]", boost, "must be a whole number of 32 bits")
+
+
+def _is_int32(text: str) -> bool:
+    return bool(_WHOLE_NUMBER.fullmatch(text)) and -(2**31) <= int(text) < 2**31
+
+
+def _gate_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+    """Names of controllers, with commas between them."""
+    path, named = f"metadata.annotations[{ADMISSION_GATED_BY}]", annotations.get(ADMISSION_GATED_BY)
+    for name in () if named is None else named.split(","):
+        domain, slash, rest = name.partition("/")
+        if not slash or not _URL_PATH.fullmatch(rest):
+            yield invalid(path, name, "must be a domain, a slash and a path, such as example.com/mygate")
+        yield from (invalid(path, name, wrong) for wrong in (dns_subdomain_errors(domain) if slash else ()))
+
+
+def _admission_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
+    """It may be given and taken away; where its pods go may be told later, and is not looked at."""
+    if new.admission is None or old.admission is None or new.admission == old.admission:
+        return []
+    return [immutable("status.admission")]
+
+
+def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iterator[FieldError]:
+    """While quota is held, pods that are done stay done."""
+    if not (new.is_true(RESERVED) and old.is_true(RESERVED)):
+        return
+    now = dict(new.reclaimable)
+    for name, count in old.reclaimable:
+        if name not in now:
+            yield required(f"{RECLAIMABLE}[{name}]", "cannot be removed")
+        elif now[name] < count:
+            yield invalid(f"{RECLAIMABLE}[{name}].count", now[name], f"cannot be less than {count}")
+
+
+def _update_change_errors(new: Sequence[CheckStatus], old: Sequence[CheckStatus]) -> Iterator[FieldError]:
+    before = {check.name: check for check in old if check.state is CheckState.READY}
+    for index, check in enumerate(new):
+        was = before.get(check.name)
+        if was is not None and check.state is CheckState.READY and _updates(check) != _updates(was):
+            yield immutable(f"{CHECKS}[{index}].podSetUpdates")
+
+
+def _updates(check: CheckStatus) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(check.updates) if check.updates else []
+    return found or []
+
+
+def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
+    if not new.cluster or old.cluster or new.cluster in old.nominated_clusters:
+        return []
+    detail = "when setting clusterName it must be one of the nominatedClusterNames"
+    return [invalid("status.clusterName", new.cluster, detail)]
+
+
+def _gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[FieldError]:
+    """Controllers let go one by one; none comes later."""
+    path = f"metadata.annotations[{ADMISSION_GATED_BY}]"
+    return [invalid(path, name, "may not be added to an existing workload") for name in new if name not in old]

@@ -1,0 +1,139 @@
+"""Certificates for our webhooks: made here when nobody else provides one, good for the names the API server uses."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec import Struct
+
+VALID_FOR = timedelta(days=365)
+RENEWED_BEFORE = timedelta(days=30)
+CLOCK_SKEW = timedelta(hours=1)
+
+
+class InvalidCertificate(Exception):
+    """Not a certificate and its key; the text says which files and what was expected."""
+
+
+class ServingCertificate(Struct, frozen=True):
+    """All PEM. `authority` is what whoever asks us has to trust; the ones before it may follow."""
+
+    chain: bytes
+    key: bytes
+    authority: bytes = b""
+
+
+def made_for(hosts: Sequence[str], now: float, before: ServingCertificate | None = None) -> ServingCertificate:
+    """A new certificate for these names, of an authority that signs nothing else.
+
+    The authority of the one before stays trusted, so that processes that still show it are believed.
+    """
+    since = datetime.fromtimestamp(now, UTC) - CLOCK_SKEW
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = (
+        _builder("headgate webhook authority", "headgate webhook authority", authority_key.public_key(), since)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    leaf = (
+        _builder("headgate webhook", "headgate webhook authority", key.public_key(), since)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    trusted = _pem(authority) + (_first(before.authority) if before is not None else b"")
+    return ServingCertificate(_pem(leaf), _key_pem(key), trusted)
+
+
+def serves(certificate: ServingCertificate, hosts: Sequence[str], now: float) -> bool:
+    """Whether it is good for these names, and for a while yet."""
+    try:
+        leaf = x509.load_pem_x509_certificate(certificate.chain)
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
+    fresh = leaf.not_valid_after_utc - datetime.fromtimestamp(now, UTC) > RENEWED_BEFORE
+    return fresh and bool(certificate.authority) and all(_general_name(host) in names for host in hosts)
+
+
+class ServerTls:
+    """The TLS of a server whose certificate may change while it runs."""
+
+    def __init__(self) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        self._shown: ServingCertificate | None = None
+
+    def show(self, certificate: ServingCertificate) -> bool:
+        """Connections made from here on see this certificate; whether it is another. Raises InvalidCertificate."""
+        if certificate == self._shown:
+            return False
+        with tempfile.TemporaryDirectory() as folder:  # the ssl module reads certificates from files only
+            chain, key = Path(folder, "chain.pem"), Path(folder, "key.pem")
+            chain.write_bytes(certificate.chain)
+            key.write_bytes(certificate.key)
+            try:
+                self.context.load_cert_chain(chain, key, password=lambda: b"")  # never ask at the terminal
+            except (ssl.SSLError, ValueError, OSError) as error:
+                raise InvalidCertificate("expected a certificate and its unencrypted key in PEM") from error
+        self._shown = certificate
+        return True
+
+
+def load_certificate(chain: Path, key: Path) -> ServingCertificate:
+    """Raises InvalidCertificate."""
+    try:
+        return ServingCertificate(chain.read_bytes(), key.read_bytes())
+    except OSError as error:
+        raise InvalidCertificate(f"{error.filename}: {error.strerror}") from error
+
+
+def _builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey, since: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name(issuer))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(since)
+        .not_valid_after(since + VALID_FOR)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    plain = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+
+
+def _first(bundle: bytes) -> bytes:
+    """The first certificate of a bundle; nothing of one that cannot be read."""
+    try:
+        return _pem(x509.load_pem_x509_certificates(bundle)[0])
+    except (ValueError, IndexError):
+        return b""

@@ -1,0 +1,108 @@
+"""Bringing a cluster to the state our process needs: each manifest applied by the server, so doing it again is safe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headgate.api.manifests import Manifest, WebhookPlace, definitions, rights, webhook_configurations
+from headgate.api.outcomes import decode_status
+from headgate.api.requests import JSON, Call
+from headgate.live.connection import Answer
+
+APPLY = "application/apply-patch+yaml"
+MANAGER: Mapping[str, str] = {"fieldManager": "headgate-install", "force": "true"}
+"""Not the manager that `headgate run` is: what that writes into our webhook configurations stays."""
+PATIENCE, PAUSE = 30.0, 0.2  # seconds for a definition to be established, and between two looks
+PLURALS: Mapping[str, str] = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+
+_RECORDS = frozenset({"managedFields", "resourceVersion"})
+
+Perform = Callable[[Call], Awaitable[Answer]]
+
+
+class NotInstalled(Exception):
+    """The server did not take a manifest; the text names it and says why."""
+
+
+class Step(Struct, frozen=True):
+    """One manifest, and what became of it: created, changed or unchanged."""
+
+    manifest: str
+    outcome: str
+
+
+def manifests(place: WebhookPlace | None) -> tuple[Manifest, ...]:
+    """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at."""
+    configurations: Sequence[Manifest] = webhook_configurations(place) if place is not None else ()
+    return (*definitions(), *rights(), *configurations)
+
+
+async def install(
+    wanted: Sequence[Manifest], perform: Perform, sleep: Callable[[float], Awaitable[None]]
+) -> AsyncIterator[Step]:
+    """Tells each step when it is done. Raises NotInstalled and Disconnected."""
+    for manifest in wanted:
+        yield Step(_called(manifest), await _apply(manifest, perform))
+        if manifest["kind"] == "CustomResourceDefinition":
+            await _established(manifest, perform, sleep)
+
+
+async def _apply(manifest: Manifest, perform: Perform) -> str:
+    path = _path(manifest)
+    found = await perform(Call("GET", path, {}, JSON, b""))
+    before = _stored(manifest, found) if found.status != 404 else None
+    after = _stored(manifest, await perform(Call("PATCH", path, MANAGER, APPLY, msgspec.json.encode(manifest))))
+    if before is None:
+        return "created"
+    return "unchanged" if _essence(before) == _essence(after) else "changed"
+
+
+async def _established(manifest: Manifest, perform: Perform, sleep: Callable[[float], Awaitable[None]]) -> None:
+    for _ in range(int(PATIENCE / PAUSE)):
+        found = _stored(manifest, await perform(Call("GET", _path(manifest), {}, JSON, b"")))
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        if any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions):
+            return
+        await sleep(PAUSE)
+    raise NotInstalled(f"{_called(manifest)}: not established within {PATIENCE:.0f} seconds")
+
+
+def _stored(manifest: Manifest, answer: Answer) -> Manifest:
+    if answer.status not in (200, 201):
+        why = decode_status(answer.body).message or f"the server answered {answer.status}"
+        raise NotInstalled(f"{_called(manifest)}: {why}")
+    stored: Manifest = msgspec.json.decode(answer.body)
+    return stored
+
+
+def _essence(stored: Manifest) -> Manifest:
+    """Without what the server only keeps records in."""
+    metadata = {name: part for name, part in stored["metadata"].items() if name not in _RECORDS}
+    return {**stored, "metadata": metadata}
+
+
+def _called(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    where = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+    return f"{manifest['kind']} {where}{metadata['name']}"
+
+
+def _path(manifest: Mapping[str, Any]) -> str:
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{root}{place}/{PLURALS[manifest['kind']]}/{metadata['name']}"

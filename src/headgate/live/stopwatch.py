@@ -1,0 +1,106 @@
+"""How long plugins take to answer. Of a placement rule every tenth answer is timed; the others pass by untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from headgate.engine.extension_points import FILTER, POST_FILTER, RESERVE, SCORE
+from headgate.model.happenings import Happening
+from headgate.placement.plugins import Each, Named
+from headgate.preemption.search import Plan
+
+Answered = Callable[[str, str, str, float], None]
+"""Takes a plugin's name, the extension point, how the answer counts, and how many seconds it took."""
+
+# as kube-scheduler names them
+PASSED, FAILED = "Success", "Error"
+REFUSED, REFUSED_FOR_GOOD = "Unschedulable", "UnschedulableAndUnresolvable"
+
+ONE_IN = 10  # answers: kube-scheduler times as many of its cycles
+ANSWERS: Mapping[str, tuple[str, ...]] = {
+    FILTER: ("refusal", "demands", "admits"),
+    POST_FILTER: ("plan",),
+    SCORE: ("scores",),
+    RESERVE: ("reserve",),
+}
+"""The methods by which a rule answers at each extension point."""
+
+R = TypeVar("R", bound=Named)
+
+
+class Stopwatch:
+    """Hands back rules that answer as before and tell now and then how long that took."""
+
+    def __init__(self, answered: Answered, clock: Callable[[], float]) -> None:
+        self._answered, self._clock = answered, clock
+
+    def __call__(self, rule: R, point: str, /) -> R:
+        methods = [name for name in ANSWERS[point] if hasattr(rule, name)]
+        return cast(R, _Watched(rule, {name: self._timed(rule, point, name) for name in methods}))
+
+    def _timed(self, rule: Named, point: str, method: str) -> Callable[..., Any]:
+        """The first answer is timed, so that a rule that is seldom asked is heard of too."""
+        ask, answered, clock = getattr(rule, method), self._answered, self._clock
+        untimed = 0
+
+        def answer(*about: Any) -> Any:
+            nonlocal untimed
+            if untimed:
+                untimed -= 1
+                return ask(*about)
+            untimed = ONE_IN - 1
+            began = clock()
+            found = ask(*about)
+            if method == "demands":
+                found = list(found)  # which makes them out, one by one
+            seconds = clock() - began
+            answered(rule.name, point, _status(rule, method, found), seconds)
+            return iter(found) if method == "demands" else found
+
+        return answer
+
+
+class _Watched:
+    """A rule, some of whose methods are others."""
+
+    def __init__(self, rule: Named, methods: Mapping[str, Callable[..., Any]]) -> None:
+        self._rule = rule
+        for name, method in methods.items():
+            setattr(self, name, method)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._rule, name)
+        if callable(found):
+            setattr(self, name, found)  # asked often: it is found at once the next time
+        return found
+
+
+def _status(rule: Named, method: str, answer: Any) -> str:
+    """One answer for many nodes counts as a refusal when it refuses all of them."""
+    if _passes(method, answer):
+        return PASSED
+    curable = method == "plan" or Happening.ROOM_FREED in getattr(rule, "wake_on", ())
+    return REFUSED if curable else REFUSED_FOR_GOOD
+
+
+def _passes(method: str, answer: Any) -> bool:
+    match method:
+        case "refusal":
+            return answer is None
+        case "demands":
+            return bool(np.any(_all_met(answer)))
+        case "admits":
+            return bool(answer)
+        case "plan":
+            return isinstance(answer, Plan)
+    return True
+
+
+def _all_met(demands: Iterable[tuple[str, Each]]) -> Each:
+    everything: Each = True
+    for _, met in demands:
+        everything = everything & met
+    return everything

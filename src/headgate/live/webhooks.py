@@ -1,0 +1,152 @@
+"""Answering an API server that asks, over HTTPS, whether a Workload may be created."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+from msgspec import Raw, Struct
+
+from headgate.api.admission import InvalidReview, answer
+from headgate.api.kinds import RESOURCES, collection_path
+from headgate.api.manifests import DEFAULTING, VALIDATING, WEBHOOK_PATHS
+from headgate.api.policies import decode_priority_class
+from headgate.api.requests import Call
+from headgate.gates.workloads import judged, with_default_class
+from headgate.live.connection import Answer, Disconnected
+from headgate.live.health import CannotListen, Listen
+from headgate.model.admission import Verdict
+from headgate.model.groups import Workload
+from headgate.model.keys import Kind
+from headgate.model.priority_classes import Classes
+
+IDLE_SECONDS = 120.0  # an API server keeps connections open for a minute and a half
+READ_TIMEOUT = 10.0  # seconds for the rest of a request that has begun
+LARGEST_HEAD, LARGEST_REVIEW = 64 * 1024, 8 * 1024 * 1024  # bytes
+MOST_CONNECTIONS = 256
+
+Judge = Callable[[Workload, Classes], Verdict]
+Perform = Callable[[Call], Awaitable[Answer]]
+"""Asks the API server in turn."""
+
+JUDGES: Mapping[str, Judge] = {WEBHOOK_PATHS[DEFAULTING]: with_default_class, WEBHOOK_PATHS[VALIDATING]: judged}
+
+
+class Reply(Struct, frozen=True):
+    status: str
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        return "application/json" if self.status.startswith("200") else "text/plain; charset=utf-8"
+
+
+class _ClassList(Struct):
+    items: list[Raw]
+
+
+class Bench:
+    """Judges each workload by the priority classes there are at that moment: a cached one might be gone, or new."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+
+    async def reply(self, path: str, body: bytes) -> Reply:
+        judge = JUDGES.get(path)
+        if judge is None:
+            return Reply("404 Not Found", f"try {', '.join(JUDGES)}\n".encode())
+        try:
+            classes = await self._classes()
+            return Reply("200 OK", answer(body, lambda workload: judge(workload, classes)))
+        except InvalidReview as error:
+            return Reply("400 Bad Request", f"{error}\n".encode())
+        except Disconnected as error:
+            return Reply("503 Service Unavailable", f"the priority classes cannot be read: {error}\n".encode())
+
+    async def _classes(self) -> Classes:
+        path = collection_path(RESOURCES[Kind.PRIORITY_CLASS])
+        found = await self._perform(Call("GET", path, {}, "", b""))
+        if found.status != 200:
+            raise Disconnected(f"the server answered {found.status}")
+        items = msgspec.json.decode(found.body, type=_ClassList).items
+        return Classes.of(decode_priority_class(bytes(item)) for item in items)
+
+
+@asynccontextmanager
+async def answering(listen: Listen, tls: ssl.SSLContext, bench: Bench) -> AsyncIterator[int]:
+    """Answers while the block lasts; the port it listens on. Raises CannotListen."""
+    desk = _Desk(bench)
+    try:
+        server = await asyncio.start_server(
+            desk.serve, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=READ_TIMEOUT, limit=LARGEST_HEAD
+        )
+    except OSError as error:
+        taken = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        text = f"{listen.host}:{listen.port} {taken}; choose another with --webhook-listen HOST:PORT"
+        raise CannotListen(text) from error
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await desk.hang_up()
+
+
+class _Desk:
+    """Whoever asks badly or slowly just loses the connection."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._open: dict[asyncio.StreamWriter, asyncio.Event] = {}  # set when the conversation is over
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MOST_CONNECTIONS:
+            writer.close()
+            return
+        over = self._open[writer] = asyncio.Event()
+        try:
+            while await self._exchange(reader, writer):
+                pass
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError):
+            pass
+        finally:
+            del self._open[writer]
+            writer.close()
+            over.set()
+
+    async def hang_up(self) -> None:
+        """Ends what API servers keep open; being cancelled instead would be told as a failure."""
+        for writer, over in list(self._open.items()):
+            writer.transport.abort()
+            await over.wait()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One question and its answer; whether another may follow."""
+        async with asyncio.timeout(IDLE_SECONDS):
+            head = await reader.readuntil(b"\r\n\r\n")
+        start, *lines = head.decode("latin-1").split("\r\n")
+        method, target, *_ = [*start.split(" "), "", ""]
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length") or -1)
+        if method != "POST" or not 0 <= length <= LARGEST_REVIEW:
+            await _send(writer, Reply("400 Bad Request", b"expected a POST with a Content-Length\n"), keep=False)
+            return False
+        async with asyncio.timeout(READ_TIMEOUT):
+            body = await reader.readexactly(length)
+        keep = headers.get("connection", "").lower() != "close"
+        await _send(writer, await self._bench.reply(target.split("?", maxsplit=1)[0], body), keep=keep)
+        return keep
+
+
+async def _send(writer: asyncio.StreamWriter, reply: Reply, *, keep: bool) -> None:
+    lines = (
+        f"HTTP/1.1 {reply.status}",
+        f"Content-Type: {reply.content_type}",
+        f"Content-Length: {len(reply.body)}",
+        f"Connection: {'keep-alive' if keep else 'close'}",
+    )
+    writer.write("\r\n".join((*lines, "", "")).encode() + reply.body)
+    await writer.drain()

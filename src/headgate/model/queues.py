@@ -1,0 +1,352 @@
+"""Queues, their quota, and the workloads that wait in them: the kinds of the group kueue.x-k8s.io."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from headgate.model.affinity import Requirement, Toleration
+from headgate.model.conditions import Condition
+from headgate.model.keys import Key, Target
+from headgate.model.node import Taint
+from headgate.model.pod import PodShape
+from headgate.model.resources import Resources
+
+PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
+ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+WHOLE_WEIGHT = 1000  # a fair sharing weight of one; weights are counted in thousandths
+
+
+class QueueingStrategy(StrEnum):
+    STRICT_FIFO = "StrictFIFO"
+    BEST_EFFORT_FIFO = "BestEffortFIFO"
+
+
+class StopPolicy(StrEnum):
+    NONE = "None"
+    HOLD = "Hold"
+    HOLD_AND_DRAIN = "HoldAndDrain"
+
+
+class WithinQueue(StrEnum):
+    """Whom of its own queue a workload may preempt."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerOrNewerEqualPriority"
+
+
+class Reclaim(StrEnum):
+    """Whom of the queues that borrow a workload may preempt."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    ANY = "Any"
+
+
+class BorrowWithinCohort(StrEnum):
+    """Whom of the queues that borrow a workload may preempt although it borrows itself."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+
+
+class FlavorSearch(StrEnum):
+    """What to do at a flavor that would do, at a price."""
+
+    MAY_STOP_SEARCH = "MayStopSearch"
+    TRY_NEXT_FLAVOR = "TryNextFlavor"
+
+
+class FlavorPreference(StrEnum):
+    BORROWING_OVER_PREEMPTION = "BorrowingOverPreemption"
+    PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
+
+
+class CheckState(StrEnum):
+    PENDING = "Pending"
+    READY = "Ready"
+    RETRY = "Retry"
+    REJECTED = "Rejected"
+
+
+class Quota(Struct, frozen=True, gc=False):
+    """A borrowing limit of None borrows whatever there is; a lending limit of None lends whatever is not used."""
+
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+class FlavorQuotas(Struct, frozen=True, gc=False):
+    """One flavor of a resource group and the quota of each resource in it, in the order of the manifest."""
+
+    flavor: str
+    quotas: tuple[tuple[str, Quota], ...]
+
+
+class ResourceGroup(Struct, frozen=True, gc=False):
+    """Resources that a pod set gets of one and the same flavor; the flavors in the order they are tried."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[FlavorQuotas, ...]
+
+
+class Fungibility(Struct, frozen=True, gc=False):
+    when_can_borrow: FlavorSearch = FlavorSearch.MAY_STOP_SEARCH
+    when_can_preempt: FlavorSearch = FlavorSearch.TRY_NEXT_FLAVOR
+    preference: FlavorPreference = FlavorPreference.BORROWING_OVER_PREEMPTION
+
+
+class QueuePreemption(Struct, frozen=True, gc=False):
+    within_queue: WithinQueue = WithinQueue.NEVER
+    reclaim: Reclaim = Reclaim.NEVER
+    borrow: BorrowWithinCohort = BorrowWithinCohort.NEVER
+    borrow_threshold: int | None = None  # of borrow: no victim above this priority
+
+
+class RequiredCheck(Struct, frozen=True, gc=False):
+    """An admission check of a queue; without flavors, it holds for all of them."""
+
+    name: str
+    on_flavors: tuple[str, ...] = ()
+
+
+class ClusterQueue(Struct, frozen=True, gc=False):
+    """`namespaces` None selects no namespace, empty selects all."""
+
+    key: Key
+    uid: str
+    version: str
+    groups: tuple[ResourceGroup, ...] = ()
+    cohort: str = ""
+    strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    namespaces: tuple[Requirement, ...] | None = None
+    fungibility: Fungibility = Fungibility()
+    preemption: QueuePreemption = QueuePreemption()
+    checks: tuple[RequiredCheck, ...] = ()
+    stop_policy: StopPolicy = StopPolicy.NONE
+    fair_weight: int = WHOLE_WEIGHT
+    usage_based: bool = False  # local queues that used less go first (UsageBasedAdmissionFairSharing)
+    conditions: tuple[Condition, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    generation: int = 0
+    deleted: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class LocalQueue(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    cluster_queue: str
+    stop_policy: StopPolicy = StopPolicy.NONE
+    fair_weight: int = WHOLE_WEIGHT
+    conditions: tuple[Condition, ...] = ()
+    consumed: Resources = Resources()  # what it has used, where its status says so
+    consumed_at: float | None = None  # as of when
+    generation: int = 0
+    deleted: float | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class Cohort(Struct, frozen=True, gc=False):
+    """Queues and cohorts that share quota; its own quota comes on top of theirs."""
+
+    key: Key
+    uid: str
+    version: str
+    parent: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    fair_weight: int = WHOLE_WEIGHT
+    generation: int = 0
+    deleted: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class ResourceFlavor(Struct, frozen=True, gc=False):
+    """A sort of nodes: the labels and taints they have; `tolerations` are given to the pods that get it."""
+
+    key: Key
+    uid: str
+    version: str
+    node_labels: Mapping[str, str] = {}
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str = ""
+    finalizers: tuple[str, ...] = ()
+    deleted: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class WorkloadPriorityClass(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    value: int
+
+
+class CheckParameters(Struct, frozen=True, gc=False):
+    api_group: str
+    kind: str
+    name: str
+
+
+class AdmissionCheck(Struct, frozen=True, gc=False):
+    key: Key
+    uid: str
+    version: str
+    controller: str
+    parameters: CheckParameters | None = None
+    conditions: tuple[Condition, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    generation: int = 0
+    deleted: float | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+
+class PodSet(Struct, frozen=True, gc=False):
+    """Pods of one template; `shape` has the requests of one pod. May start with `min_count` of them, if that is set."""
+
+    name: str
+    shape: PodShape
+    count: int = 1
+    min_count: int | None = None
+
+
+class PodSetAssignment(Struct, frozen=True, gc=False):
+    """What a pod set got: a flavor by resource, the usage of all its pods together, and how many these are."""
+
+    name: str
+    flavors: tuple[tuple[str, str], ...]
+    usage: Resources
+    count: int
+
+
+class Admission(Struct, frozen=True, gc=False):
+    cluster_queue: str
+    pod_sets: tuple[PodSetAssignment, ...]
+
+
+class RequeueState(Struct, frozen=True, gc=False):
+    count: int = 0
+    at: float | None = None  # not before
+
+
+class CheckStatus(Struct, frozen=True, gc=False):
+    """How one admission check of a workload stands."""
+
+    name: str
+    state: CheckState = CheckState.PENDING
+    message: str = ""
+    at: float = 0.0  # when its state last changed
+    requeue_after: int | None = None  # seconds
+    retries: int = 0
+    updates: bytes = b""  # podSetUpdates, verbatim
+
+
+class GateStatus(Struct, frozen=True, gc=False):
+    """A preemption gate of a workload; one without a status is closed."""
+
+    name: str
+    open: bool = False
+    at: float = 0.0
+
+
+class EvictionCount(Struct, frozen=True, gc=False):
+    reason: str
+    cause: str
+    count: int
+
+
+class PriorityClassRef(Struct, frozen=True, gc=False):
+    group: str
+    kind: str
+    name: str
+
+
+class QueuedWorkload(Struct, frozen=True, gc=False):
+    """A Workload of kueue.x-k8s.io: pods that are admitted together, or not."""
+
+    key: Key
+    uid: str
+    version: str
+    created: float
+    pod_sets: tuple[PodSet, ...]
+    queue: str = ""  # the local queue, in its own namespace
+    priority: int = 0
+    priority_class: PriorityClassRef | None = None
+    boost: int = 0  # added to its priority (annotation priority-boost)
+    gated_by: tuple[str, ...] = ()  # controllers that hold it back (annotation admission-gated-by)
+    preemption_gates: tuple[str, ...] = ()  # all must be open before anything is preempted for it
+    active: bool = True
+    max_execution_seconds: int | None = None
+    generation: int = 0
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner: Target | None = None
+    deleted: float | None = None
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue: RequeueState | None = None
+    reclaimable: tuple[tuple[str, int], ...] = ()  # pods that are done for good, by pod set
+    checks: tuple[CheckStatus, ...] = ()
+    gate_statuses: tuple[GateStatus, ...] = ()
+    resource_requests: tuple[tuple[str, Resources], ...] = ()  # what its status says it asks for, by pod set
+    past_execution_seconds: int = 0
+    evictions: tuple[EvictionCount, ...] = ()
+    nominated_clusters: tuple[str, ...] = ()
+    cluster: str = ""
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)
+
+    @property
+    def effective_priority(self) -> int:
+        return self.priority + self.boost
+
+    def condition(self, type_: str) -> Condition | None:
+        return next((condition for condition in self.conditions if condition.type == type_), None)
+
+    def is_true(self, type_: str) -> bool:
+        found = self.condition(type_)
+        return found is not None and found.status == "True"
+
+    @property
+    def has_closed_gate(self) -> bool:
+        opened = {gate.name for gate in self.gate_statuses if gate.open}
+        return any(name not in opened for name in self.preemption_gates)
+
+
+QueueObject = ClusterQueue | LocalQueue | Cohort | ResourceFlavor | WorkloadPriorityClass | AdmissionCheck

@@ -1,0 +1,82 @@
+"""What an operator chooses about quota, as plain values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from headgate.model.requirements import Operator, Requirement
+from headgate.model.resources import Resources
+
+FRAMEWORKS = ("batch/job", "pod")
+"""The kinds of work that can be held back until there is quota for it, by Kueue's names."""
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+SYSTEM_NAMESPACES = ("headgate-system", "kube-system")
+"""Namespaces whose pods must never wait for quota: without them nothing that gives quota could run."""
+
+
+class FairStrategy(StrEnum):
+    """When a workload of a queue that has more than its due may be preempted."""
+
+    FINAL_SHARE = "LessThanOrEqualToFinalShare"
+    INITIAL_SHARE = "LessThanInitialShare"
+
+
+DEFAULT_FAIR = (FairStrategy.FINAL_SHARE, FairStrategy.INITIAL_SHARE)
+
+
+class RequeueTime(StrEnum):
+    """Where a workload whose pods were not ready in time queues up again: by its eviction, or where it was."""
+
+    EVICTION = "Eviction"
+    CREATION = "Creation"
+
+
+class Transformation(Struct, frozen=True):
+    """One resource counted as others: so much of each output for every whole unit of it, a part counting as a whole.
+
+    With `multiplied_by`, times the whole units asked of that other resource.
+    """
+
+    source: str
+    outputs: Resources
+    keeps: bool = True  # the input itself still counts
+    multiplied_by: str = ""
+
+
+class PodsReady(Struct, frozen=True):
+    """How long the pods of an admitted workload may take to be ready, in seconds, and what follows when they do not."""
+
+    timeout: float = 1800.0
+    recovery_timeout: float | None = 1800.0  # after they were ready once; None: as long as they like
+    backoff_limit: int | None = None  # how often it may queue up again; None: without end
+    backoff_base: int = 60  # seconds it rests the first time; doubles each time
+    backoff_most: int = 3600
+
+
+class Retention(Struct, frozen=True):
+    """How many seconds workloads are kept; None: for ever."""
+
+    after_finished: float | None = None
+    after_deactivated: float | None = None
+
+
+class QuotaSettings(Struct, frozen=True):
+    fair: tuple[FairStrategy, ...] = ()  # strategies of fair sharing in order; empty: no fair sharing
+    requeue_time: RequeueTime = RequeueTime.EVICTION
+    ignore_undeclared: bool = False  # resources no queue has quota for count for nothing
+    excluded_prefixes: tuple[str, ...] = ()  # of resources that are left out of account
+    transformations: tuple[Transformation, ...] = ()
+    preemption_gates: bool = False  # whether a closed preemption gate holds back evictions
+    block_admission: bool = False  # nothing more is admitted until the pods of all admitted workloads are ready
+    manages_all: bool = False  # jobs that name no queue wait too
+    namespaces: tuple[Requirement, ...] = (Requirement(NAMESPACE_NAME, Operator.NOT_IN, SYSTEM_NAMESPACES),)
+    frameworks: tuple[str, ...] = FRAMEWORKS[:1]
+    pods_ready: PodsReady = PodsReady()
+    retention: Retention = Retention()
+
+    @property
+    def is_fair(self) -> bool:
+        return bool(self.fair)

@@ -1,0 +1,217 @@
+"""The units that may be asked to leave, as arrays: one line a unit, and one for every node a unit is on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, structs
+from numpy.typing import NDArray
+
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.placement.columns import Amounts
+from headgate.preemption.cost import work_lost
+from headgate.preemption.loads import After, Loads, Units
+from headgate.preemption.units import ALONE, NOWHERE, Flags, Running, Times, Unit
+
+
+class Shares(Struct, frozen=True):
+    """One line for every row a unit is on: which unit, which row, and how much of each name it holds there."""
+
+    units: Units
+    rows: Amounts
+    held: dict[str, Amounts]
+
+    def picked(self, which: NDArray[Any]) -> Shares:
+        """Some of them, in the order they are picked."""
+        held = {name: amounts[which] for name, amounts in self.held.items()}
+        return Shares(self.units[which], self.rows[which], held)
+
+
+class Candidates:
+    """All units of lower priority than the preemptor's. Pods being deleted are none of them: they count as gone."""
+
+    def __init__(
+        self,
+        running: Running,
+        priority: int,
+        now: float,
+        but: Key | GroupKey | None = None,
+        gone: Units | None = None,
+    ) -> None:
+        """Not among them are the pods of the group `but` and the lines that are `gone`."""
+        running.refresh()
+        self.running = running
+        self.now = now
+        here: Flags = running.rows != NOWHERE
+        if gone is not None:
+            here[gone] = False
+        if isinstance(but, GroupKey) and (own := running.gang_list.number_of(but)) != ALONE:
+            here = here & (running.gangs != own)
+        self.going = np.flatnonzero(here & running.leaving)  # lines of pods that leave anyway
+        staying = np.flatnonzero(here & ~running.leaving)
+        self.lines, self.unit_of = _below(running, staying, priority)
+        self.count = int(self.unit_of.max(initial=-1)) + 1
+
+    @cached_property
+    def priority(self) -> Amounts:
+        """Of each unit."""
+        highest = np.full(self.count, np.iinfo(np.int64).min, dtype=np.int64)
+        np.maximum.at(highest, self.unit_of, self.running.priorities[self.lines])
+        return highest
+
+    @cached_property
+    def size(self) -> Amounts:
+        """How many pods each unit has."""
+        return np.bincount(self.unit_of, minlength=self.count)
+
+    @cached_property
+    def first(self) -> NDArray[np.intp]:
+        """One line of each unit."""
+        first = np.zeros(self.count, dtype=np.intp)
+        first[self.unit_of[::-1]] = self.lines[::-1]
+        return first
+
+    @cached_property
+    def started(self) -> Times:
+        """When the first pod of each unit started; now for one that has not."""
+        times = np.full(self.count, self.now)
+        np.minimum.at(times, self.unit_of, np.nan_to_num(self.running.started[self.lines], nan=self.now))
+        return times
+
+    @cached_property
+    def draws(self) -> Amounts:
+        draws = np.full(self.count, np.iinfo(np.int64).max, dtype=np.int64)
+        np.minimum.at(draws, self.unit_of, self.running.draws[self.lines])
+        return draws
+
+    @cached_property
+    def gang(self) -> Amounts:
+        """The number of each unit's gang, ALONE for a pod without."""
+        return self.running.gangs[self.first]
+
+    @cached_property
+    def whole(self) -> Flags:
+        whole: Flags = self.running.whole[self.first]
+        return whole
+
+    @cached_property
+    def lost(self) -> Amounts:
+        """The work each unit would lose."""
+        lost = np.zeros(self.count, dtype=np.int64)
+        np.add.at(lost, self.unit_of, work_lost(self.running, self.lines, self.now))
+        return lost
+
+    @cached_property
+    def plain(self) -> Flags:
+        """Pods by themselves that say nothing of checkpoints."""
+        running, first = self.running, self.first
+        saves = ~np.isnan(running.checkpointed[first]) | ~np.isnan(running.checkpoint_every[first])
+        plain: Flags = (self.gang == ALONE) & ~saves
+        return plain
+
+    @cached_property
+    def spare(self) -> Amounts:
+        """For each gang, how many of its running pods it can lose and still have enough; negative: it has too few."""
+        running = self.running
+        members = running.gangs[(running.rows != NOWHERE) & ~running.leaving]
+        counts = np.bincount(members[members != ALONE], minlength=len(running.gang_list.keys))
+        return counts - np.array(running.gang_list.min_counts, dtype=np.int64)
+
+    @cached_property
+    def shares(self) -> Shares:
+        """What each unit holds on each of its rows."""
+        running, rows = self.running, self.running.rows[self.lines]
+        if not self.whole.any():
+            held = {name: running.requests[name][self.lines] for name in list(running.requests.names())}
+            return Shares(self.unit_of, rows, held)
+        table = len(running.nodes.nodes)
+        codes, share_of = np.unique(self.unit_of * table + rows, return_inverse=True)
+        held = {name: np.zeros(len(codes), dtype=np.int64) for name in list(running.requests.names())}
+        for name, amounts in held.items():
+            np.add.at(amounts, share_of, running.requests[name][self.lines])
+        return Shares(codes // table, codes % table, held)
+
+    def shares_on(self, rows: NDArray[np.intp], units: Units) -> Shares:
+        """What these units hold on these rows, unit by unit in the given order."""
+        places = np.full(self.count, NOWHERE, dtype=np.intp)
+        places[units] = np.arange(len(units))
+        here = np.zeros(len(self.running.nodes.nodes), dtype=np.bool_)
+        here[rows] = True
+        some = np.flatnonzero((places[self.shares.units] != NOWHERE) & here[self.shares.rows])
+        return self.shares.picked(some[np.argsort(places[self.shares.units[some]], kind="stable")])
+
+    def lines_of(self, unit: int) -> list[int]:
+        return self._sorted_lines[self._bounds[unit] : self._bounds[unit + 1]]
+
+    def lines_of_all(self, units: Units) -> Units:
+        """The lines of all of these units together."""
+        return self.lines[as_flags(units, self.count)[self.unit_of]]
+
+    def pods_of(self, unit: int) -> tuple[Pod, ...]:
+        return tuple(self.running.pod_at(line) for line in self.lines_of(unit))
+
+    def units(self, indexes: Units) -> tuple[Unit, ...]:
+        """These units as values."""
+        lines = zip(*(of[indexes].tolist() for of in (self.priority, self.whole, self.gang)), strict=True)
+        return tuple(self._unit(index, *line) for index, line in zip(indexes.tolist(), lines, strict=True))
+
+    def _unit(self, index: int, priority: int, whole: bool, gang: int) -> Unit:
+        pods = tuple(self._settled(line) for line in self.lines_of(index))
+        return Unit(self.running.gang_list.key_of(gang) if whole else pods[0].key, priority, pods)
+
+    def _settled(self, line: int) -> Pod:
+        """The pod with its node, also where its binding is only assumed."""
+        pod = self.running.pod_at(line)
+        return pod if pod.node else structs.replace(pod, node=self.running.nodes.name_at(int(self.running.rows[line])))
+
+    def after(self, gone: Flags) -> After:
+        """The loads once these units and all pods being deleted are gone."""
+        return self._loads.after(gone)
+
+    def after_deletions(self) -> After:
+        """The loads once the pods being deleted are gone, and nobody else."""
+        return self.after(np.zeros(self.count, dtype=np.bool_))
+
+    def on_rows(self, rows: Flags) -> Flags:
+        """The units with a pod on one of these rows."""
+        there = np.zeros(self.count, dtype=np.bool_)
+        there[self.unit_of[rows[self.running.rows[self.lines]]]] = True
+        return there
+
+    @cached_property
+    def _loads(self) -> Loads:
+        return Loads(self.running, self.lines, self.unit_of, self.going)
+
+    @cached_property
+    def _sorted_lines(self) -> list[int]:
+        lines: list[int] = self.lines[np.lexsort((self.running.draws[self.lines], self.unit_of))].tolist()
+        return lines
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        return [0, *np.cumsum(self.size).tolist()]
+
+
+def _below(running: Running, lines: NDArray[np.intp], priority: int) -> tuple[NDArray[np.intp], Units]:
+    """The lines of units below the priority, and which unit each belongs to."""
+    if not running.whole[lines].any():
+        lines = lines[running.priorities[lines] < priority]
+        return lines, np.arange(len(lines))
+    codes = np.where(running.whole[lines], len(running.pods) + running.gangs[lines], lines)
+    _, unit_of = np.unique(codes, return_inverse=True)
+    highest = np.full(int(unit_of.max()) + 1, np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(highest, unit_of, running.priorities[lines])
+    below = highest[unit_of] < priority
+    lines, unit_of = lines[below], unit_of[below]
+    return lines, np.unique(unit_of, return_inverse=True)[1]
+
+
+def as_flags(units: Sequence[int] | Units, count: int) -> Flags:
+    flags = np.zeros(count, dtype=np.bool_)
+    flags[np.asarray(units, dtype=np.intp)] = True
+    return flags

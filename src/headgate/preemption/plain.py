@@ -1,0 +1,184 @@
+"""A world of row rules only: amounts by row are all there is to it, so nothing needs to be charged or released."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.model.pod import Pod, PodShape
+from headgate.placement.columns import Amounts
+from headgate.placement.filters import NodePorts, NodeResourcesFit
+from headgate.placement.placer import Placer, Rules
+from headgate.placement.plugins import Mask
+from headgate.placement.ranking import RowRules
+from headgate.placement.table import PODS, NodeTable
+from headgate.preemption.candidates import Candidates, Shares
+from headgate.preemption.loads import After, Units
+from headgate.preemption.turns import cannot_stay
+from headgate.preemption.units import Flags
+from headgate.preemption.what_if import Seating, WhatIf
+from headgate.preemption.worlds import Domain, Seats
+
+PLENTY = 1 << 62
+
+
+def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
+    """Whether rows can be judged each by itself and by amounts alone for these pods, promised room aside.
+
+    Wishes that compare nodes are left out of account when others have to leave for a seat.
+    """
+    rules = rules_of(placer)
+    near = [rule for rule in rules.peer_filters if rule is not placer.nominations]
+    if not any(isinstance(rule, NodeResourcesFit) for rule in rules.rows.load_filters):
+        return False
+    return not any(pod.shape.ports or any(rule.concerns(pod) for rule in near) for pod in pods)
+
+
+def allowed_beside(placer: Placer, pod: Pod) -> Mask:
+    """Where all rules let the pod pass as things stand, but for amounts and promised room."""
+    rules = rules_of(placer)
+    allowed = allowed_rows(rules.rows, pod.shape)
+    everywhere = slice(0, len(allowed))
+    for load in rules.rows.load_filters:
+        if isinstance(load, NodePorts):
+            for _, met in load.demands(pod.shape, rules.rows.nodes, everywhere, 0):
+                allowed &= met
+    for peer in rules.peer_filters:
+        if peer is not placer.nominations and peer.concerns(pod):
+            for _, met in peer.demands(pod):
+                allowed &= met
+    return allowed
+
+
+def promised_room(placer: Placer, pods: Sequence[Pod]) -> dict[str, Amounts]:
+    """By name and row, what is promised to pods at least as important as these, which are alike in that."""
+    if not placer.nominations.concerns(pods[0]):
+        return {}
+    nodes = rules_of(placer).rows.nodes
+    everywhere, names = slice(0, len(nodes.nodes)), asked_of([pod.shape for pod in pods])
+    return {name: placer.nominations._promised(pods[0], name, everywhere) for name in names}
+
+
+def rules_of(placer: Placer) -> Rules:
+    return placer._rules
+
+
+def asked_of(shapes: Sequence[PodShape]) -> dict[str, int]:
+    """What pods of these shapes ask for together, each name that matters: one place a pod, and no zeros."""
+    asked = {PODS: len(shapes)}
+    for shape in shapes:
+        for name, amount in shape.requests.items:
+            if amount:
+                asked[name] = asked.get(name, 0) + amount
+    return asked
+
+
+def allowed_rows(rules: RowRules, shape: PodShape) -> Mask:
+    """Where what the node itself is does not keep the pod off."""
+    everywhere = slice(0, len(rules.nodes.nodes))
+    allowed: Mask = rules.nodes.alive.copy()
+    for verdicts in rules.node_filters:
+        passes = verdicts.passes(shape, everywhere)
+        if passes is not None:
+            allowed &= passes
+    return allowed
+
+
+class PlainWorld:
+    """Tries a domain by arithmetic on the rows."""
+
+    def __init__(self, rules: RowRules, among: Candidates, domain: Domain, promised: Mapping[str, Amounts]) -> None:
+        self._rules = rules
+        self._nodes: NodeTable = rules.nodes
+        self._among = among
+        self._domain = domain
+        self._promised = promised
+        self._shapes = dict.fromkeys(pod.shape for pod in domain.pods)
+        self._allowed = {shape: allowed_rows(rules, shape) for shape in self._shapes}
+        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)  # those with seats, ascending
+        self._left: dict[str, Amounts] = {}  # what each of them has left beside the seats
+        self._sitting: tuple[Flags | None, Seats] = (None, ())  # what the two above are known for
+
+    def enough(self, gone: Flags) -> bool:
+        if self._domain.seats is not None or len(self._shapes) > 1:
+            return self.place(gone) is not None
+        (shape,) = self._shapes
+        return self._most(shape, self._among.after(gone)) >= self._domain.needed
+
+    def place(self, gone: Flags) -> Seats | None:
+        after = self._among.after(gone)
+        if self._domain.seats is not None:
+            return self._domain.seats if self._hold(self._domain.seats, after) else None
+        table = WhatIf(self._nodes, after, self._promised)
+        seats = tuple(self._find(Seating(table, self._rules)))
+        return seats if len(seats) >= self._domain.needed else None
+
+    def sit(self, gone: Flags, seats: Seats) -> None:
+        if self._sitting[0] is not gone or self._sitting[1] is not seats:
+            self._rows = np.unique([row for _, row in seats])
+            self._left = self._left_beside(seats, self._rows, self._among.after(gone))
+            self._sitting = gone, seats
+
+    def doubtful(self, units: Units) -> Units:
+        rows = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
+        rows[self._rows] = True
+        return units[self._among.on_rows(rows)[units]]
+
+    def cannot_stay(self, units: Units) -> Units:
+        shares = self._among.shares_on(self._rows, units)
+        if not self._among.whole[units].any():
+            return shares.units[np.sort(cannot_stay(shares, self._rows, self._left))]
+        return np.array(list(self._whole_units(shares)), dtype=np.intp)
+
+    def _whole_units(self, shares: Shares) -> Iterator[int]:
+        """As `cannot_stay`, for units that stay on all of their rows or on none."""
+        left = [amounts.tolist() for amounts in self._left.values()]
+        places = np.searchsorted(self._rows, shares.rows).tolist()
+        held = zip(*(shares.held[name].tolist() for name in self._left), strict=True)
+        lines = zip(shares.units.tolist(), places, held, strict=True)
+        for unit, own in itertools.groupby(lines, key=lambda line: line[0]):
+            takes = [(place, amounts) for _, place, amounts in own]
+            if all(have[place] >= less for place, amounts in takes for have, less in zip(left, amounts, strict=True)):
+                for place, amounts in takes:
+                    for have, less in zip(left, amounts, strict=True):
+                        have[place] -= less
+            else:
+                yield unit
+
+    def _most(self, shape: PodShape, after: After) -> int:
+        """How many pods of the shape would fit."""
+        most = self._allowed[shape] * len(self._domain.pods)
+        for name, amount in asked_of([shape]).items():
+            most = np.minimum(most, self._free(name, after) // amount)
+        return int(np.maximum(most, 0).sum())
+
+    def _free(self, name: str, after: After) -> Amounts:
+        free: Amounts = self._nodes.allocatable[name] - after.requested(name)
+        return free - self._promised[name] if name in self._promised else free
+
+    def _find(self, seating: Seating) -> Iterator[tuple[int, int]]:
+        places = enumerate(self._domain.pods)
+        for shape, run in itertools.groupby(places, key=lambda place: place[1].shape):
+            waiting = [index for index, _ in run]
+            yield from zip(waiting, seating.seats(shape, len(waiting)), strict=False)
+
+    def _hold(self, seats: Seats, after: After) -> bool:
+        left = self._left_beside(seats, np.unique([row for _, row in seats]), after)
+        allowed = all(self._allowed[self._domain.pods[index].shape][row] for index, row in seats)
+        return allowed and all(bool((amounts >= 0).all()) for amounts in left.values())
+
+    def _left_beside(self, seats: Seats, rows: NDArray[np.intp], after: After) -> dict[str, Amounts]:
+        """By name what is left on these rows when the seats are taken; plenty where nobody seated asks for it."""
+        asked = {name: np.zeros(len(rows), dtype=np.int64) for shape in self._shapes for name in asked_of([shape])}
+        for shape in self._shapes:
+            taken = [row for index, row in seats if self._domain.pods[index].shape == shape]
+            here = np.bincount(np.searchsorted(rows, taken), minlength=len(rows))
+            for name, amount in asked_of([shape]).items():
+                asked[name] += here * amount
+        return {
+            name: np.where(amounts > 0, self._free(name, after)[rows] - amounts, PLENTY)
+            for name, amounts in asked.items()
+        }

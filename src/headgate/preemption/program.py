@@ -1,0 +1,253 @@
+"""The question of whom to evict as linear inequalities over whole numbers, and as few of them as will do.
+
+What cannot matter is left out: rows too small for every pod, room that can never run short, candidates who free
+nothing that is missing. Of two candidates of whom one frees no more and costs no less, it leaves only after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from math import gcd
+
+import numpy as np
+from msgspec import Struct
+
+from headgate.preemption.problem import Criterion, Problem, Seats
+
+Terms = dict[int, int]  # how often each column counts
+Scarce = tuple[int, int]  # a row, and a resource that can run short there
+
+
+class Inequality(Struct, frozen=True):
+    terms: Terms
+    limit: int  # their sum is at most this
+
+
+class Program:
+    """Columns from zero to their limits, inequalities between them, and the sums that criteria measure."""
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+        self.inequalities: list[Inequality] = []
+        self.measures: dict[Criterion, Terms] = {}
+
+    def column(self, limit: int) -> int:
+        self.limits.append(limit)
+        return len(self.limits) - 1
+
+    def at_most(self, terms: Terms, limit: int) -> None:
+        """Divided by what all terms have in common: whole numbers stay exact, and small ones exact in a solver too."""
+        common = gcd(*terms.values()) or 1
+        self.inequalities.append(Inequality({at: value // common for at, value in terms.items()}, limit // common))
+
+    def largest(self, terms: Terms) -> int:
+        return sum(value * self.limits[at] for at, value in terms.items())
+
+
+class Answer(Struct, frozen=True):
+    """What a solver says: the best solution it found, if any, and a bound that none is below."""
+
+    values: tuple[int, ...] | None
+    bound: int | None  # None: there is no solution
+
+
+UNTOLD = Answer(None, 0)
+IMPOSSIBLE = Answer(None, None)
+
+
+class Formulation(Struct, frozen=True):
+    program: Program
+    leaving: Mapping[int, int]  # candidate: its column, one if it leaves
+    seating: Mapping[tuple[int, int], int]  # wanted and row: the column that counts seats
+
+    def victims(self, values: Sequence[int]) -> tuple[int, ...]:
+        return tuple(index for index, at in self.leaving.items() if values[at])
+
+    def seats(self, problem: Problem, values: Sequence[int]) -> Seats:
+        taken: list[list[int]] = [[] for _ in problem.wanted]
+        for (wanted, row), at in self.seating.items():
+            taken[wanted] += [row] * values[at]
+        return tuple(map(tuple, taken))
+
+
+def formulate(problem: Problem, usable: Sequence[int]) -> Formulation:
+    """The problem where only the usable candidates may leave."""
+    program = Program()
+    most = most_seats(problem, problem.room(usable))
+    seating = {place: program.column(limit) for place, limit in most.items()}
+    program.at_most(dict.fromkeys(seating.values(), -1), -problem.needed)
+    missing = shortages(problem, usable, most)
+    relief = {index: freed for index in usable if (freed := relieved(problem, index, missing))}
+    leaving = {index: program.column(1) for index in sorted(relief)}
+    formulation = Formulation(program, leaving, seating)
+    _nobody_sits_twice(problem, formulation)
+    _all_sit_in_one_domain(problem, formulation)
+    _room_is_enough(problem, formulation, missing, relief)
+    _dearer_ones_leave_last(problem, formulation, relief)
+    _measure(problem, formulation)
+    return formulation
+
+
+def most_seats(problem: Problem, room: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+    """How many of each of the wanted a row could seat if it had it to itself; places for none are left out."""
+    most = {}
+    for index, wanted in enumerate(problem.wanted):
+        asked = [(resource, amount) for resource, amount in enumerate(wanted.amounts) if amount > 0]
+        for row in wanted.rows:
+            fit = min((room[row][resource] // amount for resource, amount in asked), default=wanted.count)
+            if (limit := min(fit, wanted.count, problem.needed)) > 0:
+                most[index, row] = limit
+    return most
+
+
+def shortages(problem: Problem, usable: Sequence[int], most: Mapping[tuple[int, int], int]) -> dict[Scarce, int]:
+    """Where room can run short, and by how much at most."""
+    asked: dict[Scarce, int] = {}
+    grain: dict[Scarce, int] = {}
+    for (wanted, row), limit in most.items():
+        for resource, amount in enumerate(problem.wanted[wanted].amounts):
+            if amount > 0:
+                asked[row, resource] = asked.get((row, resource), 0) + limit * amount
+                grain[row, resource] = gcd(grain.get((row, resource), 0), amount)
+    for scarce, freed in ((scarce, freed) for index in usable for scarce, freed in _freed(problem, index)):
+        if scarce in grain:
+            grain[scarce] = gcd(grain[scarce], freed)
+    # Room is given and taken in whole grains, so the rest of what is free is of no use.
+    short = {at: amount - problem.free[at[0]][at[1]] // grain[at] * grain[at] for at, amount in asked.items()}
+    return {scarce: amount for scarce, amount in short.items() if amount > 0}
+
+
+def relieved(problem: Problem, index: int, missing: Mapping[Scarce, int]) -> dict[Scarce, int]:
+    """What a candidate frees of what can be missing, and no more of it than can be missing."""
+    return {scarce: min(amount, missing[scarce]) for scarce, amount in _freed(problem, index) if scarce in missing}
+
+
+def _freed(problem: Problem, index: int) -> Iterable[tuple[Scarce, int]]:
+    for row, amounts in problem.candidates[index].freed:
+        for resource, amount in enumerate(amounts):
+            if amount > 0:
+                yield (row, resource), amount
+
+
+def _nobody_sits_twice(problem: Problem, to: Formulation) -> None:
+    for index, wanted in enumerate(problem.wanted):
+        seats = {at: 1 for (which, _), at in to.seating.items() if which == index}
+        if to.program.largest(seats) > wanted.count:
+            to.program.at_most(seats, wanted.count)
+
+
+def _all_sit_in_one_domain(problem: Problem, to: Formulation) -> None:
+    picked = {to.program.column(1): frozenset(domain) for domain in problem.domains}
+    if picked:
+        to.program.at_most(dict.fromkeys(picked, 1), 1)
+    for pick, domain in picked.items():
+        seats = {at: 1 for (_, row), at in to.seating.items() if row in domain}
+        to.program.at_most({**seats, pick: -problem.needed}, 0)
+
+
+def _room_is_enough(
+    problem: Problem, to: Formulation, missing: Mapping[Scarce, int], relief: Mapping[int, Mapping[Scarce, int]]
+) -> None:
+    terms: dict[Scarce, Terms] = {scarce: {} for scarce in missing}
+    for (wanted, row), at in to.seating.items():
+        for resource, amount in enumerate(problem.wanted[wanted].amounts):
+            if amount > 0 and (row, resource) in terms:
+                terms[row, resource][at] = amount
+    for index, freed in relief.items():
+        for scarce, amount in freed.items():
+            terms[scarce][to.leaving[index]] = -amount
+    for scarce, sum_of in terms.items():
+        _holds(to, sum_of, problem.free[scarce[0]][scarce[1]])
+
+
+def _holds(to: Formulation, terms: Terms, free: int) -> None:
+    """An overcommitted row stays so unless somebody wants to sit there: only then must the room suffice."""
+    if free < 0:
+        asking = [at for at, amount in terms.items() if amount > 0]
+        used = to.program.column(1)
+        for at in asking:
+            to.program.at_most({at: 1, used: -to.program.limits[at]}, 0)
+        terms = {**terms, used: -free}
+        free = 0
+    to.program.at_most(terms, free)
+
+
+def _dearer_ones_leave_last(problem: Problem, to: Formulation, relief: Mapping[int, Mapping[Scarce, int]]) -> None:
+    """A set with the dearer but without the cheaper of two can be bettered, or equalled, by exchanging them."""
+    company = _company(problem)
+
+    def alike(index: int) -> tuple[object, ...]:
+        return tuple(sorted({row for row, _ in relief[index]})), company.get(index, ())
+
+    def dearness(index: int) -> tuple[int, int, int]:
+        return problem.candidates[index].work, problem.candidates[index].pods, index
+
+    for _, group in groupby(sorted(relief, key=alike), key=alike):
+        for cheaper, dearer in _exchangeable(problem, sorted(group, key=dearness), relief):
+            to.program.at_most({to.leaving[dearer]: 1, to.leaving[cheaper]: -1}, 0)
+
+
+def _exchangeable(
+    problem: Problem, members: Sequence[int], relief: Mapping[int, Mapping[Scarce, int]]
+) -> Iterable[tuple[int, int]]:
+    """For each member the last of those before it that frees as much of everything and has no more pods."""
+    kinds = sorted({scarce for index in members for scarce in relief[index]})
+    worth = [
+        [*(relief[index].get(scarce, 0) for scarce in kinds), -problem.candidates[index].pods] for index in members
+    ]
+    amounts = np.array(worth, dtype=np.int64)
+    for at in range(1, len(members)):
+        better = np.flatnonzero((amounts[:at] >= amounts[at]).all(axis=1))
+        if better.size:
+            yield members[int(better[-1])], members[at]
+
+
+def _company(problem: Problem) -> dict[int, tuple[tuple[int, int, int], ...]]:
+    """Which budgets and gangs a candidate's pods belong to, and how many of them."""
+    company: dict[int, tuple[tuple[int, int, int], ...]] = {}
+    parts = [*((0, budget.pods) for budget in problem.budgets), *((1, gang.pods) for gang in problem.gangs)]
+    for number, (kind, pods) in enumerate(parts):
+        for index, count in pods:
+            company[index] = (*company.get(index, ()), (kind, number, count))
+    return company
+
+
+def _measure(problem: Problem, to: Formulation) -> None:
+    columns = [(problem.candidates[index], at) for index, at in to.leaving.items()]
+    to.program.measures = {
+        Criterion.VIOLATIONS: _violations(problem, to),
+        Criterion.GANGS: _broken_gangs(problem, to),
+        Criterion.WORK: {at: unit.work for unit, at in columns if unit.work},
+        Criterion.VICTIMS: {at: unit.pods for unit, at in columns},
+    }
+
+
+def _violations(problem: Problem, to: Formulation) -> Terms:
+    terms = {}
+    for budget in problem.budgets:
+        pods = _columns(budget.pods, to)
+        excess = sum(pods.values()) - budget.allowed
+        if excess > 0:
+            beyond = to.program.column(excess)
+            to.program.inequalities.append(Inequality({**pods, beyond: -1}, budget.allowed))
+            terms[beyond] = 1
+    return terms
+
+
+def _broken_gangs(problem: Problem, to: Formulation) -> Terms:
+    terms = {}
+    for gang in problem.gangs:
+        pods = _columns(gang.pods, to)
+        excess = sum(pods.values()) - gang.spare
+        if excess > 0 and gang.spare >= 0:
+            broken = to.program.column(1)
+            to.program.at_most({**pods, broken: -excess}, gang.spare)
+            for at in (at for at, count in pods.items() if count > gang.spare):
+                to.program.at_most({at: 1, broken: -1}, 0)
+            terms[broken] = 1
+    return terms
+
+
+def _columns(pods: Iterable[tuple[int, int]], to: Formulation) -> Terms:
+    return {to.leaving[index]: count for index, count in pods if index in to.leaving}

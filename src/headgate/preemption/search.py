@@ -1,0 +1,83 @@
+"""Who must leave so that this pod or group can run? A plan with its reasons, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from headgate.model.pod import Pod
+from headgate.placement.placer import Placer
+from headgate.placement.table import NodeTable
+from headgate.preemption.budgets import Budgets
+from headgate.preemption.candidates import Candidates
+from headgate.preemption.plain import is_plain
+from headgate.preemption.problem import Certifier
+from headgate.preemption.receipts import Receipt
+from headgate.preemption.searching import Found, Preemptor, Search
+from headgate.preemption.units import Running, Unit
+
+__all__ = ["NoPlan", "Plan", "Preemption", "Preemptor"]
+
+
+class Plan(Struct, frozen=True):
+    """These leave, and the preemptor has these seats. Nothing has happened yet."""
+
+    seats: tuple[tuple[Pod, str], ...]
+    victims: tuple[Unit, ...]
+    receipt: Receipt
+
+
+class NoPlan(Struct, frozen=True):
+    """Preemption would not help."""
+
+    reason: str
+    candidates: int  # how many units could have been asked to leave
+
+
+class Preemption:
+    """Plans who leaves. It only computes: evicting, and waiting for room, is for others."""
+
+    name = "DefaultPreemption"
+
+    def __init__(
+        self, nodes: NodeTable, running: Running, budgets: Budgets, certifier: Certifier | None = None
+    ) -> None:
+        self._nodes = nodes
+        self._running = running
+        self._budgets = budgets
+        self._certifier = certifier
+
+    def plan(self, preemptor: Preemptor, placer: Placer, now: float) -> Plan | NoPlan:
+        """The best way to make room for the preemptor.
+
+        Seats nominated to it come first, so that a plan that is being carried out is not exchanged for another.
+        """
+        among = Candidates(self._running, preemptor.priority, now, preemptor.key)
+        if not all(pod.preempts for pod in preemptor.pods):
+            return NoPlan("preemption is not allowed by preemptionPolicy", among.count)
+        plain = is_plain(placer, preemptor.pods)
+        search = Search(placer, preemptor, among, self._budgets, plain=plain, certifier=self._certifier)
+        with placer.nominations.set_aside(preemptor.pods):
+            found = search.nominated() or search.anew()
+        return _plan(preemptor, among, found) if found is not None else NoPlan(_hopeless(among), among.count)
+
+    def holds(self, preemptor: Preemptor, seats: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
+        """Whether these seats will do once all pods being deleted are gone, without any further victim."""
+        among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key)
+        with placer.nominations.set_aside(preemptor.pods):
+            plain = is_plain(placer, preemptor.pods)
+            return Search(placer, preemptor, among, self._budgets, plain=plain).holds(seats)
+
+
+def _plan(preemptor: Preemptor, among: Candidates, found: Found) -> Plan:
+    nodes = among.running.nodes
+    seats = tuple((preemptor.pods[index], nodes.name_at(row)) for index, row in found.seats)
+    return Plan(seats, found.victims, found.receipt)
+
+
+def _hopeless(among: Candidates) -> str:
+    if not among.count:
+        return "preemption would not help: there are no pods of lower priority"
+    pods, units = len(among.lines), among.count
+    return f"preemption would not help: no room even without all {pods} pods ({units} units) of lower priority"

@@ -1,0 +1,134 @@
+"""The search in one domain, the same for pods and groups on both sides, step by step as designed.
+
+Feasible with all candidates gone? Spare those whose leaving would violate a budget; find the lowest priority that is
+enough; take seats; spare everyone the seats can bear, the most important first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from headgate.placement.columns import Amounts
+from headgate.preemption.candidates import Candidates, as_flags
+from headgate.preemption.coverage import Coverage
+from headgate.preemption.loads import Units
+from headgate.preemption.policies import Outcomes, Policy, by_importance, only
+from headgate.preemption.units import Flags
+from headgate.preemption.worlds import Domain, Seats, World
+
+
+class Solution(Struct, frozen=True):
+    """What came of one domain: the seats, and who leaves for them."""
+
+    domain: Domain
+    seats: Seats
+    outcome: Outcomes  # just one
+    judged: tuple[int, ...]  # by the policy's criteria; smaller is better
+    displaces: tuple[int, ...] = ()  # for each victim the estimated further loss when it comes back, if there is any
+
+    @property
+    def rank(self) -> tuple[tuple[int, ...], int]:
+        return self.judged, self.domain.draw
+
+
+class Split(Struct, frozen=True):
+    """Which units would violate a budget if all candidates left, and with how many pods."""
+
+    violating: Units  # most important first
+    pods: Amounts  # for every unit
+
+
+def solve(world: World, domain: Domain, among: Candidates, policy: Policy, coverage: Coverage) -> Iterator[Solution]:
+    """Every way found to make room in this domain; none when all who may be asked to leave are not enough."""
+    pool = among.on_rows(domain.reach)
+    everybody, seats = pool, world.place(pool)
+    if seats is None:
+        return
+    split = split_by_budgets(among, pool, coverage)
+    pool = _spare_violating(world, pool, seats, split)
+    for gone in _pools(world, domain, among, pool, policy):
+        found = seats if (gone == everybody).all() else _seats(world, gone, seats)
+        for order in policy.orders:
+            world.sit(gone, found)
+            asked = order(among, world.doubtful(np.flatnonzero(gone)))
+            victims = world.cannot_stay(_violating_first(asked, split))
+            outcome = judged_outcome(among, victims, split, coverage)
+            yield Solution(domain, found, outcome, policy.judge_one(outcome))
+
+
+def _seats(world: World, gone: Flags, known: Seats) -> Seats:
+    """Where the preemptor sits with these gone.
+
+    Placing pods one by one may fail beside those that were spared for a budget, though the seats they were spared
+    beside still hold: then it is these.
+    """
+    found = world.place(gone)
+    return known if found is None else found
+
+
+def split_by_budgets(among: Candidates, pool: Flags, coverage: Coverage) -> Split:
+    """As kube-scheduler does it: the most important use a budget up, and the others would violate it."""
+    pods = np.zeros(among.count, dtype=np.int64)
+    order = by_importance(among, np.flatnonzero(pool & coverage.counted))
+    pods[order] = coverage.beyond(order, np.zeros(len(order), dtype=np.intp))
+    return Split(order[pods[order] > 0], pods)
+
+
+def judged_outcome(among: Candidates, victims: Units, split: Split, coverage: Coverage) -> Outcomes:
+    """Who leaves, with violations counted anew: those who stay give back what they would have used up."""
+    marked = int(split.pods[victims].sum())
+    if not marked:
+        return only(among, victims)
+    order = by_importance(among, victims)
+    return only(among, victims, marked, int(coverage.beyond(order, np.zeros(len(order), dtype=np.intp)).sum()))
+
+
+def _spare_violating(world: World, pool: Flags, seats: Seats, split: Split) -> Flags:
+    if not len(split.violating):
+        return pool
+    world.sit(pool, seats)
+    doubtful = as_flags(world.doubtful(split.violating), len(pool))
+    leaving = world.cannot_stay(split.violating[doubtful[split.violating]])
+    return (pool & ~as_flags(split.violating, len(pool))) | as_flags(leaving, len(pool))
+
+
+def _violating_first(asked: Units, split: Split) -> Units:
+    beyond = split.pods[asked] > 0
+    return np.concatenate([asked[beyond], asked[~beyond]])
+
+
+def _pools(world: World, domain: Domain, among: Candidates, pool: Flags, policy: Policy) -> Iterator[Flags]:
+    """The candidates of the lowest priority that is enough; where work is weighed, also the cheapest of those.
+
+    With the seats settled neither needs a search: sparing the highest priority and the greatest loss first finds them.
+    """
+    if domain.seats is not None:
+        yield pool
+        return
+    enough = _least(world, pool, among.priority)
+    yield enough
+    if policy.weighs_work and enough.any():
+        top = among.priority == among.priority[enough].max()
+        cheap = _least(world, enough, np.where(top, among.lost, np.iinfo(np.int64).min))
+        if (cheap != enough).any():
+            yield cheap
+
+
+def _least(world: World, pool: Flags, level: Amounts) -> Flags:
+    """The units up to the lowest level that is enough, found by halving; nobody, where the preemptor fits anyway."""
+    steps = np.unique(level[pool])
+    low, high = -1, len(steps) - 1  # the highest is known to be enough; below the lowest there is nobody
+    while low < high:
+        middle = (low + high) // 2
+        if world.enough(_up_to(pool, level, steps, middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return _up_to(pool, level, steps, high)
+
+
+def _up_to(pool: Flags, level: Amounts, steps: Amounts, at: int) -> Flags:
+    return pool & (level <= steps[at]) if at >= 0 else np.zeros_like(pool)

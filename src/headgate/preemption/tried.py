@@ -1,0 +1,135 @@
+"""A world with all rules: pods leave and come on the real table, inside a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.placement.groups import place_group
+from headgate.placement.placer import NoPlacement, Placer
+from headgate.placement.table import NodeTable
+from headgate.placement.trial import Trial
+from headgate.preemption.bystanders import Bystanders
+from headgate.preemption.candidates import Candidates
+from headgate.preemption.loads import Units
+from headgate.preemption.units import Flags
+from headgate.preemption.worlds import Domain, Seats
+
+
+@contextmanager
+def tried_out(placer: Placer, among: Candidates, bystanders: Bystanders, domain: Domain) -> Iterator[TrialWorld]:
+    """A world for as long as the block lasts; the table is then as it was."""
+    with Trial(among.running.nodes) as trial:
+        world = TrialWorld(placer, trial, among, bystanders, domain)
+        world.without_deleted()
+        yield world
+
+
+class TrialWorld:
+    """Tries a domain pod by pod."""
+
+    def __init__(self, placer: Placer, trial: Trial, among: Candidates, bystanders: Bystanders, domain: Domain) -> None:
+        self._placer = placer
+        self._nodes: NodeTable = among.running.nodes
+        self._trial = trial
+        self._among = among
+        self._bystanders = bystanders
+        self._domain = domain
+        self._gone: Flags = np.zeros(among.count, dtype=np.bool_)
+        self._empty = 0  # the mark at which these are gone and no seat is taken
+        self._seats: Seats = ()
+        self._homes: dict[Key, tuple[str, Pod]] = {}  # of pods that left: where they were, and as what
+
+    def without_deleted(self) -> None:
+        """The pods being deleted are gone, which nothing takes back before the trial ends."""
+        self._leave(self._among.running.pod_at(line).key for line in self._among.going.tolist())
+        self._empty = self._trial.mark()
+
+    def enough(self, gone: Flags) -> bool:
+        return self.place(gone) is not None
+
+    def place(self, gone: Flags) -> Seats | None:
+        self._send_away(gone)
+        if self._domain.seats is not None:
+            held = self._take_all(self._domain.seats)
+            self._trial.back_to(self._empty)
+            return self._domain.seats if held else None
+        found = place_group(self._placer, self._nodes, self._domain.pods, self._domain.needed)
+        if isinstance(found, NoPlacement):
+            return None
+        places = {pod.key: index for index, pod in enumerate(self._domain.pods)}
+        return tuple((places[pod.key], self._row(placement.node)) for pod, placement in found.seats)
+
+    def sit(self, gone: Flags, seats: Seats) -> None:
+        self._send_away(gone)
+        self._seats = seats
+        for index, row in seats:
+            self._trial.take(self._domain.pods[index], self._nodes.name_at(row))
+
+    def doubtful(self, units: Units) -> Units:
+        """Units off the seats' rows come back together where the seats hold with all of them."""
+        rows = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
+        rows[[row for _, row in self._seats]] = True
+        near = self._among.on_rows(rows)[units]
+        return units[near] if self._come_back(units[~near].tolist()) else units
+
+    def cannot_stay(self, units: Units) -> Units:
+        return np.array([unit for unit in units.tolist() if not self._come_back([unit])], dtype=np.intp)
+
+    def _come_back(self, units: Sequence[int]) -> bool:
+        """All of the units return, if the seats hold; else none does."""
+        mark, pods = self._trial.mark(), [pod for unit in units for pod in self._among.pods_of(unit)]
+        self._return(pods)
+        touched = self._touched(pods)
+        for index, _ in touched:
+            self._trial.leave(self._domain.pods[index].key)
+        if self._take_all(touched):
+            return True
+        self._trial.back_to(mark)
+        return False
+
+    def _touched(self, pods: Sequence[Pod]) -> Seats:
+        """The seats that could be lost by the return of these pods: on their rows, or all if one is no bystander."""
+        if not all(self._bystanders.has(pod) for pod in pods):
+            return self._seats
+        rows = {self._nodes.row_of(self._homes[pod.key][0]) for pod in pods}
+        return tuple(seat for seat in self._seats if seat[1] in rows)
+
+    def _take_all(self, seats: Seats) -> bool:
+        """The pods take these seats one after the other, up to the first that will not do."""
+        for index, row in seats:
+            if not self._placer.fits(self._domain.pods[index], row):
+                return False
+            self._trial.take(self._domain.pods[index], self._nodes.name_at(row))
+        return True
+
+    def _send_away(self, gone: Flags) -> None:
+        """These are gone and nobody else: only who differs from before comes or goes."""
+        self._trial.back_to(self._empty)
+        self._return(self._pods(self._gone & ~gone))
+        self._leave(pod.key for pod in self._pods(gone & ~self._gone))
+        self._gone, self._empty = gone, self._trial.mark()
+
+    def _pods(self, units: Flags) -> Iterator[Pod]:
+        return (self._among.running.pod_at(line) for line in self._among.lines[units[self._among.unit_of]].tolist())
+
+    def _leave(self, pods: Iterable[Key]) -> None:
+        for key in pods:
+            charge = self._nodes.charge_of(key)
+            assert charge is not None, f"{key} runs and is charged to no node"
+            self._homes[key] = charge
+            self._trial.leave(key)
+
+    def _return(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            node, charged = self._homes[pod.key]
+            self._trial.take(charged, node)
+
+    def _row(self, name: str) -> int:
+        row = self._nodes.row_of(name)
+        assert row is not None, f"{name} is no known node"
+        return row

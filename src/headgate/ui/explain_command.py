@@ -1,0 +1,130 @@
+"""`headgate explain preemption`: who had to leave for whom, by which rule, at what cost, and what else was weighed."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from headgate.simulator.faults import Faults
+from headgate.simulator.run import NeverSettles, run
+from headgate.simulator.scenario import InvalidScenario
+from headgate.simulator.scenario_file import load_scenario
+from headgate.ui.installed import InstalledPlugins
+
+DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
+TIMEOUT = 5.0  # seconds for a running headgate to answer
+RECEIPTS = ("preempt", "evict")
+COUNTED = ("policy", "domain", "domains", "candidates", "victims", "units", "work_lost", "displaced", "certificate")
+
+Entry = Mapping[str, Any]
+
+
+class Unreachable(Exception):
+    """The running headgate could not be asked."""
+
+
+@click.group()
+def explain() -> None:
+    """Say why something was decided."""
+
+
+@explain.command(
+    epilog="""\b
+Examples:
+  headgate explain preemption
+      every preemption a headgate on this machine remembers
+  headgate explain preemption team-a/train-0 --server http://headgate.kube-system:10270
+      what happened to, or was done for, one pod or workload
+  headgate explain preemption --scenario examples/08-whole-gangs/scenario.yaml
+      the preemptions of a scenario
+"""
+)
+@click.argument("name", required=False, metavar="[NAMESPACE/]NAME")
+@click.option(
+    "--server", metavar="URL", default="http://127.0.0.1:10270", show_default=True, help="A running headgate."
+)
+@click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For the scenario.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def preemption(name: str | None, server: str, scenario: str | None, seed: int, output: str) -> None:
+    """Show the receipts of preemptions, of all or of those that concern one object."""
+    try:
+        entries = _simulated(scenario, seed) if scenario else _asked(server)
+    except (InvalidScenario, NeverSettles, Unreachable) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(WRONG_INPUT)
+    chosen = [entry for entry in entries if entry["decision"] in RECEIPTS and (not name or _concerns(entry, name))]
+    if output == "json":
+        click.echo(msgspec.json.encode(chosen))
+    else:
+        for line in render(chosen, name or ""):
+            click.echo(line)
+    sys.exit(DONE if chosen else NOT_FOUND)
+
+
+def render(entries: Sequence[Entry], name: str) -> Iterator[str]:
+    """One paragraph a receipt, the oldest first."""
+    if not entries:
+        yield f"no preemption concerned {name}" if name else "no preemptions"
+    for entry in entries:
+        yield f"{entry['at']:g}s {_object(entry)} {entry['decision']}: {entry['message']}"
+        yield from _details(entry["numbers"])
+
+
+def _details(numbers: Mapping[str, int | str]) -> Iterator[str]:
+    yield "    " + ", ".join(_counted(name, numbers[name]) for name in COUNTED if name in numbers)
+    compared = [f"{name} {value}" for name, value in numbers.items() if name not in (*COUNTED, *_OTHERS, "work lost")]
+    if compared:
+        yield f"    compared: {', '.join(compared)}"
+    if numbers.get("alternatives"):
+        yield f"    rejected: {numbers['alternatives']}"
+
+
+def _counted(name: str, value: int | str) -> str:
+    """Work is counted exactly, in millionths of what a whole node does in a second; people want seconds."""
+    text = f"{int(value) / 1e6:g} node-seconds" if name in ("work_lost", "displaced") else str(value)
+    return f"{name.replace('_', ' ')} {text}"
+
+
+_OTHERS = ("alternatives", "for", "node", "names")
+
+
+def _concerns(entry: Entry, name: str) -> bool:
+    found = entry["object"]
+    names = (found["name"], f"{found.get('namespace', '')}/{found['name']}")
+    whole = name if "/" in name else f"default/{name}"
+    told = str(entry["numbers"].get("for", "")), *str(entry["numbers"].get("names", "")).split(", ")
+    return name in names or any(whole in text.split() for text in told)
+
+
+def _object(entry: Entry) -> str:
+    found = entry["object"]
+    where = f"{found['namespace']}/" if "namespace" in found else ""
+    return f"{found['kind']} {where}{found['name']}"
+
+
+def _simulated(file: str, seed: int) -> Sequence[Entry]:
+    installed = InstalledPlugins()
+    scenario = load_scenario(file, installed.names)
+    report = run(scenario, seed, Faults(), lambda now, end: None, installed.enabled_by(scenario.settings))
+    return report.journal
+
+
+def _asked(server: str) -> Sequence[Entry]:
+    url = f"{server.rstrip('/')}/preemptions"
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+            entries: Sequence[Entry] = msgspec.json.decode(answer.read())
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise Unreachable(
+            f"{url} could not be read: {reason}. Is headgate running with --listen? Give its address with --server, "
+            "or a scenario with --scenario"
+        ) from error
+    return entries

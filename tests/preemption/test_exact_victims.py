@@ -1,0 +1,292 @@
+"""Victims compared with the best there are."""
+
+import sys
+from itertools import combinations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from headgate.preemption.exact import RESOLUTION, HighsCertifier, Limits, available, certifier
+from headgate.preemption.problem import (
+    NOBODY,
+    Budget,
+    Candidate,
+    Certified,
+    Cost,
+    Criterion,
+    Gang,
+    Gap,
+    Problem,
+    Uncertified,
+    Verdict,
+    Wanted,
+)
+
+COUNTS_ONLY = Limits(seconds=None)
+GIB = 1 << 30
+
+
+def lone(amount, work=0, priority=0, row=0):
+    return Candidate(priority, work, 1, ((row, (amount,)),))
+
+
+def spread(rows, amount, work=0, priority=0):
+    return Candidate(priority, work, len(rows), tuple((row, (amount,)) for row in rows))
+
+
+def full(candidates, pods=1, size=4, rows=1, free=0, **fields):
+    """Rows alike, in which `pods` of this size want in."""
+    wanted = (Wanted((size,), pods, tuple(range(rows))),)
+    return Problem(((free,),) * rows, tuple(candidates), wanted, pods, **fields)
+
+
+def improved(problem, chosen, limits=COUNTS_ONLY):
+    return HighsCertifier(limits).improve(problem, chosen)
+
+
+@pytest.mark.parametrize(
+    "problem, chosen, victims",
+    [
+        pytest.param(full([lone(4)]), [0], (0,), id="the only candidate"),
+        pytest.param(full([lone(4)], free=4), [0], (), id="nobody needs to leave"),
+        pytest.param(full([lone(4), lone(3), lone(1)]), [1, 2], (0,), id="one pod instead of two"),
+        pytest.param(full([lone(4, work=9), lone(3), lone(1)]), [0], (1, 2), id="two pods that lose no work"),
+        pytest.param(
+            full([lone(4, priority=5), lone(2, work=99), lone(2, work=99)]), [0], (1, 2),
+            id="a low priority outweighs all work",
+        ),
+        pytest.param(
+            full([lone(4), lone(4, work=99)], budgets=(Budget(((0, 1),), 0),)), [0], (1,),
+            id="a budget kept outweighs all work",
+        ),
+        pytest.param(
+            full([lone(4), lone(4, work=1)], budgets=(Budget(((0, 1),), 1),)), [1], (0,),
+            id="what a budget allows costs nothing",
+        ),
+        pytest.param(
+            full([spread((0, 1), 4), lone(4, 7), lone(4, 8, row=1)], pods=2, rows=2, gangs=(Gang(((0, 2),)),)),
+            [0], (1, 2), id="a gang kept outweighs all work",
+        ),
+        pytest.param(
+            full([lone(4), lone(4, 1, row=1), lone(4, 5, row=1)], 2, rows=2, gangs=(Gang(((0, 1), (1, 1)), 1),)),
+            [0, 1], (0, 2), id="a gang gives as many as it can spare",
+        ),
+        pytest.param(
+            full([spread((0, 1), 4, 3), lone(4, 2), lone(4, 2, row=1)], pods=2, rows=2), [1, 2], (0,),
+            id="one group whose room is in two rows",
+        ),
+        pytest.param(
+            full([lone(4, 1), lone(4, 5, row=1), lone(4, 5, row=1)], pods=2, rows=2, domains=((0,), (1,))),
+            [1, 2], (1, 2), id="all within one domain",
+        ),
+        pytest.param(
+            full([lone(4, 5), lone(7, 6)], free=-3), [0, 1], (1,), id="an overcommitted row must be cured first",
+        ),
+        pytest.param(
+            full([lone(4, 5, row=1), lone(4, 6, row=1), lone(4, 6)], pods=2, rows=2), [1, 2], (0, 2),
+            id="the cheaper of two alike",
+        ),
+        pytest.param(
+            full([lone(3 * GIB + 1, 2), lone(3 * GIB, 1)], size=3 * GIB + 1), [0], (0,), id="one byte is too little",
+        ),
+    ],
+)  # fmt: skip
+def test_the_best_victims(problem, chosen, victims):
+    result = improved(problem, chosen)
+    assert (result.victims, result.verdict, result.gap) == (victims, Verdict.OPTIMAL, None)
+    assert str(result) == "optimal"
+    assert (result.seats is None) is (sorted(chosen) == list(victims)), "who is kept keeps the seats that were chosen"
+
+
+def test_pods_of_several_shapes_are_seated_together():
+    wanted = (Wanted((3,), 2, (0, 1)), Wanted((2,), 2, (0, 1)))
+    problem = Problem(((1,), (4,)), (lone(4, 3), lone(1, 2, row=1), lone(6, 9)), wanted, 4)
+    result = improved(problem, [0, 1, 2])
+    assert (result.victims, result.verdict) == ((0, 1), Verdict.OPTIMAL)
+    assert problem.seated(result.victims, result.seats)
+
+
+def test_only_as_many_seats_as_are_needed_are_paid_for():
+    wanted = (Wanted((4,), 3, (0, 1, 2)),)
+    problem = Problem(((0,),) * 3, tuple(lone(4, row + 1, row=row) for row in range(3)), wanted, 2)
+    assert improved(problem, [0, 1, 2]).victims == (0, 1)
+
+
+HARD = full([lone(amount, amount**2 % 17 + 1, row=row) for row in range(4) for amount in range(1, 8)], 5, 9, 4)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(Limits(seconds=0.0), id="no time at all"),
+        pytest.param(Limits(seconds=1e-9), id="no time to speak of"),
+        pytest.param(Limits(steps=0, seconds=None), id="no steps"),
+    ],
+)
+def test_without_effort_what_was_chosen_stands(limits):
+    everybody = range(len(HARD.candidates))
+    result = improved(HARD, everybody, limits)
+    assert (result.victims, result.seats, result.verdict) == (tuple(everybody), None, Verdict.GAP)
+    assert str(result) == f"gap {result.gap.amount}"
+
+
+def test_a_gap_is_on_the_weightiest_criterion_that_was_left_open():
+    result = improved(HARD, range(len(HARD.candidates)), Limits(steps=0, seconds=None))
+    assert result.gap == Gap(Criterion.PRIORITY, -NOBODY, NOBODY), "not even that anybody must leave was shown"
+
+
+@pytest.mark.parametrize("steps", [3, 5, 8])
+def test_steps_cut_short_leave_a_gap_that_the_optimum_is_within(steps):
+    everybody = range(len(HARD.candidates))
+    limits = Limits(steps=steps, seconds=None)
+    result, optimum = improved(HARD, everybody, limits), improved(HARD, everybody)
+    assert (result.gap.criterion, optimum.verdict) == (Criterion.WORK, Verdict.OPTIMAL)
+    assert result.gap.bound <= HARD.cost(optimum.victims).work <= HARD.cost(result.victims).work
+    assert improved(HARD, everybody, limits) == result, "cut short at the same place each time"
+
+
+def test_what_the_solver_takes_for_room_must_be_room_to_the_byte():
+    grain = GIB + 7
+    pair, large = Candidate(1, 0, 2, ((0, (grain,)),)), Candidate(0, 0, 2, ((0, (3 * grain,)),))
+    problem = full([lone(grain, priority=1), pair, large], size=grain + 1, free=-2 * grain)
+    assert improved(problem, [0, 2]).victims == (0, 2), "the third alone frees one byte too few"
+
+
+@pytest.mark.parametrize("limits", [Limits(candidates=1), Limits(seats=0)], ids=["candidates", "seats"])
+def test_a_question_too_large_is_not_put(limits):
+    result = improved(full([lone(4, 3), lone(4, 2)]), [0], limits)
+    assert result == Certified((0,), Verdict.NOT_COMPARED)
+    assert str(result) == "not compared"
+
+
+def test_without_the_solver_nothing_is_compared(monkeypatch):
+    assert available()
+    assert isinstance(certifier(COUNTS_ONLY), HighsCertifier)
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    assert not available()
+    unable = certifier(COUNTS_ONLY)
+    assert isinstance(unable, Uncertified)
+    assert unable.improve(full([lone(4, 3), lone(4, 2)]), [0]) == Certified((0,), Verdict.NOT_COMPARED)
+
+
+# Against all there are
+
+
+def seats_for_all(room, wanted, needed, domain):
+    """Whether so many of the wanted fit, by trying every row for every pod."""
+    if needed <= 0:
+        return True
+    if not wanted:
+        return False
+    (amounts, rows), rest = wanted[0], wanted[1:]
+    for row in rows:
+        asked = [(at, amount) for at, amount in enumerate(amounts) if amount > 0]
+        if row in domain and all(room[row][at] >= amount for at, amount in asked):
+            left = [[have - amounts[at] for at, have in enumerate(of)] if at_row == row else of
+                    for at_row, of in enumerate(room)]  # fmt: skip
+            if seats_for_all(left, rest, needed - 1, domain):
+                return True
+    return seats_for_all(room, rest, needed, domain)
+
+
+def makes_room(problem, victims):
+    pods = [(wanted.amounts, wanted.rows) for wanted in problem.wanted for _ in range(wanted.count)]
+    domains = problem.domains or (tuple(range(len(problem.free))),)
+    return any(seats_for_all(problem.room(victims), pods, problem.needed, domain) for domain in domains)
+
+
+def every_set_that_does(problem):
+    everybody = range(len(problem.candidates))
+    sets = [some for size in range(len(everybody) + 1) for some in combinations(everybody, size)]
+    return [some for some in sets if makes_room(problem, some)]
+
+
+BINARY_AND_DECIMAL = st.sampled_from([1 << 26, 10**8])
+NEARLY_ALIKE = st.sampled_from([GIB, GIB + 1])
+
+
+@st.composite
+def problems(draw, grains=BINARY_AND_DECIMAL):
+    rows, resources = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+
+    def amounts(low, high):
+        return tuple(draw(st.integers(low, high)) * draw(grains) for _ in range(resources))
+
+    work = st.one_of(st.integers(0, 3), st.integers(0, 10**12))
+
+    def candidate():
+        on = sorted(draw(st.sets(st.integers(0, rows - 1), min_size=1, max_size=2)))
+        return Candidate(draw(st.integers(-1, 2)), draw(work), len(on), tuple((row, amounts(0, 4)) for row in on))
+
+    candidates = tuple(candidate() for _ in range(draw(st.integers(1, 5))))
+
+    def company():
+        members = sorted(draw(st.sets(st.integers(0, len(candidates) - 1), min_size=1)))
+        return tuple((index, candidates[index].pods) for index in members)
+
+    every_row = tuple(range(rows))
+    wanted = tuple(
+        Wanted(
+            amounts(0, 4), draw(st.integers(1, 2)), tuple(sorted(draw(st.sets(st.sampled_from(every_row), min_size=1))))
+        )
+        for _ in range(draw(st.integers(1, 2)))
+    )
+    return Problem(
+        free=tuple(amounts(-2, 3) for _ in every_row),
+        candidates=candidates,
+        wanted=wanted,
+        needed=draw(st.integers(1, sum(some.count for some in wanted))),
+        budgets=tuple(Budget(company(), draw(st.integers(0, 2))) for _ in range(draw(st.integers(0, 2)))),
+        gangs=tuple(Gang(company(), draw(st.integers(-1, 2))) for _ in range(draw(st.integers(0, 2)))),
+        domains=draw(st.sampled_from([(), tuple((row,) for row in every_row)])),
+    )
+
+
+def as_told_apart(cost, least):
+    """The cost, with work that is the same to the solver's resolution made equal and the pods forgotten then."""
+    same = 0 < cost.work - least.work <= least.work // RESOLUTION
+    return Cost(cost.priority, cost.violations, cost.gangs, least.work, least.victims) if same else cost
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), st.data())
+def test_what_is_called_optimal_is_the_best_of_all_sets(problem, data):
+    sets = every_set_that_does(problem)
+    assume(sets)
+    chosen = data.draw(st.sampled_from(sets))
+    result = improved(problem, chosen)
+    least = min(map(problem.cost, sets))
+    assert result.verdict is Verdict.OPTIMAL
+    assert as_told_apart(problem.cost(result.victims), least) == least
+    assert result.victims in sets
+    assert result.seats is None or problem.seated(result.victims, result.seats)
+    assert problem.cost(result.victims) <= problem.cost(chosen)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(NEARLY_ALIKE), st.sampled_from([0, 1, 9]), st.sampled_from([0.0, 1e-3, None]), st.data())
+def test_within_any_limits_a_set_is_no_worse_than_chosen_and_a_gap_holds(problem, steps, seconds, data):
+    sets = every_set_that_does(problem)
+    assume(sets)
+    chosen = data.draw(st.sampled_from(sets))
+    result = improved(problem, chosen, Limits(steps=steps, seconds=seconds))
+    cost, least = problem.cost(result.victims), min(map(problem.cost, sets))
+    assert result.victims in sets
+    assert cost <= problem.cost(chosen)
+    if result.gap is None:
+        assert as_told_apart(cost, least) == least
+    else:
+        on = result.gap.criterion
+        assert cost.on(on) - result.gap.amount == result.gap.bound
+        weightier = list(Criterion)[: list(Criterion).index(on)]
+        assert all(least.on(criterion) == cost.on(criterion) for criterion in weightier)
+        assert result.gap.bound <= least.on(on)
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems())
+def test_the_same_question_gets_the_same_answer(problem):
+    everybody = range(len(problem.candidates))
+    assume(makes_room(problem, everybody))
+    assert improved(problem, everybody) == improved(problem, everybody)

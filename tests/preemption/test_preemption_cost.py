@@ -1,0 +1,165 @@
+"""What leaving costs: work since the last checkpoint, what the victim would displace, and which policy weighs it."""
+
+import numpy as np
+import pytest
+from builders import amounts, node, shape
+from msgspec.structs import replace
+from preemption_scenes import NOW, Scene, group, lone, on, seats, victims
+
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.pod import PodShape
+from headgate.preemption.candidates import Candidates
+from headgate.preemption.cost import NODE_SECOND, work_lost
+from headgate.preemption.units import Standing
+
+JOB = Target(Key(Kind.JOB, "default", "job"), "uid-job")
+
+
+def lost(placed, *nodes):
+    """The work each of the pods would lose, in thousandths of a node-second."""
+    scene = Scene(nodes or [node("n", cpu=1000)], [placed])
+    scene.running.refresh()
+    (work,) = work_lost(scene.running, np.flatnonzero(scene.running.rows >= 0), NOW)
+    return work / (NODE_SECOND / 1000)
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        pytest.param({"start": NOW - 60}, 30_000, id="half a node for a minute"),
+        pytest.param({"start": None}, 0, id="nothing, where nothing has started"),
+        pytest.param({"start": NOW - 60, "checkpointed": NOW - 10}, 5_000, id="what came after the last checkpoint"),
+        pytest.param(
+            {"start": NOW - 60, "checkpointed": NOW - 500},
+            30_000,
+            id="a checkpoint of an earlier run saves nothing of this",
+        ),
+        pytest.param({"start": NOW - 70, "checkpoint_every": 60.0}, 5_000, id="the rest of an interval"),
+        pytest.param({"start": NOW - 120, "checkpoint_every": 60.0}, 0, id="nothing right after an interval"),
+        pytest.param(
+            {"start": NOW - 70, "checkpoint_every": 60.0, "checkpointed": NOW - 2},
+            1_000,
+            id="what is known of a checkpoint counts, not what was to be expected",
+        ),
+        pytest.param({"start": NOW + 5}, 0, id="never less than nothing, when clocks differ"),
+        pytest.param({"start": NOW - 60, "checkpoint_every": 0.0}, 30_000, id="an interval of nothing is none"),
+    ],
+)
+def test_work_lost(fields, expected):
+    assert lost(on("n", "a", 500, **fields)) == expected
+
+
+def test_the_largest_share_counts():
+    both = PodShape(requests=amounts(cpu=100, memory=512), scored_requests=amounts(cpu=100, memory=512))
+    assert lost(on("n", "a", shape=both, start=NOW - 1)) == 500
+
+
+def test_devices_count_like_everything_else():
+    gpu = "example.com/gpu"
+    room = replace(node("n", cpu=1000), allocatable=amounts(cpu=1000, pods=9, **{gpu: 4}))
+    asked = amounts(cpu=100, **{gpu: 2})
+    assert lost(on("n", "a", shape=PodShape(requests=asked, scored_requests=asked), start=NOW - 1), room) == 500
+
+
+def test_a_unit_loses_what_its_pods_lose():
+    scene = Scene(
+        [node("n", cpu=1000), node("m", cpu=2000)],
+        [on("n", "a", 1000, gang="g", start=NOW - 10), on("m", "b", 1000, gang="g", start=NOW - 20)],
+        {"g": (2, True)},
+    )
+    among = Candidates(scene.running, 10, NOW)
+    assert among.lost.tolist() == [20 * NODE_SECOND]
+
+
+@pytest.mark.parametrize(
+    "preemptor, placed, expected",
+    [
+        pytest.param(lone(cpu=1000), {}, "Kubernetes", id="a pod among pods: as kube-scheduler decides"),
+        pytest.param(group(1, cpu=1000), {}, "LeastLoss", id="a group weighs the loss"),
+        pytest.param(lone(cpu=1000), {"checkpoint_every": 60.0}, "LeastLoss", id="so does a pod where work is saved"),
+        pytest.param(lone(cpu=1000), {"checkpointed": 60.0}, "LeastLoss", id="or was saved"),
+        pytest.param(lone(cpu=1000), {"gang": "g"}, "LeastLoss", id="or where a gang could be broken"),
+    ],
+)
+def test_the_policy(preemptor, placed, expected):
+    plan = Scene([node("n", cpu=1000)], [on("n", "a", 1000, **placed)], {"g": (1, False)}).plan(preemptor)
+    assert plan.receipt.policy == expected
+
+
+def test_a_checkpoint_on_a_node_that_is_out_of_the_question_changes_nothing():
+    nodes = [node("n", cpu=1000), node("tiny", cpu=10)]
+    plan = Scene(nodes, [on("n", "a", 1000), on("tiny", "b", 10, checkpointed=NOW)]).plan(lone(cpu=1000))
+    assert plan.receipt.policy == "Kubernetes"
+
+
+def test_the_pod_that_saved_its_work_leaves():
+    placed = [on("n", "fresh", 1000, 1, start=NOW - 50), on("m", "saved", 1000, 1, start=0.0, checkpointed=NOW - 1)]
+    plan = Scene([node("n", cpu=1000), node("m", cpu=1000)], placed).plan(lone(cpu=1000))
+    assert victims(plan) == ["saved"]
+    assert dict(plan.receipt.criteria)["work lost"] == NODE_SECOND
+
+
+def test_saving_work_never_makes_a_higher_priority_leave():
+    placed = [on("n", "low", 1000, 1, start=0.0), on("m", "high", 1000, 2, checkpointed=NOW)]
+    plan = Scene([node("n", cpu=1000), node("m", cpu=1000)], placed).plan(lone(cpu=1000))
+    assert victims(plan) == ["low"]
+
+
+class TestVictimsThatComeBack:
+    """A pod with a controller is made anew, and may then preempt in its turn."""
+
+    nodes = (node("n", cpu=1000), node("m", cpu=1000), node("k", cpu=1000))
+
+    @pytest.mark.parametrize(
+        "owner, standing, expected",
+        [
+            pytest.param(JOB, {}, 5000, id="it would displace the one below it"),
+            pytest.param(None, {}, 0, id="without a controller nothing comes back"),
+            pytest.param(JOB, {"preempts": False}, 0, id="one that never preempts waits"),
+        ],
+    )
+    def test_estimates(self, owner, standing, expected):
+        placed = [
+            on("n", "back", 1000, 5, start=NOW - 10, checkpointed=NOW - 10, owner=owner),
+            on("k", "low", 1000, 0, start=NOW - 5000),
+        ]
+        standings = {"back": Standing(5, **standing)}
+        scene = Scene([self.nodes[0], self.nodes[2]], placed, standings=standings)
+        plan = scene.plan(group(2, cpu=1000, priority=6, needed=2))
+        assert victims(plan) == ["back", "low"]
+        assert plan.receipt.displaced == 0, "who is gone already cannot be displaced"
+        pinned = lone(cpu=1000, priority=6, shape=shape(1000, node_name="n"))
+        alone = scene.plan(pinned)
+        assert victims(alone) == ["back"]
+        assert alone.receipt.displaced == expected * NODE_SECOND
+
+    def test_one_that_finds_room_displaces_nobody(self):
+        placed = [on("n", "back", 1000, 5, checkpointed=NOW, owner=JOB), on("k", "low", 300, 0)]
+        pinned = lone(priority=6, shape=shape(1000, node_name="n"))
+        nodes = [self.nodes[0], self.nodes[2], node("free", cpu=1000)]
+        assert Scene(nodes, placed).plan(pinned).receipt.displaced == 0
+
+    def test_what_would_be_displaced_can_decide(self):
+        """The pod that loses a little more itself leaves, because it does not come back for others."""
+        placed = [
+            on("n", "back", 1000, 5, checkpointed=NOW - 10, owner=JOB),
+            on("m", "gone", 1000, 5, checkpointed=NOW - 100),
+            on("k", "low", 1000, 0, start=0.0, shape=shape(1000)),
+        ]
+        tolerant = shape(1000, node_selector=(("role", "big"),))
+        nodes = [node(name, cpu=1000, labels={"role": "big"}) for name in "nm"]
+        scene = Scene([*nodes, node("k", cpu=1000)], placed)
+        plan = scene.plan(lone(priority=6, shape=tolerant))
+        assert seats(plan) == {"incoming": "m"}
+        assert "work lost" in plan.receipt.alternatives[0].why
+
+
+def test_a_receipt_tells_who_and_at_what_price():
+    placed = [on("n", "a", 1000, 1, start=NOW - 30), on("m", "b", 1000, 2, start=NOW - 10)]
+    scene = Scene([node("n", cpu=1000), node("m", cpu=1000)], placed)
+    receipt = scene.plan(lone(cpu=1000)).receipt
+    (line,) = receipt.victims
+    assert (line.key.name, line.priority, line.pods, line.work_lost) == ("a", 1, 1, 30 * NODE_SECOND)
+    assert (receipt.candidates, receipt.domains, receipt.certificate) == (2, 2, "not compared")
+    (other,) = receipt.alternatives
+    assert (other.where, other.why) == ("m", "highest priority: 2 instead of 1")

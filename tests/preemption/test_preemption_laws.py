@@ -1,0 +1,339 @@
+"""Laws of preemption, on random clusters: who leaves, who never does, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from builders import node, shape
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, seats, victims
+
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.peers import HostPort
+from headgate.placement.placer import NoPlacement
+from headgate.placement.trial import Trial
+from headgate.preemption.candidates import Candidates
+from headgate.preemption.coverage import Coverage
+from headgate.preemption.domains import group_domains
+from headgate.preemption.plain import PlainWorld, rules_of
+from headgate.preemption.policies import LEAST_LOSS, by_importance
+from headgate.preemption.search import NoPlan, Plan
+from headgate.preemption.steps import solve
+from headgate.preemption.units import Standing
+
+MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+HOST = "kubernetes.io/hostname"
+DEMANDS = [
+    {},
+    {},
+    {"shape": shape(200, ports=(HostPort(80),))},
+    {"shape": shape(100, peers=apart("app=a"))},
+]
+GANGS = {"whole": (2, True), "loose": (2, False), "large": (3, True)}
+JOB = Target(Key(Kind.JOB, "default", "job"), "uid-job")
+
+
+@st.composite
+def running_pods(draw, nodes, gangs=True, checkpoints=True, deletions=True, demands=False):
+    """Up to four pods a node, no two started at the same time."""
+    pods = []
+    for index, where in enumerate(each for each in nodes for _ in range(draw(st.integers(1, 4)))):
+        gang = draw(st.sampled_from([None, None, *GANGS])) if gangs else None
+        pods.append(
+            on(
+                where.name,
+                f"p{index}",
+                cpu=draw(st.sampled_from([100, 200, 300, 500])),
+                priority={"whole": 1, "loose": 2, "large": 3}.get(gang) or draw(st.integers(0, 4)),
+                gang=gang,
+                start=float(100 * draw(st.integers(0, 50)) + index),
+                checkpoint_every=draw(st.sampled_from([None, None, 300.0])) if checkpoints else None,
+                deleted=draw(st.sampled_from([None, None, None, None, NOW])) if deletions else None,
+                labels={"app": draw(st.sampled_from("ab"))},
+                **(draw(st.sampled_from(DEMANDS)) if demands else {}),
+            )
+        )
+    return pods
+
+
+@st.composite
+def scenes(draw, budgets=True, **kinds):
+    names = [f"n{i}" for i in range(draw(st.integers(1, 4)))]
+    nodes = [node(name, cpu=draw(st.sampled_from([500, 1000])), labels={HOST: name}) for name in names]
+    allowed = [budget(app, f"app={app}", draw(st.integers(0, 2))) for app in "ab"] if budgets else []
+    return Scene(nodes, draw(running_pods(nodes, **kinds)), GANGS, draw(st.sampled_from([allowed, []])), seed=7)
+
+
+pods_alone = st.builds(lone, cpu=st.sampled_from([200, 400, 500, 1000]), priority=st.sampled_from([2, 4, 5, 5]))
+groups = st.builds(
+    lambda count, cpu, priority, spare: group(count, cpu=cpu, priority=priority, needed=max(1, count - spare)),
+    st.integers(1, 5),
+    st.sampled_from([200, 400, 500]),
+    st.sampled_from([2, 4, 5, 5]),
+    st.integers(0, 2),
+)
+mixed_groups = st.builds(
+    lambda whole: replace(
+        whole,
+        pods=tuple(replace(one, shape=shape(300)) if index % 2 else one for index, one in enumerate(whole.pods)),
+    ),
+    groups,
+)
+preemptors = pods_alone | groups | mixed_groups
+
+
+def waiting(scene, preemptor):
+    """Only who finds no room asks for a plan."""
+    with Trial(scene.table) as trial:
+        for one in preemptor.pods[: preemptor.needed]:
+            rows = [row for row in range(scene.table.extent) if scene.placer.fits(one, row)]
+            if not rows:
+                return True
+            trial.take(one, scene.table.name_at(rows[0]))
+    return False
+
+
+def seated(scene, preemptor, plan):
+    """Whether the seats hold in fact, by all rules, when the victims and those being deleted are gone."""
+    with Trial(scene.table) as trial:
+        for _, one in list(scene.table.placed()):
+            if one.deleted is not None:
+                trial.leave(one.key)
+        for unit in plan.victims:
+            for one in unit.pods:
+                trial.leave(one.key)
+        for one, name in plan.seats:
+            if not scene.placer.fits(one, scene.table.row_of(name)):
+                return False
+            trial.take(one, name)
+    return len(plan.seats) >= preemptor.needed
+
+
+def everything(scene):
+    """All that the table and its censuses know."""
+    table = scene.table
+    columns = {name: table.requested[name].tolist() for name in ("cpu", "pods")}
+    return columns, sorted((row, one.key) for row, one in table.placed()), scene.running.rows.tolist()
+
+
+def planned(scene, preemptor):
+    plan = scene.plan(preemptor)
+    assume(isinstance(plan, Plan))
+    return plan
+
+
+@MANY
+@given(scenes(), preemptors)
+def test_arithmetic_on_rows_and_all_rules_on_the_table_agree(scene, preemptor):
+    assume(waiting(scene, preemptor))
+    quick, careful = scene.plan(preemptor), scene.step_by_step(preemptor)
+    if isinstance(quick, NoPlan):
+        assert careful is None
+        return
+    assert careful is not None
+    assert careful.receipt.criteria == quick.receipt.criteria
+    assert careful.receipt.domains == quick.receipt.domains or not quick.victims
+    assert [unit.key for unit in careful.victims] == [unit.key for unit in quick.victims]
+    named = {preemptor.pods[index].key.name: scene.table.name_at(row) for index, row in careful.seats}
+    assert named == seats(quick)
+
+
+needy = st.builds(
+    lone,
+    priority=st.sampled_from([2, 4, 5]),
+    labels=st.sampled_from([{"app": "a"}, {"app": "b"}]),
+    shape=st.sampled_from(
+        [
+            shape(400),
+            shape(400, ports=(HostPort(80),)),
+            shape(400, peers=apart("app=b")),
+            shape(900, peers=apart("app=a")),
+        ]
+    ),
+)
+
+
+@MANY
+@given(scenes(demands=True), needy)
+def test_all_nodes_at_once_and_one_by_one_agree_also_where_neighbours_matter(scene, preemptor):
+    assume(isinstance(scene.placer.place(preemptor.pods[0]), NoPlacement))
+    quick, careful = scene.plan(preemptor), scene.step_by_step(preemptor)
+    if careful is None:
+        assert isinstance(quick, NoPlan)
+        return
+    assert quick.receipt.criteria == careful.receipt.criteria
+    assert [unit.key for unit in quick.victims] == [unit.key for unit in careful.victims]
+    assert seated(scene, preemptor, quick)
+
+
+@MANY
+@given(scenes(), pods_alone | groups)
+def test_there_is_a_plan_whenever_all_candidates_leaving_would_do(scene, preemptor):
+    if isinstance(scene.plan(preemptor), Plan):
+        return
+    cpu, table = preemptor.pods[0].shape.requests["cpu"], scene.table
+    staying = [(row, one) for row, one in table.placed() if one.deleted is None and one.priority >= preemptor.priority]
+    room = 0
+    for row in range(table.extent):
+        taken = sum(one.shape.requests["cpu"] for at, one in staying if at == row)
+        room += max(0, table.allocatable["cpu"][row] - taken) // cpu
+    assert room < preemptor.needed
+
+
+@MANY
+@given(scenes(), preemptors)
+def test_the_seats_hold_and_no_victim_is_needless(scene, preemptor):
+    plan = planned(scene, preemptor)
+    assert seated(scene, preemptor, plan)
+    for unit in plan.victims:
+        fewer = replace(plan, victims=tuple(other for other in plan.victims if other is not unit))
+        assert not seated(scene, preemptor, fewer)
+
+
+@MANY
+@given(scenes(budgets=False), preemptors)
+def test_nobody_of_a_higher_priority_leaves_where_lower_ones_would_do(scene, preemptor):
+    plan = planned(scene, preemptor)
+    assume(plan.victims)
+    highest = max(unit.priority for unit in plan.victims)
+    lower = scene.plan(replace(preemptor, priority=highest))
+    assert isinstance(lower, NoPlan)
+
+
+@MANY
+@given(scenes(), preemptors)
+def test_gangs_leave_whole_and_only_lower_priorities_leave(scene, preemptor):
+    plan = planned(scene, preemptor)
+    gone = victims(plan)
+    assert all(unit.priority < preemptor.priority for unit in plan.victims)
+    assert all(one.deleted is None for unit in plan.victims for one in unit.pods)
+    assert len(set(gone)) == len(gone)
+    for name in ("whole", "large"):
+        members = {one.key.name for one in members_of(scene, name)}
+        assert not members & set(gone) or members <= set(gone)
+
+
+def members_of(scene, name):
+    running = (one for _, one in scene.table.placed() if one.group and one.deleted is None)
+    return [one for one in running if one.group.workload.name == name]
+
+
+@MANY
+@given(scenes(), preemptors)
+def test_planning_leaves_no_trace(scene, preemptor):
+    scene.running.refresh()
+    before = everything(scene)
+    first = scene.plan(preemptor)
+    scene.step_by_step(preemptor)
+    scene.running.refresh()
+    assert everything(scene) == before
+    assert scene.plan(preemptor) == first
+
+
+@MANY
+@given(scenes(), groups)
+def test_no_more_work_is_lost_than_by_the_published_order(scene, preemptor):
+    plan = planned(scene, preemptor)
+    published = _published(scene, preemptor)
+    ours = dict(plan.receipt.criteria)
+    assert tuple(ours.values()) <= published
+    if (ours["highest priority"], ours["budget violations"], ours["gangs broken"]) == published[:3]:
+        assert ours["work lost"] <= published[3]
+
+
+def _published(scene, preemptor):
+    """The outcome of sparing by priority, gangs, size and age alone, judged like ours."""
+    among = Candidates(scene.running, preemptor.priority, NOW, preemptor.key)
+    greedy = replace(LEAST_LOSS, orders=(by_importance,), weighs_work=False)
+    (domain,) = group_domains(scene.table, scene.placer, preemptor.pods, preemptor.needed, "")
+    world = PlainWorld(rules_of(scene.placer).rows, among, domain, {})
+    (found,) = solve(world, domain, among, greedy, Coverage(among, scene.budgets))
+    return found.judged
+
+
+@MANY
+@given(scenes(), st.integers(1, 2), st.integers(0, 1))
+def test_budgets_are_used_up_at_once_as_they_are_pod_by_pod(scene, apps, disrupted):
+    """Two sets of units, each leaving in order: one from the front of the line and one from its back."""
+    for app in "ab"[:apps]:
+        scene.budgets.put(budget(f"more-{app}", f"app={app}", 1, disrupted=["p0"] * disrupted))
+    among = Candidates(scene.running, 9, NOW)
+    order = by_importance(among, np.arange(among.count))
+    beyond = Coverage(among, scene.budgets).beyond(
+        np.concatenate([order, order[::-1]]), np.arange(2).repeat(len(order))
+    )
+    lines = [[among.pods_of(unit) for unit in one.tolist()] for one in (order, order[::-1])]
+    assert beyond.tolist() == [count for line in lines for count in scene.budgets.violations(line)]
+
+
+standings = st.tuples(st.integers(0, 4), st.integers(0, 3)).map(lambda both: (both[0], both[0] + both[1]))
+
+
+@MANY
+@given(st.lists(standings, min_size=1, max_size=6), standings)
+def test_with_two_priorities_nobody_preempts_its_preemptor(owned, incoming):
+    """Each has a priority to preempt with and one, no lower, to be preempted against."""
+    nodes = [node(f"n{i}", cpu=100) for i in range(len(owned))]
+    placed = [on(f"n{i}", f"p{i}", priority=own, owner=JOB) for i, (own, _) in enumerate(owned)]
+    against = {f"p{i}": Standing(priority) for i, (_, priority) in enumerate(owned)}
+    against["incoming"] = Standing(incoming[1])
+    scene = Scene(nodes, placed, standings=against)
+    plan = scene.plan(lone(priority=incoming[0]))
+    assume(isinstance(plan, Plan))
+    (victim,) = (one for unit in plan.victims for one in unit.pods)
+    scene.table.release(victim.key)
+    ((taken, name),) = plan.seats
+    scene.table.charge(replace(taken, node=name), name)
+    back = scene.plan(lone(victim.key.name, priority=victim.priority))
+    assert isinstance(back, NoPlan) or "incoming" not in victims(back)
+
+
+@MANY
+@given(scenes(gangs=False, checkpoints=False, deletions=False), pods_alone)
+def test_a_pod_among_pods_is_decided_as_kube_scheduler_does(scene, preemptor):
+    assume(waiting(scene, preemptor))
+    plan, expected = scene.plan(preemptor), _kube_scheduler(scene, preemptor)
+    if expected is None:
+        assert isinstance(plan, NoPlan)
+        return
+    best, choices = expected
+    assert plan.receipt.policy == "Kubernetes"
+    (where,) = seats(plan).values()
+    assert choices[where] == (best, victims(plan))
+
+
+def _kube_scheduler(scene, preemptor):
+    """Node by node, one pod after the other, as kube-scheduler's default preemption goes about it."""
+    choices = {}
+    for row, one in enumerate(scene.table.nodes[: scene.table.extent]):
+        here = [pod for at, pod in scene.table.placed() if at == row]
+        lower = sorted((p for p in here if p.priority < preemptor.priority), key=lambda p: (-p.priority, p.started))
+        room = one.allocatable["cpu"] - sum(p.shape.requests["cpu"] for p in here if p not in lower)
+        room -= preemptor.pods[0].shape.requests["cpu"]
+        if room < 0 or not lower:
+            continue
+        beyond = [p for p, times in zip(lower, scene.budgets.violations([[p] for p in lower]), strict=True) if times]
+        leaving = []
+        for each in (*beyond, *(p for p in lower if p not in beyond)):
+            if each.shape.requests["cpu"] <= room:
+                room -= each.shape.requests["cpu"]
+            else:
+                leaving.append(each)
+        highest = max(p.priority for p in leaving)
+        judged = (
+            sum(p in beyond for p in leaving),
+            highest,
+            sum(p.priority + 2**31 for p in leaving),
+            len(leaving),
+            -min(p.started for p in leaving if p.priority == highest),
+        )
+        choices[one.name] = (judged, sorted(p.key.name for p in leaving))
+    return (min(judged for judged, _ in choices.values()), choices) if choices else None
+
+
+def test_the_builders_make_worlds_that_preempt():
+    """The laws above would say nothing of worlds in which nobody ever leaves."""
+    scene = Scene([node("n", cpu=1000)], [on("n", f"p{i}", cpu=500, priority=i) for i in range(2)])
+    assert victims(scene.plan(lone(cpu=500))) == ["p0"]
+    assert np.array_equal(scene.running.rows[scene.running.rows >= 0], [0, 0])
