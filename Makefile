@@ -34,10 +34,12 @@ bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py
 	$(BIN)/python benchmarks/bench_apiserver.py
 	$(BIN)/python benchmarks/bench_placement.py
+	$(BIN)/python benchmarks/bench_gangs.py
+	$(BIN)/python benchmarks/bench_preemption.py
 	$(BIN)/python tests/kubernetes/assets.py
 	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 3
 	$(BIN)/python benchmarks/bench_kubernetes.py --nodes 5000 --pods 10000 --rounds 1
-	$(BIN)/python benchmarks/bench_gated.py --rounds 4
+	$(BIN)/python benchmarks/bench_gated.py --rounds 10
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headgate needs Python 3.11 or newer: make PYTHON=python3.11")'

@@ -27,7 +27,7 @@ from headgate.preemption.candidates import Candidates
 from headgate.preemption.cost import NODE_SECOND
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.domains import group_domains
-from headgate.preemption.plain import PlainWorld, rules_of
+from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance, work_lost
 from headgate.preemption.search import Plan, Preemption, Preemptor
 from headgate.preemption.searching import Search
@@ -93,7 +93,7 @@ class Cluster:
     def lost_by_priority_and_age(self, preemptor: Preemptor) -> int:
         among = Candidates(self.running, preemptor.priority, NOW, preemptor.key)
         (domain,) = group_domains(self.table, self.placer, preemptor.pods, preemptor.needed, "")
-        world = PlainWorld(rules_of(self.placer).rows, among, domain, {})
+        world = PlainWorld(self.placer.rules.rows, among, domain, {})
         (found,) = solve(world, domain, among, GREEDY, Coverage(among, Budgets()))
         return int(work_lost(found.outcome)[0])
 

@@ -16,7 +16,7 @@ from headgate.placement.trial import Trial
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.domains import group_domains
-from headgate.preemption.plain import PlainWorld, rules_of
+from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance
 from headgate.preemption.search import NoPlan, Plan
 from headgate.preemption.steps import solve
@@ -247,7 +247,7 @@ def _published(scene, preemptor):
     among = Candidates(scene.running, preemptor.priority, NOW, preemptor.key)
     greedy = replace(LEAST_LOSS, orders=(by_importance,), weighs_work=False)
     (domain,) = group_domains(scene.table, scene.placer, preemptor.pods, preemptor.needed, "")
-    world = PlainWorld(rules_of(scene.placer).rows, among, domain, {})
+    world = PlainWorld(scene.placer.rules.rows, among, domain, {})
     (found,) = solve(world, domain, among, greedy, Coverage(among, scene.budgets))
     return found.judged
 

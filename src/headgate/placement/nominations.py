@@ -98,7 +98,7 @@ class Nominations:
 
     def admits(self, pod: Pod, row: int) -> bool:
         self._refresh()
-        if not self._promised(pod, PODS, row):
+        if not self.promised(pod, PODS, row):
             return True
         return bool(self._more(pod, row) > 0) and not self._port_promised(pod, row)
 
@@ -108,7 +108,7 @@ class Nominations:
     def room_beside(self, pod: Pod) -> tuple[NDArray[np.intp], Amounts]:
         """The rows with promises this pod must respect, and how many pods like it each can take beside them."""
         self._refresh()
-        rows = np.flatnonzero(self._promised(pod, PODS, slice(0, len(self._nodes.nodes))))
+        rows = np.flatnonzero(self.promised(pod, PODS, slice(0, len(self._nodes.nodes))))
         more: Amounts = self._more(pod, rows)
         if pod.shape.ports:
             more = more * np.array([not self._port_promised(pod, row) for row in rows.tolist()], dtype=np.int64)
@@ -142,9 +142,10 @@ class Nominations:
 
     def _free(self, pod: Pod, resource: str, rows: Rows) -> Each:
         there, taken = self._nodes.allocatable.at(resource, rows), self._nodes.requested.at(resource, rows)
-        return there - taken - self._promised(pod, resource, rows)
+        return there - taken - self.promised(pod, resource, rows)
 
-    def _promised(self, pod: Pod, resource: str, rows: Rows) -> Each:
+    def promised(self, pod: Pod, resource: str, rows: Rows) -> Each:
+        """How much of each row is promised to pods at least as important as this one, its own promise aside."""
         promised: Each = self._nodes.draws[rows] * 0
         for priority, level in self._levels.items():
             if priority >= pod.priority:

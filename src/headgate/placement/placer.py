@@ -46,7 +46,7 @@ class Placer:
 
     def __init__(self, rules: Rules) -> None:
         self._nodes = rules.rows.nodes
-        self._rules = rules
+        self.rules = rules
         self.nominations = rules.neighbours.nominations
         self.domains = rules.neighbours.domains
         self._rankings: dict[PodShape, Ranking] = {}
@@ -70,7 +70,7 @@ class Placer:
 
     def fits(self, pod: Pod, row: int) -> bool:
         """Whether this one row would take the pod as things stand."""
-        if not self._rules.rows.fit(pod.shape, row, 0):
+        if not self.rules.rows.fit(pod.shape, row, 0):
             return False
         return all(rule.admits(pod, row) for rule in self._voices.about(pod)[0])
 
@@ -109,7 +109,7 @@ class Placer:
 
     def room(self, shape: PodShape, most: int) -> Amounts:
         """How many pods of the shape each row can take by itself, counted up to `most`."""
-        return self._rules.rows.room(shape, most)
+        return self.rules.rows.room(shape, most)
 
     def plan_each(self, pods: Sequence[Pod]) -> list[Placement]:
         """Where these different pods would go, in order, up to the first that must be asked for by itself.
@@ -143,7 +143,7 @@ class Placer:
         rows = [self._nodes.row_of(pod.nominated) for pod in pods]
         known = np.array([-1 if row is None else row for row in rows], dtype=np.intp)
         before = _earlier_equals(rows)
-        scores = self._rules.rows.rate(pods[0].shape, known, before)
+        scores = self.rules.rows.rate(pods[0].shape, known, before)
         fit = (scores > UNFIT) & (known >= 0)
         most = self._most_each(pods[0], len(pods), within)
         if most is not None:
@@ -156,7 +156,7 @@ class Placer:
         row = self._nodes.row_of(pod.nominated)
         if row is None or (within is not None and not within[row]):
             return None
-        score = int(self._rules.rows.rate(pod.shape, row))
+        score = int(self.rules.rows.rate(pod.shape, row))
         if score == UNFIT or not all(rule.admits(pod, row) for rule in filters):
             return None
         return Placement(pod.nominated, score)
@@ -180,7 +180,7 @@ class Placer:
     def _ranking(self, shape: PodShape) -> Ranking:
         ranking = self._rankings.get(shape)
         if ranking is None:
-            ranking = self._rankings[shape] = Ranking(shape, self._rules.rows)
+            ranking = self._rankings[shape] = Ranking(shape, self.rules.rows)
             if len(self._rankings) > KEPT_SHAPES:
                 del self._rankings[next(iter(self._rankings))]
         return ranking

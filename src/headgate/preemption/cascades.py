@@ -14,7 +14,7 @@ from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import every_node
-from headgate.preemption.plain import allowed_rows, asked_of, rules_of
+from headgate.preemption.plain import allowed_rows, asked_of
 from headgate.preemption.policies import LEAST_LOSS, Policy, only, work_lost
 from headgate.preemption.steps import Solution
 
@@ -33,7 +33,7 @@ class Cascades:
     """
 
     def __init__(self, placer: Placer, among: Candidates) -> None:
-        self._rules = rules_of(placer).rows
+        self._rules = placer.rules.rows
         self._among = among
         self._lowest = int(among.priority.min(initial=np.iinfo(np.int64).max))
 

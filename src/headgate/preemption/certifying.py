@@ -13,7 +13,7 @@ from headgate.placement.placer import Placer
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
-from headgate.preemption.plain import allowed_rows, asked_of, promised_room, rules_of
+from headgate.preemption.plain import allowed_rows, asked_of, promised_room
 from headgate.preemption.policies import Policy, by_importance, only
 from headgate.preemption.problem import Budget, Candidate, Certifier, Gang, Problem, Wanted
 from headgate.preemption.problem import Seats as ExactSeats
@@ -25,7 +25,7 @@ MOST_CANDIDATES = 200
 
 
 def certified(certifier: Certifier, question: Question, policy: Policy) -> tuple[Solution, str]:
-    """The best solution, or a better one where the certifier has it; and what it says of its worth."""
+    """The best solution, or a better one of the same domain where the certifier has it; and what it says of that."""
     best = question.best
     if len(question.units) > MOST_CANDIDATES:
         return best, NOT_COMPARED
@@ -43,14 +43,14 @@ class Question:
         self._among = among
         self._budgets = budgets
         self.best = best
-        self._nodes = rules_of(placer).rows.nodes
+        self._nodes = placer.rules.rows.nodes
         self._promised = promised_room(placer, best.domain.pods)
         shapes = [pod.shape for pod in best.domain.pods]
         self._names = list(asked_of(shapes))
         self._wanted: dict[PodShape, list[int]] = {}
         for index, shape in enumerate(shapes):
             self._wanted.setdefault(shape, []).append(index)
-        self._allowed = {shape: self._usable(allowed_rows(rules_of(placer).rows, shape)) for shape in self._wanted}
+        self._allowed = {shape: self._usable(allowed_rows(placer.rules.rows, shape)) for shape in self._wanted}
         anywhere = np.logical_or.reduce(list(self._allowed.values()))
         self._rows = np.flatnonzero(anywhere).tolist()
         self.units: list[int] = np.flatnonzero(among.on_rows(anywhere)).tolist()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.filters import NodePorts, NodeResourcesFit
-from headgate.placement.placer import Placer, Rules
+from headgate.placement.placer import Placer
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import RowRules
 from headgate.placement.table import PODS, NodeTable
@@ -30,7 +30,7 @@ def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
 
     Wishes that compare nodes are left out of account when others have to leave for a seat.
     """
-    rules = rules_of(placer)
+    rules = placer.rules
     near = [rule for rule in rules.peer_filters if rule is not placer.nominations]
     if not any(isinstance(rule, NodeResourcesFit) for rule in rules.rows.load_filters):
         return False
@@ -39,7 +39,7 @@ def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
 
 def allowed_beside(placer: Placer, pod: Pod) -> Mask:
     """Where all rules let the pod pass as things stand, but for amounts and promised room."""
-    rules = rules_of(placer)
+    rules = placer.rules
     allowed = allowed_rows(rules.rows, pod.shape)
     everywhere = slice(0, len(allowed))
     for load in rules.rows.load_filters:
@@ -57,13 +57,9 @@ def promised_room(placer: Placer, pods: Sequence[Pod]) -> dict[str, Amounts]:
     """By name and row, what is promised to pods at least as important as these, which are alike in that."""
     if not placer.nominations.concerns(pods[0]):
         return {}
-    nodes = rules_of(placer).rows.nodes
+    nodes = placer.rules.rows.nodes
     everywhere, names = slice(0, len(nodes.nodes)), asked_of([pod.shape for pod in pods])
-    return {name: placer.nominations._promised(pods[0], name, everywhere) for name in names}
-
-
-def rules_of(placer: Placer) -> Rules:
-    return placer._rules
+    return {name: placer.nominations.promised(pods[0], name, everywhere) for name in names}
 
 
 def asked_of(shapes: Sequence[PodShape]) -> dict[str, int]:

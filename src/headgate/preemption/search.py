@@ -60,7 +60,7 @@ class Preemption:
         search = Search(placer, preemptor, among, self._budgets, plain=plain, certifier=self._certifier)
         with placer.nominations.set_aside(preemptor.pods):
             found = search.nominated() or search.anew()
-        return _plan(preemptor, among, found) if found is not None else NoPlan(_hopeless(among), among.count)
+        return self._plan(preemptor, found) if found is not None else NoPlan(_hopeless(among), among.count)
 
     def holds(self, preemptor: Preemptor, seats: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
         """Whether these seats will do once all pods being deleted are gone, without any further victim."""
@@ -69,11 +69,9 @@ class Preemption:
             plain = is_plain(placer, preemptor.pods)
             return Search(placer, preemptor, among, self._budgets, plain=plain).holds(seats)
 
-
-def _plan(preemptor: Preemptor, among: Candidates, found: Found) -> Plan:
-    nodes = among.running.nodes
-    seats = tuple((preemptor.pods[index], nodes.name_at(row)) for index, row in found.seats)
-    return Plan(seats, found.victims, found.receipt)
+    def _plan(self, preemptor: Preemptor, found: Found) -> Plan:
+        seats = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.seats)
+        return Plan(seats, found.victims, found.receipt)
 
 
 def _hopeless(among: Candidates) -> str:

@@ -22,7 +22,7 @@ from headgate.preemption.coverage import Coverage
 from headgate.preemption.domains import group_domains, node_domain, node_domains, rows_of, seats_domain
 from headgate.preemption.explaining import Choice, receipt
 from headgate.preemption.lockstep import Ways, every_node, slack_by_row
-from headgate.preemption.plain import PlainWorld, allowed_beside, promised_room, rules_of
+from headgate.preemption.plain import PlainWorld, allowed_beside, promised_room
 from headgate.preemption.policies import Policy, policy_for
 from headgate.preemption.problem import Certifier
 from headgate.preemption.receipts import NOT_COMPARED, Receipt
@@ -74,7 +74,7 @@ class Search:
         self._certifier = certifier
         self._pods = tuple(structs.replace(pod, nominated="") for pod in preemptor.pods)
         self._plain = plain
-        self._bystanders = Bystanders(rules_of(placer).neighbours, self._pods)
+        self._bystanders = Bystanders(placer.rules.neighbours, self._pods)
 
     @cached_property
     def _coverage(self) -> Coverage:
@@ -171,7 +171,7 @@ class Search:
         return policy_for(single, self._among, np.flatnonzero(self._among.on_rows(reach)))
 
     def _world(self, domain: Domain) -> AbstractContextManager[World]:
-        rules = rules_of(self._placer)
+        rules = self._placer.rules
         if not self._plain:
             return tried_out(self._placer, self._among, self._bystanders, domain)
         return nullcontext(PlainWorld(rules.rows, self._among, domain, promised_room(self._placer, self._pods)))
