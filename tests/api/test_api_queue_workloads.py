@@ -54,8 +54,14 @@ def one(**template: Any) -> PodShape:
 def test_a_workload_that_says_little():
     shape = PodShape(Resources.of({"cpu": 1000}), Resources.of({"cpu": 1000}))
     assert read({"podSets": [pod_set(asking(cpu=1))]}) == QueuedWorkload(
-        Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "7", NEW_YEAR, (PodSet("main", shape),)
+        Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "7", NEW_YEAR, (PodSet("main", shape),), owned_by_stranger=False
     )
+
+
+def test_an_owner_of_a_kind_we_do_not_know_is_a_stranger():
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "r-u", "controller": True}
+    found = read({"podSets": [pod_set(asking(cpu=1))]}, metadata={"ownerReferences": [owner]})
+    assert (found.owner, found.owned_by_stranger) == (None, True)
 
 
 def test_a_workload_with_everything():
@@ -150,6 +156,7 @@ def test_a_workload_with_everything():
         evictions=(EvictionCount("Preempted", "", 3),),
         nominated_clusters=("east",),
         cluster="west",
+        owned_by_stranger=False,
     )
     assert (found.effective_priority, found.has_closed_gate) == (995, True)
 
@@ -213,7 +220,11 @@ def test_a_boost_of_its_priority(annotation, boost):
     [
         pytest.param({"apiVersion": "v1", "kind": "Pod"}, Target(Key(Kind.POD, "d", "o"), "o-u"), id="a single pod"),
         pytest.param({"apiVersion": "a.b/v1", "kind": "Train"}, None, id="a kind we do not know"),
-        pytest.param({"apiVersion": "v1", "kind": "Pod", "controller": False}, None, id="one pod of many"),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "controller": False},
+            Target(Key(Kind.POD, "d", "o"), "o-u"),
+            id="the first of many pods",
+        ),
     ],
 )
 def test_whom_it_stands_for(owner, expected):

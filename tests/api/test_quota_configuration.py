@@ -118,7 +118,11 @@ def test_a_file_as_users_of_kueue_have_it():
             {"pods_ready": PodsReady(backoff_base=0)},
             id="no rest before it queues up again",
         ),
-        pytest.param({"managedJobsNamespaceSelector": {}}, {"namespaces": ()}, id="jobs of all namespaces"),
+        pytest.param(
+            {"managedJobsNamespaceSelector": {}, "integrations": {"frameworks": ["batch/job"]}},
+            {"namespaces": (), "frameworks": ("batch/job",)},
+            id="jobs of all namespaces",
+        ),
         pytest.param({"integrations": {"frameworks": []}}, {"frameworks": ()}, id="no kind of work"),
         pytest.param(
             {"resources": {"transformations": [{"input": "a.b/c"}]}},

@@ -5,7 +5,7 @@ from builders import bound, gang, member, node, pod, pod_key, priority_class, wo
 from msgspec.structs import replace
 from steps import Steps
 
-from headgate.model.effects import Bind, EmitEvent, PatchStatus, PodCondition, WorkloadStatus
+from headgate.model.effects import Bind, EmitEvent, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import Gone, Outcome, Trouble
 from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
@@ -126,6 +126,22 @@ def test_a_binding_that_fails_is_tried_again_after_a_rest():
     assert steps.binds == {}
     steps.see(bound(member("w0"), "n"))
     assert steps.later(2).binds == {"w1": "n"}
+
+
+def test_the_seat_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests():
+    steps = Steps(node("n", cpu=200), workload("train", gang(2)), *members(2))
+    first, second = [effect for effect in steps.effects if isinstance(effect, Bind)]
+    steps.step(Outcome(first), Outcome(second, Trouble.CONFLICT, "no"))
+    kept = [e for e in steps.effects if isinstance(e, PatchStatus) and isinstance(e.change, Nomination)]
+    assert [(e.target.key.name, e.change.node) for e in kept] == [("w1", "n")]
+    assert steps.see(bound(member("w0"), "n"), pod("rival")).binds == {}
+    assert steps.later(2).binds == {"w1": "n"}
+
+
+def test_that_a_pod_waits_is_said_again_when_the_server_would_not_hear_it():
+    steps = Steps(node("n", cpu=50), pod("a"))
+    steps.step(Outcome(steps.only(PatchStatus), Trouble.CONFLICT, "try again"))
+    assert steps.later(2).only(PatchStatus).change.reason == "Unschedulable"
 
 
 def test_a_gang_in_one_place_takes_the_only_zone_that_has_room_for_all():

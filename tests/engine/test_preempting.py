@@ -306,3 +306,11 @@ def test_a_binding_in_flight_can_be_preempted():
     steps.see(HIGH)
     assert evictions(recorded(steps)) == ["low"]
     assert steps.step(Gone(pod_key("low"), "uid-low")).binds == {"high": "n"}
+
+
+def test_a_mark_without_consequence_is_taken_back_until_it_is_gone():
+    both = [member("w0", node="n", preempted=True), member("w1", node="m", preempted=True)]
+    steps = Steps(FULL, node("m", cpu=100), workload("train", gang(2, whole=True)), *both)
+    taken_back = [e for e in steps.effects if getattr(getattr(e, "change", None), "type", "") == "DisruptionTarget"]
+    steps.step(*(Outcome(each, Trouble.CONFLICT, "try again") for each in taken_back))
+    assert marks(steps.later(3)) == {"w0": "False", "w1": "False"}

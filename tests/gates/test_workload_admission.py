@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from headgate.api.admission import InvalidReview, answer
-from headgate.api.manifests import AtService, AtUrl, definitions, rights, webhook_configurations
+from headgate.api.manifests import definitions, rights
+from headgate.api.webhook_manifests import WEBHOOKS, AtService, AtUrl, webhook_configurations
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.server import ApiServer
-from headgate.gates.workloads import judged, with_default_class
-from headgate.model.admission import Admit, Refuse, Verdict
+from headgate.gates.judges import JUDGES
+from headgate.gates.workloads import class_to_fill_in, judged
+from headgate.model.admission import Admit, Inquiry, Matter, Question, Refuse, Rules, Verdict
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import PriorityClass
 from headgate.model.priority_classes import Classes
-from headgate.simulator.installed import installed_objects, priority_classes, workload_webhooks
+from headgate.model.quota_settings import QuotaSettings
+from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 
 WORKLOADS = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/default/workloads"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -94,16 +98,29 @@ def test_the_classes_of_a_workload_are_judged(given: Workload, known: Classes, v
 
 
 @pytest.mark.parametrize(
-    "given, known, verdict",
+    "given, known, name",
     [
-        pytest.param(workload(), classes("normal", normal=5), Admit("normal"), id="it gets the default class"),
-        pytest.param(workload(), classes("b", "a", a=7, b=5), Admit("b"), id="the lowest of several"),
-        pytest.param(workload(), classes(normal=5), Admit(), id="none where there is no default"),
-        pytest.param(workload("high"), classes("normal", normal=5), Admit(), id="it keeps the class it has"),
+        pytest.param(workload(), classes("normal", normal=5), "normal", id="it gets the default class"),
+        pytest.param(workload(), classes("b", "a", a=7, b=5), "b", id="the lowest of several"),
+        pytest.param(workload(), classes(normal=5), "", id="none where there is no default"),
+        pytest.param(workload("high"), classes("normal", normal=5), "", id="it keeps the class it has"),
     ],
 )
-def test_a_workload_without_a_class_gets_the_default_one(given: Workload, known: Classes, verdict: Verdict) -> None:
-    assert with_default_class(given, known) == verdict
+def test_a_workload_without_a_class_gets_the_default_one(given: Workload, known: Classes, name: str) -> None:
+    assert class_to_fill_in(given, known) == name
+
+
+def settled(raw: bytes, judge: Callable[[Question], Inquiry]) -> Json:
+    """The answer of a judge who wants to know nothing."""
+    with pytest.raises(StopIteration) as done:
+        next(answer(raw, judge))
+    response: Json = done.value.value["response"]
+    return response
+
+
+def says_no(question: Question) -> Inquiry:
+    yield from ()
+    return Refuse("asked")
 
 
 @pytest.mark.parametrize(
@@ -111,23 +128,25 @@ def test_a_workload_without_a_class_gets_the_default_one(given: Workload, known:
 )
 def test_what_is_no_review_is_no_question(raw: bytes) -> None:
     with pytest.raises(InvalidReview, match="expected an AdmissionReview"):
-        answer(raw, lambda _: Admit())
+        next(answer(raw, says_no))
 
 
 @pytest.mark.parametrize(
     "thing", [{}, {"spec": {"priorityClassName": 5}}, None], ids=["without a spec", "of wrong types", "nothing"]
 )
-def test_a_workload_that_cannot_be_read_is_left_to_the_servers_validation(thing: Json | None) -> None:
-    raw = msgspec.json.encode({"request": {"uid": "u1", "object": thing}})
-    response = msgspec.json.decode(answer(raw, lambda _: Refuse("asked")))["response"]
-    assert response == {"uid": "u1", "allowed": True}
+@pytest.mark.parametrize("matter", [Matter.DEFAULT_WORKLOAD, Matter.VALIDATE_WORKLOAD])
+def test_a_workload_that_cannot_be_read_is_left_to_the_servers_validation(matter: Matter, thing: Json | None) -> None:
+    resource = {"group": "scheduling.headgate.dev", "resource": "workloads"}
+    raw = msgspec.json.encode({"request": {"uid": "u1", "resource": resource, "object": thing}})
+    rules = Rules(QuotaSettings(), lambda _shape, _priority: "")
+    assert settled(raw, lambda question: JUDGES[matter](question, rules)) == {"uid": "u1", "allowed": True}
 
 
 class Cluster:
     """A small Kubernetes as every scenario has it."""
 
     def __init__(self) -> None:
-        webhooks = workload_webhooks(lambda: priority_classes(self.server))
+        webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: self.server))
         objects = (*INITIAL_OBJECTS, *installed_objects())
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
 
@@ -192,28 +211,38 @@ def test_a_simulated_cluster_refuses(spec: Json, code: int, message: str) -> Non
 def test_the_manifests_are_complete() -> None:
     assert [one["metadata"]["name"] for one in definitions()] == ["workloads.scheduling.headgate.dev"]
     kinds = [one["kind"] for one in rights()]
-    assert kinds == ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
+    roles = ["ClusterRole", "ClusterRoleBinding"]
+    assert kinds == ["Namespace", "ServiceAccount", *roles, *roles, "Role", "RoleBinding"]
+
+
+def test_every_matter_has_one_who_judges_and_one_who_asks() -> None:
+    assert set(JUDGES) == set(Matter) == {hook.matter for hook in WEBHOOKS}
+    assert len({hook.name for hook in WEBHOOKS}) == len(WEBHOOKS)
 
 
 @pytest.mark.parametrize(
-    "place, clients",
+    "place, client",
     [
-        pytest.param(
-            AtUrl("https://10.0.0.5:10271/"),
-            [{"url": "https://10.0.0.5:10271/default-workload"}, {"url": "https://10.0.0.5:10271/validate-workload"}],
-            id="outside the cluster",
-        ),
+        pytest.param(AtUrl("https://10.0.0.5:10271/"), {"url": "https://10.0.0.5:10271{}"}, id="outside the cluster"),
         pytest.param(
             AtService("ns", "it", 8443),
-            [
-                {"service": {"namespace": "ns", "name": "it", "port": 8443, "path": "/default-workload"}},
-                {"service": {"namespace": "ns", "name": "it", "port": 8443, "path": "/validate-workload"}},
-            ],
+            {"service": {"namespace": "ns", "name": "it", "port": 8443, "path": "{}"}},
             id="behind a Service",
         ),
     ],
 )
-def test_webhooks_are_asked_where_they_are(place: AtUrl | AtService, clients: list[Json]) -> None:
-    configurations = webhook_configurations(place)
-    assert [one["webhooks"][0]["clientConfig"] for one in configurations] == clients
-    assert all(one["webhooks"][0]["failurePolicy"] == "Fail" for one in configurations)
+def test_webhooks_are_asked_where_they_are(place: AtUrl | AtService, client: Json) -> None:
+    mutating, validating = webhook_configurations(place)
+    for configuration, path in ((mutating, "/default-workload"), (validating, "/validate-workload")):
+        found = configuration["webhooks"][0]["clientConfig"]
+        assert found == msgspec.json.decode(msgspec.json.encode(client).replace(b"{}", path.encode()))
+
+
+def test_only_work_that_names_no_queue_is_stored_while_nobody_answers() -> None:
+    configurations = webhook_configurations(AtService("ns", "it"))
+    hooks = [hook for configuration in configurations for hook in configuration["webhooks"]]
+    assert [hook["name"] for hook in hooks if hook["failurePolicy"] == "Ignore"] == [
+        "default.jobs-without-queue.headgate.dev",
+        "default.pods-without-queue.headgate.dev",
+        "validate.jobs-without-queue.headgate.dev",
+    ]

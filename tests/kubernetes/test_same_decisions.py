@@ -222,7 +222,8 @@ def _alike(ours: dict[str, int], theirs: dict[str, int]) -> bool:
 async def observed(client: Client) -> AsyncIterator[Object]:
     for kind in Engine(SETTINGS).reads:
         answer = await client.request("GET", collection_path(RESOURCES[kind]))
-        for raw in decode_list(answer.body).items:
+        served = answer.code != 404 or not RESOURCES[kind].optional
+        for raw in decode_list(answer.body).items if served else ():
             yield decode(kind, raw)
 
 

@@ -77,7 +77,8 @@ def checked(cluster: Cluster, port: int, start: Start) -> Iterator[str]:
 
 
 def trusts(cluster: Cluster, kind: str) -> bool:
-    return bool(cluster.kubectl("get", kind, "headgate", "--output=jsonpath={.webhooks[0].clientConfig.caBundle}"))
+    hooks = json.loads(cluster.kubectl("get", kind, "headgate", "--output=json"))["webhooks"]
+    return all(hook["clientConfig"].get("caBundle") for hook in hooks)
 
 
 @pytest.fixture
@@ -125,7 +126,8 @@ async def test_a_real_server_asks_us_about_new_workloads(client: Client, namespa
 def test_installing_again_changes_nothing_and_keeps_the_trust(cluster: Cluster, port: int, checked: str) -> None:
     assert "MutatingWebhookConfiguration headgate: created" in checked
     again = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}")
-    assert {line.rpartition(": ")[2] for line in again.stdout.splitlines()} == {"unchanged"}
+    outcomes = {line.rpartition(": ")[2] for line in again.stdout.splitlines() if ".kueue." not in line}
+    assert outcomes == {"unchanged"}  # Kueue's kinds may have come from elsewhere
     assert all(trusts(cluster, kind) for kind in CONFIGURATIONS)
 
 

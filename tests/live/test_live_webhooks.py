@@ -17,8 +17,9 @@ from click.testing import CliRunner
 from tiny_cluster import tiny_cluster
 from virtual_clock import VirtualClock
 
-from headgate.api.manifests import AtService, AtUrl, rights
+from headgate.api.manifests import queue_definitions, rights
 from headgate.api.requests import Call
+from headgate.api.webhook_manifests import AtService, AtUrl
 from headgate.live.backoff import Outages
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
@@ -30,13 +31,18 @@ from headgate.live.start import Flags, start
 from headgate.live.trust import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, Around, Trust
 from headgate.live.webhook_service import WebhookPlan, webhooks_served
 from headgate.live.webhooks import Bench, answering
+from headgate.model.admission import Rules
+from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
 from headgate.ui.cli import main
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
+RULES = Rules(QuotaSettings(), lambda _shape, _priority: "")
+OF_KUEUE = [f"CustomResourceDefinition {one['metadata']['name']}" for one in queue_definitions()]
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/headgate"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SECRET = "/api/v1/namespaces/ns/secrets/headgate-webhook"
 
 
@@ -79,8 +85,10 @@ class Store:
         return Answer(404, {}, b"{}") if found is None else Answer(200, {}, json.dumps(found).encode())
 
     def bundle(self, kind: str) -> bytes:
-        [webhook] = self.objects[CONFIGURATION.format(kind)]["webhooks"]
-        return base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+        """What every webhook of that kind is trusted by."""
+        hooks = self.objects[CONFIGURATION.format(kind)]["webhooks"]
+        [bundle] = {hook["clientConfig"].get("caBundle", "") for hook in hooks}
+        return base64.b64decode(bundle)
 
 
 def _merged(old: Any, new: Any) -> Any:
@@ -213,7 +221,7 @@ async def asking(store: Store) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
     certificate, tls = made_for(["127.0.0.1"], time.time()), ServerTls()
     tls.show(certificate)
     trusting = ssl.create_default_context(cadata=certificate.authority.decode())
-    async with answering(Listen("127.0.0.1", 0), tls.context, Bench(store.perform)) as port:
+    async with answering(Listen("127.0.0.1", 0), tls.context, Bench(store.perform, RULES)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         try:
             yield reader, writer
@@ -231,7 +239,10 @@ async def ask(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], pat
 
 
 def review(**spec: str) -> bytes:
-    return json.dumps({"request": {"uid": "u1", "object": {"metadata": {"name": "train"}, "spec": spec}}}).encode()
+    groups = [{"name": "workers", "policy": {"gang": {"minCount": 4}}}]
+    thing = {"metadata": {"name": "train"}, "spec": {"podGroups": groups, **spec}}
+    resource = {"group": "scheduling.headgate.dev", "version": "v1alpha1", "resource": "workloads"}
+    return json.dumps({"request": {"uid": "u1", "resource": resource, "object": thing}}).encode()
 
 
 def with_classes(**values: int) -> Store:
@@ -276,7 +287,7 @@ async def test_while_the_classes_cannot_be_read_there_is_no_verdict():
     store.down = True
     async with asking(store) as connection:
         code, text = await ask(connection, "/validate-workload", review())
-    assert (code, text) == (503, b"the priority classes cannot be read: 127.0.0.1:1: Connection refused\n")
+    assert (code, text) == (503, b"the cluster cannot be read: 127.0.0.1:1: Connection refused\n")
 
 
 async def test_only_posts_are_questions():
@@ -317,7 +328,7 @@ async def test_a_certificate_from_files_is_shown(log, ca, tmp_path):
     plan = WebhookPlan(Listen("127.0.0.1", 0), "ns", chain, key)
     async with tiny_cluster() as cluster:
         client = Client(cluster.server.access(), time.monotonic, time.time, asyncio.sleep)
-        async with webhooks_served(plan, client, around) as port:
+        async with webhooks_served(plan, client, around, QuotaSettings()) as port:
             trusting = ssl.create_default_context(cafile=str(ca.certificate))
             connection = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
             code, _ = await ask(connection, "/nowhere", b"")
@@ -334,10 +345,13 @@ async def test_installing_tells_what_became_of_each_manifest():
     told = await installed(store, AtUrl("https://10.0.0.5:10271"))
     assert told == [
         "CustomResourceDefinition workloads.scheduling.headgate.dev: created",
+        *(f"{one}: created" for one in OF_KUEUE),
         "Namespace headgate-system: created",
         "ServiceAccount headgate-system/headgate: created",
         "ClusterRole headgate-scheduler: created",
         "ClusterRoleBinding headgate-scheduler: created",
+        "ClusterRole headgate-quota: created",
+        "ClusterRoleBinding headgate-quota: created",
         "Role headgate-system/headgate-election: created",
         "RoleBinding headgate-system/headgate-election: created",
         "MutatingWebhookConfiguration headgate: created",
@@ -348,6 +362,29 @@ async def test_installing_tells_what_became_of_each_manifest():
         "MutatingWebhookConfiguration headgate: changed",
         "ValidatingWebhookConfiguration headgate: changed",
     ]
+
+
+async def test_kinds_that_kueue_has_installed_are_left_as_they_are():
+    store = Store()
+    for definition in queue_definitions():
+        versions = [{"name": "v1beta1", "served": True}, {"name": "v1beta2", "served": True}]
+        theirs = {**definition, "metadata": {"name": definition["metadata"]["name"]}, "spec": {"versions": versions}}
+        store._put(f"{DEFINITIONS}/{definition['metadata']['name']}", theirs)
+    before = {path: found for path, found in store.objects.items() if path.endswith("kueue.x-k8s.io")}
+    told = await installed(store, None)
+    assert told[1 : len(OF_KUEUE) + 1] == [
+        f"{one}: left as it is, because somebody else installed it" for one in OF_KUEUE
+    ]
+    assert {path: store.objects[path] for path in before} == before
+
+
+async def test_a_kueue_too_old_for_us_is_told_before_anything_depends_on_it():
+    store, path = Store(), f"{DEFINITIONS}/cohorts.kueue.x-k8s.io"
+    old = {"name": "v1beta1", "served": True}
+    store.objects[path] = {"metadata": {"name": "cohorts.kueue.x-k8s.io"}, "spec": {"versions": [old]}}
+    said = r"cohorts\.kueue.*: somebody else installed it, and it serves v1beta1, not v1beta2"
+    with pytest.raises(NotInstalled, match=said):
+        await installed(store, None)
 
 
 async def test_what_the_server_refuses_is_named():
@@ -364,11 +401,19 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     printed = list(yaml.safe_load_all(result.output))
     assert result.exit_code == 0
     assert printed == list(manifests(AtService("headgate-system", "headgate", 8443)))
-    without = CliRunner().invoke(main, ["install", "--dry-run"])
+    without = CliRunner().invoke(main, ["install", "--dry-run", "--no-queues"])
     assert [one["kind"] for one in yaml.safe_load_all(without.output)] == [
         "CustomResourceDefinition",
-        *(one["kind"] for one in rights()),
+        *(one["kind"] for one in rights(queues=False)),
     ]
+
+
+def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_allowed():
+    flags = ["install", "--dry-run", "--no-queues", "--service", "a/b"]
+    printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
+    hooks = [hook["name"] for one in printed for hook in one.get("webhooks", ())]
+    assert hooks == ["default.workloads.headgate.dev", "validate.workloads.headgate.dev"]
+    assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
 
 
 @pytest.mark.parametrize(

@@ -1,45 +1,46 @@
-"""AdmissionReviews about Workloads: what an API server asks a webhook, and the answer it understands."""
+"""AdmissionReviews: what an API server asks a webhook, and the answer it understands."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from typing import Any, assert_never
 
 import msgspec
 
+from headgate.api.decode import InvalidObject, decode, decode_list
+from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
-from headgate.model.admission import Admit, Refuse, Verdict
-from headgate.model.groups import Workload
+from headgate.model.admission import Admit, Inquiry, Json, Question, Refuse, Verdict, Wanted
 from headgate.model.keys import Key, Kind
+from headgate.model.objects import Object
 
 API_VERSION = "admission.k8s.io/v1"
+
+Step = dict[str, Any]
+"""Of a JSON patch."""
+
+_KINDS: Mapping[tuple[str, str], Kind] = {
+    (resource.group, resource.plural): resource.kind for resource in RESOURCES.values()
+}
 
 
 class InvalidReview(ValueError):
     """Not an AdmissionReview."""
 
 
-class NamedClasses(Wire, frozen=True):
-    priority_class_name: str | None = None
-    preemption_priority_class_name: str | None = None
-
-
-class Names(Wire, frozen=True):
-    """A new object may have no name yet."""
-
-    name: str = ""
-    namespace: str = ""
-
-
-class WorkloadToCome(Wire, frozen=True):
-    spec: NamedClasses
-    metadata: Names = Names()
+class AskedResource(Wire, frozen=True):
+    resource: str
+    group: str = ""
 
 
 class AdmissionRequest(Wire, frozen=True):
     uid: str
-    object: msgspec.Raw
+    resource: AskedResource
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+    namespace: str = ""
 
 
 class AdmissionReview(Wire, frozen=True):
@@ -47,50 +48,97 @@ class AdmissionReview(Wire, frozen=True):
 
 
 _reviews = msgspec.json.Decoder(AdmissionReview)
-_workloads = msgspec.json.Decoder(WorkloadToCome)
 
 
-def answer(raw: Buffer, judge: Callable[[Workload], Verdict]) -> bytes:
-    """The answer to an AdmissionReview, by this judge. Raises InvalidReview.
+def answer(review: Buffer | Json, judge: Callable[[Question], Inquiry]) -> Generator[Wanted, tuple[Object, ...], Json]:
+    """The answer to an AdmissionReview, by this judge, who is to be sent what it wants to know. Raises InvalidReview.
 
-    A Workload so wrong that it cannot be read is let through: the server's own validation says best what is missing.
+    Where an object cannot be read, the server's own validation says best what is missing.
     """
-    try:
-        request = _reviews.decode(raw).request
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidReview(f"expected an AdmissionReview: {error}") from None
-    workload = _workload(request.object)
-    return encode_verdict(request.uid, Admit() if workload is None else judge(workload))
+    request = _request(review)
+    question = _question(request)
+    verdict = yield from judge(question)
+    return answer_of(request.uid, question.new, verdict)
 
 
-def _workload(raw: msgspec.Raw) -> Workload | None:
-    """As far as its admission depends on it."""
-    try:
-        wire = _workloads.decode(raw)
-    except msgspec.MsgspecError:
-        return None
-    return Workload(
-        key=Key(Kind.WORKLOAD, wire.metadata.namespace, wire.metadata.name),
-        uid="",
-        version="",
-        created=0.0,
-        priority_class=wire.spec.priority_class_name or "",
-        preemption_priority_class=wire.spec.preemption_priority_class_name or "",
-    )
+def path_to(wanted: Wanted) -> str:
+    """Where an API server has what a judge wants to know."""
+    if isinstance(wanted, Key):
+        return object_path(wanted)
+    return collection_path(RESOURCES[wanted])
 
 
-def encode_verdict(uid: str, verdict: Verdict) -> bytes:
-    """The answer to the review with this uid."""
+def found_at(wanted: Wanted, body: bytes) -> tuple[Object, ...]:
+    """What the server said there is; what cannot be read is as if it were not there."""
+    if isinstance(wanted, Key):
+        return tuple(_readable(wanted.kind, (body,)))
+    return tuple(_readable(wanted, (bytes(item) for item in decode_list(body).items)))
+
+
+def answer_of(uid: str, asked: Json, verdict: Verdict) -> Json:
+    """The answer to the review with this uid about the object `asked`."""
     response: dict[str, Any] = {"uid": uid, "allowed": isinstance(verdict, Admit)}
     match verdict:
-        case Admit(""):
+        case Admit(None):
             pass
-        case Admit(name):
-            steps = [{"op": "add", "path": "/spec/priorityClassName", "value": name}]
-            patch = base64.b64encode(msgspec.json.encode(steps)).decode()
-            response |= {"patchType": "JSONPatch", "patch": patch}
+        case Admit(changed):
+            if steps := list(steps_between(asked, changed or {})):
+                response |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(steps)).decode()}
         case Refuse(message):
             response["status"] = {"code": 403, "reason": "Forbidden", "message": message}
         case _:
             assert_never(verdict)
-    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def steps_between(old: Json, new: Json, path: str = "") -> Iterator[Step]:
+    """The JSON patch that makes one of the other. Lists are replaced as a whole."""
+    for name in [name for name in old if name not in new]:
+        yield {"op": "remove", "path": f"{path}/{_escaped(name)}"}
+    for name, value in new.items():
+        here = f"{path}/{_escaped(name)}"
+        if name not in old:
+            yield {"op": "add", "path": here, "value": value}
+        elif isinstance(value, dict) and isinstance(old[name], dict):
+            yield from steps_between(old[name], value, here)
+        elif not _same(value, old[name]):
+            yield {"op": "replace", "path": here, "value": value}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal in JSON, where true is not 1."""
+    return bool(one == other) and msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _request(review: Buffer | Json) -> AdmissionRequest:
+    try:
+        if isinstance(review, dict):
+            return msgspec.convert(review, AdmissionReview).request
+        return _reviews.decode(review).request
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidReview(f"expected an AdmissionReview: {error}") from None
+
+
+def _question(request: AdmissionRequest) -> Question:
+    kind = _KINDS.get((request.resource.group, request.resource.resource))
+    return Question(request.namespace, request.object or {}, request.old_object, partial(_read, kind))
+
+
+def _read(kind: Kind | None, value: Json) -> Object | None:
+    """A new object may have no name yet."""
+    if kind is None:
+        return None
+    named = {**value, "metadata": {"name": "", **(value.get("metadata") or {})}}
+    return next(_readable(kind, (msgspec.json.encode(named),)), None)
+
+
+def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator[Object]:
+    for raw in raws:
+        try:
+            yield decode(kind, raw)
+        except InvalidObject:
+            continue

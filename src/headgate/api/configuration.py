@@ -151,7 +151,11 @@ class _Reader:
 
     def _quota(self, read: Document, features: Mapping[str, bool]) -> QuotaSettings:
         try:
-            return quota_settings(read, preemption_gates=features["MultiKueueOrchestratedPreemption"])
+            return quota_settings(
+                read,
+                preemption_gates=features["MultiKueueOrchestratedPreemption"],
+                fast_release=features["PodIntegrationFastQuotaRelease"],
+            )
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None
 

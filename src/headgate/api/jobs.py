@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 from msgspec import Raw
 
+from headgate.api.errors import InvalidField
+from headgate.api.owners import controller
+from headgate.api.pod_sets import TemplateSpec, template_shape
 from headgate.api.wire import Buffer, Condition, Metadata, Wire, is_true, time_at
 from headgate.model.keys import Kind
-from headgate.model.objects import Job
+from headgate.model.objects import Job, PodTemplate
 
 DEFAULT_BACKOFF_LIMIT = 6
+ENDINGS = ("Complete", "Failed")
 
 
 class JobSpec(Wire, frozen=True):
@@ -21,7 +27,29 @@ class JobSpec(Wire, frozen=True):
     managed_by: str | None = None
 
 
+class TemplateMetadata(Wire, frozen=True):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class NamedTemplateSpec(TemplateSpec, frozen=True):
+    priority_class_name: str = ""
+
+
+class Template(Wire, frozen=True):
+    spec: NamedTemplateSpec | None = None
+    metadata: TemplateMetadata = TemplateMetadata()
+
+
+class Uncounted(Wire, frozen=True):
+    succeeded: list[str] | None = None
+
+
 class JobStatus(Wire, frozen=True):
+    active: int = 0
+    ready: int | None = None
+    terminating: int | None = None
+    uncounted_terminated_pods: Uncounted | None = None
     succeeded: int = 0
     failed: int = 0
     start_time: str | None = None
@@ -35,6 +63,7 @@ class JobObject(Wire, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(JobObject)
+_templates = msgspec.json.Decoder(Template)
 
 
 def decode_job(raw: Buffer) -> Job:
@@ -58,8 +87,39 @@ def decode_job(raw: Buffer) -> Job:
         started=time_at("$.status.startTime", status.start_time),
         ended=_ended(status),
         deleted=metadata.deleted,
+        pods=_pods(bytes(spec.template), metadata.namespace),
+        ended_message=_ended_message(status),
+        active=status.active,
+        ready=status.ready or 0,
+        terminating=status.terminating or 0,
+        uncounted_succeeded=_uncounted(status.uncounted_terminated_pods),
+        suspension_shown=is_true(status.conditions, "Suspended"),
+        owner=controller(metadata) if metadata.owner_references else None,
     )
 
 
+@lru_cache(maxsize=16_384)
+def _pods(template: bytes, namespace: str) -> PodTemplate:
+    """A template is looked into once, however often its Job is seen."""
+    wire = _templates.decode(template)
+    if wire.spec is None:
+        return PodTemplate()
+    try:
+        shape = template_shape(wire.spec, namespace)
+    except InvalidField as wrong:
+        raise InvalidField(wrong.path.replace("$", "$.spec.template", 1), wrong.expected) from None
+    metadata = wire.metadata
+    return PodTemplate(shape, metadata.labels or {}, metadata.annotations or {}, wire.spec.priority_class_name)
+
+
+def _uncounted(pods: Uncounted | None) -> int:
+    return len(pods.succeeded or ()) if pods is not None else 0
+
+
 def _ended(status: JobStatus) -> str:
-    return next((end for end in ("Complete", "Failed") if is_true(status.conditions, end)), "")
+    return next((end for end in ENDINGS if is_true(status.conditions, end)), "")
+
+
+def _ended_message(status: JobStatus) -> str:
+    conditions = status.conditions or ()
+    return next((each.message for each in conditions if each.type in ENDINGS and each.status == "True"), "")

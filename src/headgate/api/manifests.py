@@ -1,4 +1,4 @@
-"""What a cluster needs to have before we can work on it: our kinds, our rights, and the webhooks it is to ask.
+"""What a cluster needs to have before we can work on it: our kinds and Kueue's, and our rights.
 
 The manifests are package data, so that what is installed, what is simulated and what is documented are one.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, assert_never
+from typing import Any
 
 import yaml
-from msgspec import Struct
 
 Manifest = dict[str, Any]
 
-DEFAULTING, VALIDATING = "default.workloads.headgate.dev", "validate.workloads.headgate.dev"
-"""The names of our webhooks."""
-WEBHOOK_PATHS: Mapping[str, str] = {DEFAULTING: "/default-workload", VALIDATING: "/validate-workload"}
 CONFIGURATION = "headgate"
 """The name of both webhook configurations."""
+QUOTA_ROLE = "headgate-quota"
+"""The name of the rights that only queues need."""
+OURS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "headgate"}
+"""The label of those of Kueue's definitions that came from us."""
 _OF_KUEUE = (
     "resourceflavors",
     "cohorts",
@@ -29,24 +29,6 @@ _OF_KUEUE = (
     "admissionchecks",
     "workloads",
 )
-ASKING_TIMEOUT = 5  # seconds an API server waits for our answer
-
-
-class AtUrl(Struct, frozen=True):
-    """Webhooks outside the cluster: https://host:port, and perhaps a path."""
-
-    url: str
-
-
-class AtService(Struct, frozen=True):
-    """Webhooks behind a Service of the cluster."""
-
-    namespace: str
-    name: str
-    port: int = 443
-
-
-WebhookPlace = AtUrl | AtService
 
 
 def definitions() -> tuple[Manifest, ...]:
@@ -55,58 +37,14 @@ def definitions() -> tuple[Manifest, ...]:
 
 
 def queue_definitions() -> tuple[Manifest, ...]:
-    """The CustomResourceDefinitions of Kueue's kinds, as far as we serve them."""
-    return tuple(document for name in _OF_KUEUE for document in _documents("crds", f"kueue-{name}.yaml"))
+    """The CustomResourceDefinitions of Kueue's kinds, as far as we serve them, labelled as ours."""
+    found = (document for name in _OF_KUEUE for document in _documents("crds", f"kueue-{name}.yaml"))
+    return tuple({**one, "metadata": {**one["metadata"], "labels": dict(OURS)}} for one in found)
 
 
-def rights() -> tuple[Manifest, ...]:
-    """The service account our process runs as and the rights it needs, and no more."""
-    return _documents("rights", "rbac.yaml")
-
-
-def webhook_configurations(place: WebhookPlace) -> tuple[Manifest, Manifest]:
-    """What makes an API server ask us about new Workloads."""
-    return (
-        _configuration("MutatingWebhookConfiguration", DEFAULTING, place),
-        _configuration("ValidatingWebhookConfiguration", VALIDATING, place),
-    )
-
-
-def _configuration(kind: str, webhook: str, place: WebhookPlace) -> Manifest:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": CONFIGURATION},
-        "webhooks": [
-            {
-                "name": webhook,
-                "clientConfig": _client_config(place, WEBHOOK_PATHS[webhook]),
-                "rules": [
-                    {
-                        "apiGroups": ["scheduling.headgate.dev"],
-                        "apiVersions": ["v1alpha1"],
-                        "resources": ["workloads"],
-                        "operations": ["CREATE"],  # the classes cannot be changed later
-                        "scope": "Namespaced",
-                    }
-                ],
-                "admissionReviewVersions": ["v1"],
-                "sideEffects": "None",
-                "failurePolicy": "Fail",
-                "timeoutSeconds": ASKING_TIMEOUT,
-            }
-        ],
-    }
-
-
-def _client_config(place: WebhookPlace, path: str) -> Manifest:
-    match place:
-        case AtUrl(url):
-            return {"url": url.rstrip("/") + path}
-        case AtService(namespace, name, port):
-            return {"service": {"namespace": namespace, "name": name, "port": port, "path": path}}
-        case _:
-            assert_never(place)
+def rights(*, queues: bool = True) -> tuple[Manifest, ...]:
+    """The service account our process runs as and the rights it needs, and no more; without `queues`, to schedule."""
+    return tuple(one for one in _documents("rights", "rbac.yaml") if queues or one["metadata"]["name"] != QUOTA_ROLE)
 
 
 @lru_cache

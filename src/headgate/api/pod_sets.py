@@ -56,13 +56,13 @@ def pod_sets_of(entries: Sequence[PodSetEntry], namespace: str) -> tuple[PodSet,
 
 def _pod_set(entry: PodSetEntry, path: str, namespace: str) -> PodSet:
     try:
-        shape = _shape(entry.template.spec, namespace)
+        shape = template_shape(entry.template.spec, namespace)
     except InvalidField as wrong:
         raise InvalidField(wrong.path.replace("$.spec", f"{path}.template.spec", 1), wrong.expected) from None
     return PodSet(entry.name, shape, entry.count, entry.min_count)
 
 
-def _shape(spec: TemplateSpec, namespace: str) -> PodShape:
+def template_shape(spec: TemplateSpec, namespace: str) -> PodShape:
     """As far as quota looks at it; what a pod wants of its neighbours and its storage is not there."""
     affinity = affinity_demands(bytes(spec.affinity), namespace) if spec.affinity else NO_AFFINITY
     requests, _ = effective_requests(_needs(spec))

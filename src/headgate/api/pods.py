@@ -13,12 +13,15 @@ from headgate.api.checkpoints import CHECKPOINT_EVERY, CHECKPOINTED_AT, checkpoi
 from headgate.api.claims import DeviceClaimEntry, DeviceClaimStatus, device_claims_named, volume_claims_named
 from headgate.api.containers import host_ports, images
 from headgate.api.errors import InvalidField
+from headgate.api.held_pods import held_pod
 from headgate.api.memberships import SchedulingGroup, WorkloadReference, group_and_total
 from headgate.api.owners import controller
 from headgate.api.peers import spread_demands, spreads
 from headgate.api.wire import Buffer, Condition, Metadata, Wire, time_at
 from headgate.model.claims import ClaimName
 from headgate.model.keys import Kind
+from headgate.model.kueue_names import MANAGED
+from headgate.model.marks import pods_together
 from headgate.model.peers import PeerDemands
 from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
 
@@ -71,6 +74,7 @@ def decode_pod(raw: Buffer) -> Pod:
     metadata, spec, status = wire.metadata, wire.spec, wire.status
     annotations = metadata.annotations or {}
     group, group_total = group_and_total(metadata, spec.workload_ref, spec.scheduling_group)
+    mark = _mark(status.conditions) if status.conditions else None
     return Pod(
         key=metadata.key(Kind.POD),
         uid=metadata.uid,
@@ -89,13 +93,15 @@ def decode_pod(raw: Buffer) -> Pod:
         grace=_grace(metadata, spec),
         owner=controller(metadata) if metadata.owner_references else None,
         scheduled=_scheduled(status.conditions) if status.conditions else None,
-        preempted=_preempted(status.conditions) if status.conditions else False,
+        preempted=mark is not None,
+        leaves_with=pods_together(mark) if mark else 0,
         nominated=status.nominated_node_name,
         started=time_at("$.status.startTime", status.start_time),
         group=group,
         group_total=group_total,
         checkpointed=checkpointed_at(annotations[CHECKPOINTED_AT]) if CHECKPOINTED_AT in annotations else None,
         checkpoint_every=checkpoint_every(annotations[CHECKPOINT_EVERY]) if CHECKPOINT_EVERY in annotations else None,
+        held=held_pod(raw) if metadata.labels and MANAGED in metadata.labels else None,
     )
 
 
@@ -161,13 +167,13 @@ def _grace(metadata: Metadata, spec: PodSpec) -> int:
     return DEFAULT_GRACE if grace is None else grace
 
 
-def _preempted(conditions: list[Condition]) -> bool:
-    return any(
-        condition.type == "DisruptionTarget"
-        and condition.status == "True"
-        and condition.reason == "PreemptionByScheduler"
-        for condition in conditions
-    )
+def _mark(conditions: list[Condition]) -> str | None:
+    """What the mark of a pod that a scheduler asks to leave says; None without the mark."""
+    for condition in conditions:
+        if condition.type == "DisruptionTarget":
+            marked = condition.status == "True" and condition.reason == "PreemptionByScheduler"
+            return condition.message if marked else None
+    return None
 
 
 def _scheduled(conditions: list[Condition]) -> ScheduledCondition | None:

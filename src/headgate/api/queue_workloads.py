@@ -151,6 +151,8 @@ def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
         annotations=annotations,
         finalizers=tuple(metadata.finalizers or ()),
         owner=_owner(metadata),
+        owners=_pods(metadata),
+        owned_by_stranger=bool(metadata.owner_references) and _owner(metadata) is None,
         deleted=metadata.deleted,
         conditions=conditions_of(status.conditions),
         admission=_admission(status.admission, {entry.name: entry.count for entry in spec.pod_sets}),
@@ -184,11 +186,20 @@ def _priority_class(entry: PriorityClassEntry | None) -> PriorityClassRef | None
 
 
 def _owner(metadata: Metadata) -> Target | None:
-    """The job it stands for, or the pod, where that is a single one."""
+    """The job it stands for, or the pod, where that is a single one; of a group's, the first."""
     for owner in metadata.owner_references or ():
         if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)
-    return controller(metadata)
+    return controller(metadata) or next(iter(_pods(metadata)), None)
+
+
+def _pods(metadata: Metadata) -> tuple[Target, ...]:
+    """The pods of a group own its workload together."""
+    return tuple(
+        Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)
+        for owner in metadata.owner_references or ()
+        if not owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod")
+    )
 
 
 def _admission(entry: AdmissionEntry | None, counts: Mapping[str, int]) -> Admission | None:

@@ -18,6 +18,7 @@ from headgate.model.quota_settings import (
     SYSTEM_NAMESPACES,
     FairStrategy,
     PodsReady,
+    QuotaRelease,
     QuotaSettings,
     RequeueTime,
     Retention,
@@ -86,9 +87,11 @@ class QuotaSections(Section, frozen=True):
     fair_sharing: FairSharingSection | None = None
     resources: ResourcesSection | None = None
     object_retention_policies: RetentionSection | None = None
+    quota_release: QuotaRelease | None = None
+    quota_debt_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
 
 
-def quota_settings(read: QuotaSections, *, preemption_gates: bool) -> QuotaSettings:
+def quota_settings(read: QuotaSections, *, preemption_gates: bool, fast_release: bool = True) -> QuotaSettings:
     """What the sections ask for; raises InvalidField."""
     waiting, resources = read.wait_for_pods_ready or PodsReadySection(), read.resources or ResourcesSection()
     requeuing, retention = waiting.requeuing_strategy or RequeuingSection(), read.object_retention_policies
@@ -106,6 +109,8 @@ def quota_settings(read: QuotaSections, *, preemption_gates: bool) -> QuotaSetti
         frameworks=frameworks,
         pods_ready=_pods_ready(waiting, requeuing),
         retention=_retention(retention.workloads if retention else None),
+        quota_release=_release(read.quota_release, fast_release),
+        debt_percent=read.quota_debt_percent,
     )
 
 
@@ -174,6 +179,13 @@ def _transformations(given: Sequence[TransformationSection]) -> tuple[Transforma
         )
         for index, section in enumerate(given)
     )
+
+
+def _release(given: QuotaRelease | None, fast: bool) -> QuotaRelease:
+    """What is said outright goes before the feature gate, which only chooses between its two."""
+    if given is QuotaRelease.FAST and not fast:
+        raise InvalidField("quotaRelease", "expected Grace or OnTerminal while PodIntegrationFastQuotaRelease is off")
+    return given or (QuotaRelease.FAST if fast else QuotaRelease.GRACE)
 
 
 def _pods_ready(waiting: PodsReadySection, requeuing: RequeuingSection) -> PodsReady:

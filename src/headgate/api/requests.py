@@ -11,6 +11,7 @@ from msgspec import Struct
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.records import event_manifest, events_path
 from headgate.api.statuses import status_of
+from headgate.api.work_changes import Merged, merged, pod_start
 from headgate.model.effects import (
     Activation,
     Bind,
@@ -33,6 +34,7 @@ from headgate.model.effects import (
 )
 from headgate.model.keys import Target
 from headgate.model.queue_changes import QueueStatus
+from headgate.model.work_changes import PodStart
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -65,6 +67,9 @@ def calls_for(write: Write, reporter: str) -> tuple[Call, ...]:
             return (_remove_gate(write),)
         case PatchStatus():
             return (_patch_status(write),)
+        case PatchSpec(target, PodStart() as start):
+            steps = pod_start(start, _precondition(target))
+            return (_call("PATCH", object_path(target.key), steps, JSON_PATCH),)
         case PatchSpec(target, change):
             return (_call("PATCH", object_path(target.key), _changed(target, change), MERGE_PATCH),)
         case Create(key, manifest):
@@ -131,6 +136,10 @@ def _changed(target: Target, change: SpecChange) -> dict[str, Any]:
             return {"metadata": precondition, "spec": {"priority": priority}}
         case Finalizers(names):
             return {"metadata": {**precondition, "finalizers": list(names)}}
+        case PodStart():
+            raise AssertionError("a pod is started by a JSON patch")
+        case _ if isinstance(change, Merged):
+            return merged(change, precondition)
         case _:
             assert_never(change)
 

@@ -37,6 +37,23 @@ class _Hook(Struct, frozen=True):
     selects_namespace: Callable[[Mapping[str, str]], bool]
 
 
+class _Compiled(Struct, frozen=True):
+    """The webhooks of one configuration, and those of them whose rules fit a kind of operation: asked for often."""
+
+    version: str
+    hooks: tuple[_Hook, ...]
+    fitting: dict[tuple[str, ...], tuple[_Hook, ...]]
+
+    def ruled(self, operation: Operation) -> tuple[_Hook, ...]:
+        resource = operation.resource
+        sort = (operation.verb, resource.group, resource.version, resource.plural, operation.subresource)
+        known = self.fitting.get(sort)
+        if known is None:
+            known = tuple(hook for hook in self.hooks if any(_rule_fits(rule, operation) for rule in hook.rules))
+            self.fitting[sort] = known
+        return known
+
+
 class WebhookAdmission:
     """Calls the handlers of the configured webhooks. Without configurations it does nothing."""
 
@@ -44,7 +61,7 @@ class WebhookAdmission:
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
-        self._hooks: dict[tuple[str, str], tuple[str, tuple[_Hook, ...]]] = {}
+        self._known: dict[tuple[str, str], _Compiled] = {}
         self._calls = 0
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
@@ -65,18 +82,18 @@ class WebhookAdmission:
         if not configurations or operation.resource.group == _GROUP:
             return
         for configuration in configurations:
-            for hook in self._compiled(resource, configuration):
-                if _fits(hook, operation, catalog):
+            for hook in self._compiled(resource, configuration).ruled(operation):
+                if _selected(hook, operation, catalog):
                     yield hook
 
-    def _compiled(self, resource: str, configuration: Json) -> tuple[_Hook, ...]:
+    def _compiled(self, resource: str, configuration: Json) -> _Compiled:
         metadata = configuration["metadata"]
         place, version = (resource, metadata["name"]), metadata.get("resourceVersion", "")
-        known, hooks = self._hooks.get(place, ("", ()))
-        if not hooks or known != version:
+        known = self._known.get(place)
+        if known is None or known.version != version:
             hooks = tuple(_hook(webhook) for webhook in configuration.get("webhooks") or ())
-            self._hooks[place] = (version, hooks)
-        return hooks
+            known = self._known[place] = _Compiled(version, hooks, {})
+        return known
 
     def _ask(self, hook: _Hook, operation: Operation) -> Json | None:
         """What the webhook allows, None when it failed and may be ignored; a refusal is raised."""
@@ -128,12 +145,9 @@ def _hook(webhook: Json) -> _Hook:
     )
 
 
-def _fits(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
-    return (
-        any(_rule_fits(rule, operation) for rule in hook.rules)
-        and any(hook.selects_object(_labels(value)) for value in (operation.new, operation.old) if value is not None)
-        and _namespace_fits(hook, operation, catalog)
-    )
+def _selected(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
+    values = (value for value in (operation.new, operation.old) if value is not None)
+    return any(hook.selects_object(_labels(value)) for value in values) and _namespace_fits(hook, operation, catalog)
 
 
 def _rule_fits(rule: Json, operation: Operation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from headgate.engine import telling
@@ -40,22 +40,32 @@ class Entrance:
         self._gangs = gangs
         self._journal = journal
         self._held: dict[Key, Held] = {}
+        self._newly_held: dict[Key, Pod] = {}
         self._released: dict[Key, Pod] = {}
         self._let_in: dict[Key, str] = {}  # by uid
 
     def present(self, pod: Pod, now: float) -> Iterator[Told]:
         """Let the pod into the queue, or hold it and say why."""
         held = held_by(self._plugins[pod.scheduler_name], pod)
-        in_group = pod.group is not None and pod.scheduler_name in self._with_gangs
         if held is not None:
-            if in_group:
+            if self._in_group(pod):
                 self._gangs.gated(pod)
             yield from self._hold(pod, held, now)
-        elif in_group:
+        elif self._in_group(pod):
             self._gangs.ready(pod)
         else:
             self._queue.offer(pod, now)
             yield from self._admit(pod, now)
+
+    def goes_with_others(self, pod: Pod) -> bool:
+        """The pod, which had found a node, wants one again: whether it goes for it with its gang, or by itself."""
+        if not self._in_group(pod):
+            return False
+        self._gangs.ready(pod)
+        return self._gangs.is_one(pod)
+
+    def _in_group(self, pod: Pod) -> bool:
+        return pod.group is not None and pod.scheduler_name in self._with_gangs
 
     def settle_gangs(self, now: float) -> Iterator[Told]:
         """Members whose gang stands differently now are let in, alone or with it, or held."""
@@ -81,8 +91,14 @@ class Entrance:
         for pod in self._queue.held():
             yield from self.present(pod, now)
 
+    def take_held(self) -> Iterable[Pod]:
+        """Those that were held, for whatever reason, since the last call."""
+        held, self._newly_held = self._newly_held, {}
+        return held.values()
+
     def forget(self, key: Key) -> None:
         self._held.pop(key, None)
+        self._newly_held.pop(key, None)
         self._released.pop(key, None)
         self._let_in.pop(key, None)
 
@@ -109,6 +125,7 @@ class Entrance:
         if known == held:
             return
         self._held[pod.key] = held
+        self._newly_held[pod.key] = pod
         entry = telling.gated(pod, held, now)
         self._journal.write(entry)
         for effect in telling.gated_condition_and_event(pod, entry):

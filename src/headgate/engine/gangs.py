@@ -39,6 +39,7 @@ class Team(Struct):
     seated: dict[Key, str] = field(default_factory=dict)  # they have a node, and which
     stand: Stand | None = None  # how it stood when it was last looked at
     failures: int = 0  # attempts in a row after which a binding did not take hold
+    troubled: bool = False  # that is so of the last one
 
     def __len__(self) -> int:
         return len(self.ready) + len(self.gated) + len(self.seated)
@@ -79,19 +80,34 @@ class Gangs:
             self._touch(pod.group, pod.key)
 
     def seated(self, pod: Pod, node: str) -> None:
-        """The member has a node, or is about to."""
-        if pod.group is None:
+        """The member has a node, or is about to; one that is leaving it is as good as gone."""
+        if pod.group is None or pod.deleted is not None:
+            self.gone(pod)
             return
         team = self._team(pod.group)
         if team.seated.get(pod.key) != node:
             team.leave(pod.key)
             team.seated[pod.key] = node
             self._touch(pod.group, pod.key)
+        if pod.node and team.failures and not self.is_one(pod):
+            team.failures = 0
 
-    def failed(self, pod: Pod) -> None:
-        """A binding of the member did not take hold: its gang must rest before it tries again."""
-        if pod.group is not None and pod.group in self._teams:
-            self._teams[pod.group].failures += 1
+    def failed(self, pod: Pod) -> bool:
+        """A binding of the member did not take hold: a gang that lacks it must rest before it tries again.
+
+        True for the first one of an attempt of the gang.
+        """
+        team = self._teams.get(pod.group) if pod.group is not None else None
+        if team is None or team.troubled or not self.is_one(pod):
+            return False
+        team.failures += 1
+        team.troubled = True
+        return True
+
+    def is_one(self, pod: Pod) -> bool:
+        """Whether the members of its gang that want a node wait for each other."""
+        team = self._teams.get(pod.group) if pod.group is not None else None
+        return team is not None and not isinstance(self._judge(team), ByThemselves)
 
     def gone(self, pod: Pod) -> None:
         team = self._teams.get(pod.group) if pod.group is not None else None
@@ -164,9 +180,9 @@ class Gangs:
 
     def _stand_in_line(self, group: GroupKey, team: Team, stand: Stand, now: float) -> None:
         if not isinstance(stand, InLine):
-            team.failures = 0
             self._queue.withdraw(group.line_key)
             return
+        team.troubled = False
         members = self.members(group)
         waiting = Waiting(members[0], since=now, group=group, pods=len(members), failures=team.failures)
         self._queue.offer_group(waiting, now)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headgate.engine.extension_points import Watch, unwatched
+from headgate.engine.integrations_plane import IntegrationsPlane
 from headgate.engine.journal import Journal
+from headgate.engine.planes import Plane
+from headgate.engine.quota_plane import QuotaPlane
 from headgate.engine.scheduling import PodScheduling
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Effect
-from headgate.model.events import Event
+from headgate.model.events import Event, Gone, Observed
 from headgate.model.keys import Kind
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 from headgate.preemption.problem import Certifier
 
 Labels = tuple[tuple[str, str], ...]
@@ -31,21 +34,37 @@ class Engine:
         watch: Watch = unwatched,
     ) -> None:
         self.journal = Journal()
-        self._scheduling = PodScheduling(settings, pre_enqueue, self.journal, certifier, watch)
+        self._planes: list[Plane] = []
+        if Role.QUOTA in settings.roles:
+            self._planes.append(QuotaPlane(settings, self.journal))
+        if Role.INTEGRATIONS in settings.roles:
+            self._planes.append(IntegrationsPlane(settings, self.journal))
+        if Role.SCHEDULER in settings.roles:
+            self._planes.append(PodScheduling(settings, pre_enqueue, self.journal, certifier, watch))
+        self._readers = {kind: [plane for plane in self._planes if kind in plane.reads] for kind in Kind}
 
     @property
     def reads(self) -> tuple[Kind, ...]:
         """The kinds that must be observed, in the order they are best listed: nodes before the pods on them."""
-        return self._scheduling.reads
+        return tuple(dict.fromkeys(kind for plane in self._planes for kind in plane.reads))
 
     def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
         effects: list[Effect] = []
         for event in batch:
-            effects.extend(self._scheduling.absorb(event, now))
-        effects.extend(self._scheduling.decide(now))
-        self._scheduling.check()
+            for plane in self._told(event):
+                effects.extend(plane.absorb(event, now))
+        for plane in self._planes:
+            effects.extend(plane.decide(now))
+        for plane in self._planes:
+            plane.check()
         return effects
 
     def gauges(self) -> Mapping[tuple[str, Labels], float]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
-        return {(name, labels): float(value) for name, labels, value in self._scheduling.numbers()}
+        return {(name, labels): float(value) for plane in self._planes for name, labels, value in plane.numbers()}
+
+    def _told(self, event: Event) -> list[Plane]:
+        """The planes that an event concerns."""
+        if isinstance(event, Observed):
+            return self._readers[event.object.key.kind]
+        return self._readers[event.key.kind] if isinstance(event, Gone) else self._planes

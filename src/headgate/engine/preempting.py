@@ -6,18 +6,21 @@ pods it was given to: its successor finds the seats there and goes on with the s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 import msgspec
 from msgspec import Struct, field
 
 from headgate.engine import telling_preemption as telling
 from headgate.engine.departures import Departures
+from headgate.engine.gangs import Gangs
 from headgate.engine.journal import Journal
+from headgate.engine.tallies import Tallies
 from headgate.engine.unfinished import Unfinished, marks
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, Trouble
-from headgate.model.keys import Key
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 from headgate.placement.nominations import Nominations
 from headgate.placement.placer import Placer
@@ -26,8 +29,6 @@ from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.queueing.queue import PodQueue
 
 NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
-BEING_PROMISED = "room is being promised to it"
-RETRIED = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
 Seats = tuple[tuple[Pod, str], ...]
 
 
@@ -51,6 +52,7 @@ class Remedy(Struct, frozen=True):
 
     says: str
     effects: tuple[Effect, ...] = ()
+    helps: bool = False  # there will be room
 
 
 class Preempting:
@@ -62,22 +64,28 @@ class Preempting:
         unfinished: Unfinished,
         queue: PodQueue,
         *,
+        gangs: Gangs,
         journal: Journal,
+        tallies: Tallies,
     ) -> None:
         self._nodes = nodes
         self._nominations = nominations
         self._search = search
         self._unfinished = unfinished
+        self._gangs = gangs
         self._queue = queue
         self._journal = journal
+        self._tallies = tallies
         self._promises: dict[Key, Promise] = {}  # by place in line
         self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
+        self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
         self._leaving: dict[Key, Eviction] = {}  # likewise
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
         self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
         self._departures = Departures()
         self._in_vain: dict[Hashable, tuple[int, int]] = {}  # when last nothing could be done for such a one
         self._plans = 0
+        self._freed = False
 
     # what is now true
 
@@ -91,22 +99,28 @@ class Preempting:
         if pod.preempted and pod.holds_room:
             self._unfinished.suspect(pod)
         if self._nominated.get(pod.key) == pod.nominated:
-            del self._nominated[pod.key]
+            self._forget_nomination(pod.key)
         return self._with_promise(pod)
 
     def _with_promise(self, pod: Pod) -> Pod:
         node = self._nominated.get(pod.key)
         return pod if node is None else msgspec.structs.replace(pod, nominated=node)
 
-    def left(self, key: Key) -> None:
+    def _forget_nomination(self, pod: Key) -> None:
+        self._nominated.pop(pod, None)
+        self._unrecorded.pop(pod, None)
+
+    def left(self, pod: Pod) -> None:
         """The pod takes no room any more. Whoever waited for the last of several to leave is tried next."""
-        self._leaving.pop(key, None)
-        for place in self._departures.left(key):
+        eviction = self._leaving.pop(pod.key, None)
+        if eviction is not None and eviction.with_others:
+            self._unfinished.suspect(pod)
+        for place in self._departures.left(pod.key):
             self._queue.hurry(place)
 
     def waits_no_more(self, pod: Key, place: Key) -> None:
         """The pod has its node or wants none: nobody is evicted for its sake any more."""
-        self._nominated.pop(pod, None)
+        self._forget_nomination(pod)
         self._break(place)
         self._departures.forget(place)
 
@@ -118,40 +132,56 @@ class Preempting:
             return Remedy(NOT_ALLOWED)
         promise = self._promises.get(place)
         if promise is not None and promise.unanswered:
-            return Remedy(BEING_PROMISED)
+            return Remedy(telling.promised(promise.plan), helps=True)
         members = tuple(self._with_promise(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
         seats = nominated_seats(preemptor)
         if len(seats) >= preemptor.needed and self._search.holds(preemptor, seats, placer):
-            return Remedy(self._await(place, seats))
+            self._await(place, seats)
+            return Remedy(telling.promised(promise.plan) if promise else telling.awaiting(seats), helps=True)
         return self._search_for(place, kin, preemptor, placer, now)
 
     def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
         stands = (self._nodes.load_changes.end, self._plans)
         if self._in_vain.get(kin) == stands:
-            return Remedy("", self._withdrawn(preemptor))
+            return Remedy("", self.withdrawn(preemptor.pods))
         found = self._search.plan(preemptor, placer, now)
+        self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
             self._in_vain[kin] = stands
-            return Remedy(found.reason if found.candidates else "", self._withdrawn(preemptor))
+            return Remedy(found.reason if found.candidates else "", self.withdrawn(preemptor.pods))
         self._plans += 1
         self._in_vain.clear()
         promise = self._give(place, Promise(preemptor, found, placer))
         nominations = self._nominate(promise)
         evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
-        return Remedy(telling.promised(found), (*nominations, *evictions))
+        return Remedy(telling.promised(found), (*nominations, *evictions), helps=True)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How the record of a promise went; with the last of them, victims are asked to leave."""
         pod = patch.target.key
         place = self._place_of.get(pod, pod)
         promise = self._promises.get(place)
+        if isinstance(patch.change, Nomination) and self._nominated.get(pod, patch.change.node) != patch.change.node:
+            return  # another one is on its way
+        self._unrecorded.pop(pod, None)
         if outcome.trouble is not None:
+            seated = [each for each, _ in promise.plan.seats if each.key == pod] if promise is not None else []
+            self._freed |= self._nominations.drop(pod)
             self._nominated.pop(pod, None)
             self._break(place)
             self._queue.try_later(place, now)
+            for each in seated:  # an earlier try may have been recorded after all
+                yield self._write(each, "")
         elif promise is not None and promise.unanswered.pop(pod, "") is None and not promise.unanswered:
             yield from self._proceed(place, promise, now)
+
+    def still_means(self, target: Target, nomination: Nomination) -> bool:
+        """Whether this is what is to be on record about the pod, and has not been seen there or is to be answered."""
+        promise = self._promises.get(self._place_of.get(target.key, target.key))
+        if promise is None or target.key not in promise.unanswered:
+            return self._nominated.get(target.key) == nomination.node
+        return any((pod.key, node) == (target.key, nomination.node) for pod, node in promise.plan.seats)
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How marking a pod of a gang that is to leave whole went; with the last of them, all are evicted."""
@@ -166,9 +196,17 @@ class Preempting:
         elif not promise.unanswered:
             yield from self._actuate(place, promise, now)
 
+    def take_freed(self) -> bool:
+        """Whether room that was promised to someone is free for others since the last call."""
+        freed, self._freed = self._freed, False
+        return freed
+
     def settle(self, now: float) -> Iterator[Effect]:
         """What evictions begun by someone else demand."""
-        yield from self._unfinished.settle(lambda pod: pod.key in self._marking, now)
+        for effect in self._unfinished.settle(lambda pod: pod.key in self._marking, now):
+            if isinstance(effect, Evict):
+                self._note_rest(effect, now)
+            yield effect
 
     def evicted(self, evict: Evict, outcome: Outcome, now: float) -> None:
         """How an eviction went that will not be tried again as it is."""
@@ -176,6 +214,12 @@ class Preempting:
         if outcome.trouble is not None and eviction is not None and eviction.evict == evict:
             self._stays(evict)
             self._queue.try_later(eviction.place, now)
+
+    def insists(self, evict: Evict, outcome: Outcome) -> bool:
+        """Whether an eviction that was refused for now must be tried again: its gang is leaving."""
+        eviction = self._leaving.get(evict.target.key)
+        outdated = outcome.trouble is Trouble.CONFLICT and eviction is not None and eviction.evict == evict
+        return outdated and eviction is not None and eviction.with_others
 
     def still_wants(self, evict: Evict) -> bool:
         """Whether an eviction that ended in trouble is to be tried again; if not, the pod is taken to stay."""
@@ -187,12 +231,26 @@ class Preempting:
             return False
         return True
 
+    def _note_rest(self, evict: Evict, now: float) -> None:
+        """The pod leaves because its gang does, whoever that was for."""
+        key = evict.target.key
+        charge = self._nodes.charge_of(key)
+        if charge is not None:
+            self._leaves(charge[1], Eviction(evict, key, with_others=True))
+            self._nodes.charge(msgspec.structs.replace(charge[1], deleted=now + charge[1].grace), charge[0])
+
+    def _leaves(self, pod: Pod, eviction: Eviction) -> None:
+        """From now on it counts as leaving, whatever is seen of it; its gang does not count it any more."""
+        self._leaving[pod.key] = eviction
+        self._gangs.gone(pod)
+
     def _stays(self, evict: Evict) -> None:
         key = evict.target.key
         del self._leaving[key]
         charge = self._nodes.charge_of(key)
         if charge is not None and charge[1].uid == evict.target.uid:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
+            self._gangs.seated(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
     def _give(self, place: Key, promise: Promise) -> Promise:
         self._break(place)
@@ -217,22 +275,34 @@ class Preempting:
         for pod, node in promise.plan.seats:
             if pod.nominated != node:
                 effects.append(self._write(pod, node))
+            if pod.key in self._unrecorded:
                 promise.unanswered[pod.key] = None
         return tuple(effects)
 
-    def _withdrawn(self, preemptor: Preemptor) -> tuple[Effect, ...]:
+    def held_back(self, pods: Iterable[Pod]) -> Iterator[Effect]:
+        """These do not stand in line any more, so nobody leaves for them and nothing is kept for them."""
+        for pod in pods:
+            self._break(self._place_of.get(pod.key, pod.key))
+            yield from self.withdrawn((pod,))
+
+    def keep(self, pod: Pod, node: str) -> PatchStatus:
+        """The seat of a gang's member whose binding failed is not given to others while its gang rests."""
+        return self._write(pod, node)
+
+    def withdrawn(self, pods: Iterable[Pod]) -> tuple[Effect, ...]:
         """Room that can no longer be promised is not kept from others."""
-        return tuple(self._write(pod, "") for pod in preemptor.pods if pod.nominated)
+        return tuple(self._write(pod, "") for pod in map(self._with_promise, pods) if pod.nominated)
 
     def _write(self, pod: Pod, node: str) -> PatchStatus:
+        self._freed |= bool(pod.nominated)
         self._nominated[pod.key] = node
+        self._unrecorded[pod.key] = None
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))
         return PatchStatus(pod.target, Nomination(node))
 
     def _proceed(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
         """The promise is on record. Pods that leave together are marked before the first of them goes."""
-        text = telling.hidden(promise.plan.victims[0].pods[0], promise.preemptor) if promise.plan.victims else ""
-        for mark in marks(promise.plan.victims, text, now):
+        for mark in marks(promise.plan.victims, promise.preemptor, now):
             promise.unanswered[mark.target.key] = None
             self._marking[mark.target.key] = place
             yield mark
@@ -243,9 +313,10 @@ class Preempting:
         """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
         plan = promise.plan
         victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
+        outgrown = self._unfinished.outgrown(plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+        if outgrown or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._break(place)
@@ -253,17 +324,18 @@ class Preempting:
             return
         self._journal.write(telling.preempting(promise.preemptor, plan, now))
         yield from self._clear_the_way(promise)
-        together = {pod.key for unit in plan.victims if len(unit.pods) > 1 for pod in unit.pods}
+        together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
         for pod in victims:
-            evict = Evict(pod.target, telling.BY_SCHEDULER, telling.hidden(pod, promise.preemptor), now)
-            yield from self._evict(pod, promise, Eviction(evict, place, pod.key in together))
+            text = telling.hidden(pod, promise.preemptor, together[pod.key])
+            evict = Evict(pod.target, telling.BY_SCHEDULER, text, now)
+            yield from self._evict(pod, promise, Eviction(evict, place, together[pod.key] > 1))
         yield from telling.preemptor_events(promise.preemptor, plan, now)
         self._await(place, plan.seats)
 
     def _evict(self, pod: Pod, promise: Promise, eviction: Eviction) -> Iterator[Effect]:
         evict = eviction.evict
         self._journal.write(telling.evicted(pod, promise.preemptor, promise.plan, evict.at))
-        self._leaving[pod.key] = eviction
+        self._leaves(pod, eviction)
         yield evict
         yield telling.victim_event(pod, promise.preemptor, evict.at)
 
@@ -278,12 +350,11 @@ class Preempting:
                 yield self._write(pod, "")
                 self._queue.hurry(place)
 
-    def _await(self, place: Key, seats: Seats) -> str:
-        """Remember who must leave these seats; says how many there are."""
+    def _await(self, place: Key, seats: Seats) -> None:
+        """Remember who must leave these seats."""
         nodes = dict.fromkeys(node for _, node in seats)
         going = {pod.key: None for node in nodes for pod in self._nodes.pods_on(node) if pod.deleted is not None}
         self._departures.expect(place, going)
-        return f"waiting for {len(going)} pods to leave {telling.listed(nodes)}"
 
     def _where(self, pod: Pod) -> Iterator[Pod]:
         """The pod with the node it runs on or is being bound to; nothing if it has left or is leaving."""

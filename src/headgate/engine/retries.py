@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from headgate.model.effects import Bind, Evict, PatchStatus, StatusChange
+from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition, StatusChange, WorkloadStatus
+from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
 from headgate.queueing.waiting import Backoff
 
 Retried = Bind | PatchStatus | Evict
+IN_DOUBT = (Trouble.UNAVAILABLE, Trouble.UNKNOWN)
 Slot = tuple[type[Retried] | type[StatusChange], Key]
 
 
@@ -42,6 +44,24 @@ class Retries:
 
     def next_deadline(self) -> float | None:
         return self._due[0][0] if self._due else None
+
+
+def may_take_hold_later(outcome: Outcome) -> bool:
+    """Whether to try again what did not take hold, or perhaps did.
+
+    A workload's status is made anew from what is known then, so anything may help; that a pod waits is said, and a
+    nomination or a mark taken back, whatever the pod looks like by now.
+    """
+    match outcome.effect:
+        case PatchStatus(change=WorkloadStatus()):
+            return outcome.trouble not in (None, Trouble.GONE)
+        case (
+            PatchStatus(change=Nomination(node=""))
+            | PatchStatus(change=PodCondition(type="PodScheduled"))
+            | PatchStatus(change=PodCondition(type="DisruptionTarget", status="False"))
+        ):
+            return outcome.trouble in (*IN_DOUBT, Trouble.CONFLICT)
+    return outcome.trouble in IN_DOUBT
 
 
 def _slot(effect: Retried) -> Slot:

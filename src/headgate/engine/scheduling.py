@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -11,14 +10,17 @@ from headgate.engine.alarms import Alarms
 from headgate.engine.assumptions import Assumption, Assumptions, still_in_doubt
 from headgate.engine.choosing import Choosing, Found
 from headgate.engine.entrance import Entrance
+from headgate.engine.explaining import Explaining
 from headgate.engine.extension_points import POST_FILTER, Watch, plugins_for, unwatched
 from headgate.engine.gangs import PLUGIN, Gangs
 from headgate.engine.groups import GROUP_KINDS, Groups
-from headgate.engine.journal import Entry, Journal
+from headgate.engine.journal import Journal
+from headgate.engine.planes import Number
 from headgate.engine.preempting import Preempting, Remedy
 from headgate.engine.resolving import READS, Resolver, Unresolved
-from headgate.engine.retries import Retried, Retries
+from headgate.engine.retries import Retried, Retries, may_take_hold_later
 from headgate.engine.surroundings import Surroundings
+from headgate.engine.tallies import Result, Tallies
 from headgate.engine.unfinished import DISRUPTION_TARGET, Unfinished
 from headgate.engine.workload_status import WorkloadStatuses
 from headgate.gates.pre_enqueue import PreEnqueue
@@ -40,7 +42,6 @@ from headgate.preemption.units import Running
 from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Backoff, Line, Waiting
 
-Number = tuple[str, tuple[tuple[str, str], ...], int]
 PREEMPTION = "DefaultPreemption"
 
 
@@ -67,6 +68,7 @@ class PodScheduling:
         self.queue = PodQueue(backoff)
         self.pods: dict[Key, Pod] = {}
         self._retries = Retries(backoff)
+        self._explaining = Explaining(journal, self._retries)
         self._groups = Groups()
         self._statuses = WorkloadStatuses(self._groups)
         self._gangs = Gangs(self._groups, self.queue)
@@ -83,10 +85,18 @@ class PodScheduling:
         self._running = Running(self.nodes, self._groups.standing)
         search = watch(Preemption(self.nodes, self._running, budgets, certifier), POST_FILTER)
         unfinished, promises = Unfinished(self._groups, self.nodes, journal), self._neighbours.nominations
-        self._preempting = Preempting(self.nodes, promises, search, unfinished, self.queue, journal=journal)
+        self._tallies = Tallies()
+        self._preempting = Preempting(
+            self.nodes,
+            promises,
+            search,
+            unfinished,
+            self.queue,
+            gangs=self._gangs,
+            journal=journal,
+            tallies=self._tallies,
+        )
         self._preempts = frozenset(p.scheduler_name for p in profiles if p.has_on(PREEMPTION, Point.POST_FILTER))
-        self._attempts: Counter[tuple[str, str]] = Counter()
-        self._told: dict[Key, str] = {}
         self._alarms = Alarms()
         self._decided: list[Bind] = []
 
@@ -119,9 +129,10 @@ class PodScheduling:
             yield from self._act(waiting, found, now)
             yield from self._entrance.settle_gangs(now)
         yield from self._entrance.settle(now)
+        yield from self._preempting.held_back(self._entrance.take_held())
         yield from self._preempting.settle(now)
-        yield from self._statuses.settle(now)
         yield from self._try_again(now)
+        yield from self._statuses.settle(now)
         deadlines = (self.queue.next_deadline(), self._retries.next_deadline())
         parked = bool(self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED])
         yield from self._alarms.wake_later(deadlines, parked, now)
@@ -142,8 +153,7 @@ class PodScheduling:
             yield "scheduler_queue_incoming_pods_total", (("event", cause), ("queue", line)), count
         for (plugin, profile), size in self.queue.kept_by.items():
             yield "scheduler_unschedulable_pods", (("plugin", plugin), ("profile", profile)), size
-        for (result, profile), count in self._attempts.items():
-            yield "scheduler_schedule_attempts_total", (("profile", profile), ("result", result)), count
+        yield from self._tallies.numbers()
 
     # what is now true
 
@@ -187,7 +197,7 @@ class PodScheduling:
         self._waits_no_more(pod)
         self._gangs.seated(pod, pod.node)
         self._surroundings.happen(*self.nodes.charge(pod, pod.node))
-        if known is not None and _saved_since(known, pod):
+        if known is not None and _weighed(known) != _weighed(pod):
             self._running.changed([pod])
 
     def _drop(self, pod: Pod) -> None:
@@ -197,7 +207,7 @@ class PodScheduling:
         self._gangs.gone(pod)
         if self.nodes.release(pod.key) or reserved or promised:
             self._surroundings.happen(Happening.ROOM_FREED)
-            self._preempting.left(pod.key)
+            self._preempting.left(pod)
 
     def _waits_no_more(self, pod: Pod) -> bool:
         """Forget all that concerned its waiting; True when room was promised to it."""
@@ -205,7 +215,7 @@ class PodScheduling:
         assumption = self._assumptions.settle(key)
         if assumption is not None:
             self._retries.settled(assumption.bind)
-        self._told.pop(key, None)
+        self._explaining.forget(key)
         self._entrance.forget(key)
         self._preempting.waits_no_more(key, self._gangs.place_of(pod))
         self.queue.withdraw(key)
@@ -243,25 +253,22 @@ class PodScheduling:
             assumption.doubtful = True
             self._retries.add(bind, now)
         else:
-            self._forget(assumption, outcome, now)
+            yield from self._forget(assumption, outcome, now)
 
-    def _forget(self, assumption: Assumption, outcome: Outcome, now: float) -> None:
+    def _forget(self, assumption: Assumption, outcome: Outcome, now: float) -> Iterator[Effect]:
         """The binding did not take hold: give the room back and let the pod, or its gang, try again after a while."""
         waiting = assumption.waiting
         pod = waiting.pod
-        self._attempts["error", pod.scheduler_name] += 1
         self._journal.write(telling.forgotten(pod, assumption.bind, outcome, now))
         self._drop(pod)
-        if not pod.wants_node:
-            return
-        if pod.group is None:
+        if pod.wants_node and not self._entrance.goes_with_others(pod):
             self.queue.failed(waiting, now)
-        else:
-            self._gangs.failed(pod)
-            self._gangs.ready(pod)
+        elif pod.wants_node and outcome.trouble is not Trouble.GONE:
+            yield self._preempting.keep(pod, assumption.bind.node)
+        self._tallies.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))
 
     def _patch_answered(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
-        if outcome.trouble in (Trouble.UNAVAILABLE, Trouble.UNKNOWN) and self._still_matters(patch):
+        if may_take_hold_later(outcome) and self._still_matters(patch):
             self._retries.add(patch, now)
             return
         self._retries.settled(patch)
@@ -269,20 +276,22 @@ class PodScheduling:
             yield from self._preempting.nominated(patch, outcome, now)
         elif isinstance(patch.change, PodCondition) and patch.change.type == DISRUPTION_TARGET:
             yield from self._preempting.marked(patch, outcome, now)
-        elif isinstance(patch.change, WorkloadStatus) and outcome.trouble is not None:
-            self._statuses.failed(patch.target.key)
 
     def _still_matters(self, effect: Retried) -> bool:
         """What was to be said of a pod that waits no longer is not true any more; nobody leaves for it either."""
         if isinstance(effect, Evict):
             return self._preempting.still_wants(effect)
+        if isinstance(effect, PatchStatus) and isinstance(effect.change, Nomination):
+            return self._preempting.still_means(effect.target, effect.change)
         if isinstance(effect, Bind) or effect.target.key.kind is not Kind.POD:
             return True
         pod = self.pods.get(effect.target.key)
-        return pod is not None and self._gangs.place_of(pod) in self.queue
+        if pod is None or pod.uid != effect.target.uid:
+            return False
+        return pod.preempted if pod.holds_room else self._gangs.place_of(pod) in self.queue
 
     def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
-        if outcome.trouble in (Trouble.UNAVAILABLE, Trouble.UNKNOWN):
+        if may_take_hold_later(outcome) or self._preempting.insists(evict, outcome):
             self._retries.add(evict, now)
         else:
             self._retries.settled(evict)
@@ -292,6 +301,8 @@ class PodScheduling:
 
     def _wake(self, now: float) -> Iterator[Effect]:
         """Those whom something that happened may concern, those who have rested, and now and then everyone."""
+        if self._preempting.take_freed():
+            self._surroundings.happen(Happening.ROOM_FREED)
         happened = self._surroundings.take_happenings()
         if self._alarms.flush_is_due(now):
             happened = dict.fromkeys(Happening)
@@ -305,19 +316,17 @@ class PodScheduling:
 
     def _act(self, waiting: Waiting, found: Found, now: float) -> Iterator[Effect]:
         waiting.attempts += 1
-        profile = waiting.pod.scheduler_name
         match found:
             case Placement():
-                self._attempts["scheduled", profile] += 1
+                self._tallies.tried(waiting, Result.SCHEDULED, 1)
                 self.queue.placed(waiting)
                 yield from self._assume(waiting, found, now)
             case GroupPlacement(seats=seats):
-                self._attempts["scheduled", profile] += len(seats)
+                self._tallies.tried(waiting, Result.SCHEDULED, len(seats))
                 self.queue.placed(waiting)
                 for pod, seat in seats:
                     yield from self._assume(_member(waiting, self.pods[pod.key]), seat, now)
             case NoPlacement():
-                self._attempts["unschedulable", profile] += waiting.pods
                 yield from self._refuse(waiting, found, now)
             case _:
                 assert_never(found)
@@ -337,51 +346,42 @@ class PodScheduling:
             yield bind
 
     def _refuse(self, waiting: Waiting, found: NoPlacement, now: float) -> Iterator[Effect]:
-        waiting.kin, waiting.refused_by = self._choosing.kin(waiting), found.filters
+        self.queue.join(waiting, self._choosing.kin(waiting))
+        waiting.refused_by = found.filters
         remedy = self._remedy(waiting, found, now)
+        self._tallies.tried(waiting, Result.WAITING if remedy.helps else Result.UNSCHEDULABLE, waiting.pods)
         self.queue.refused(waiting, found.wake_on, now)
-        members = [waiting.pod] if waiting.group is None else self._gangs.members(waiting.group)
-        for pod in members:
-            yield from self._explain(pod, found, remedy.says, now)
+        for pod in self._at(waiting):
+            yield from self._explaining.refused(pod, found, remedy.says, now)
         yield from remedy.effects
+
+    def _at(self, waiting: Waiting) -> list[Pod]:
+        """All who stand at this place in line."""
+        return [waiting.pod] if waiting.group is None else self._gangs.members(waiting.group)
 
     def _remedy(self, waiting: Waiting, found: NoPlacement, now: float) -> Remedy:
         pod = waiting.pod
-        if pod.scheduler_name not in self._preempts or found.everywhere or not found.nodes:
+        if pod.scheduler_name not in self._preempts:
             return Remedy("")
-        prepared = self._choosing.preparing(waiting)
-        if isinstance(prepared, Unresolved):
-            return Remedy("")
+        prepared = self._choosing.preparing(waiting) if found.nodes and not found.everywhere else None
+        if prepared is None or isinstance(prepared, Unresolved):
+            return Remedy("", self._preempting.withdrawn(self._at(waiting)))
         members, stand = prepared
         key = waiting.group or pod.key
         preemptor = Preemptor(key, tuple(members[: stand.needed]), stand.needed, pod.priority, stand.topology)
         return self._preempting.remedy(waiting.key, waiting.kin, preemptor, self._placers[pod.scheduler_name], now)
-
-    def _explain(self, pod: Pod, found: NoPlacement, remedy: str, now: float) -> Iterator[Effect]:
-        entry = telling.refused(pod, found, remedy, now)
-        if not self._tell(entry):
-            return
-        for effect in telling.condition_and_event(pod, entry):
-            if isinstance(effect, PatchStatus):
-                self._retries.settled(effect)  # an older text must not come after this one
-            yield effect
 
     def _try_again(self, now: float) -> Iterator[Effect]:
         for effect in self._retries.due(now):
             if not self._still_matters(effect):
                 self._retries.settled(effect)
                 continue
+            if isinstance(effect, PatchStatus) and isinstance(effect.change, WorkloadStatus):
+                self._statuses.failed(effect.target.key)  # made anew, for the object may be another by now
+                continue
             if isinstance(effect, Bind):
                 self._assumptions.sent(effect)
             yield effect
-
-    def _tell(self, entry: Entry) -> bool:
-        """Write the entry unless it says what was said last."""
-        if self._told.get(entry.key) == entry.message:
-            return False
-        self._told[entry.key] = entry.message
-        self._journal.write(entry)
-        return True
 
 
 def _member(waiting: Waiting, pod: Pod) -> Waiting:
@@ -389,11 +389,6 @@ def _member(waiting: Waiting, pod: Pod) -> Waiting:
     return Waiting(pod, attempts=waiting.attempts, since=waiting.since)
 
 
-def _saved_since(known: Pod, pod: Pod) -> bool:
-    """Something about the running pod changed that only whoever weighs an eviction looks at."""
-    return (known.started, known.checkpointed, known.checkpoint_every, known.group) != (
-        pod.started,
-        pod.checkpointed,
-        pod.checkpoint_every,
-        pod.group,
-    )
+def _weighed(pod: Pod) -> tuple[object, ...]:
+    """What only those look at who weigh whether a running pod should leave."""
+    return pod.started, pod.checkpointed, pod.checkpoint_every, pod.group

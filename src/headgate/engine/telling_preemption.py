@@ -8,6 +8,7 @@ from headgate.engine.journal import Entry
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
+from headgate.model.marks import leaving_together
 from headgate.model.pod import Pod
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.search import Plan, Preemptor
@@ -18,11 +19,23 @@ ABANDONED = "nobody needs its room any more"
 SHOWN = 5  # names in a text before it only counts
 NAMED = 200  # victims a receipt names
 EVENT_LIMIT = 1024
+Seats = Iterable[tuple[Pod, str]]
 
 
 def promised(plan: Plan) -> str:
+    """The same for as long as the promise lasts: a text that counts down would be written for every pod that leaves."""
     pods = sum(len(unit.pods) for unit in plan.victims)
-    return f"{pods} pods of lower priority are asked to leave {listed(dict.fromkeys(node for _, node in plan.seats))}"
+    if not pods:
+        return awaiting(plan.seats)
+    return f"{pods} pods of lower priority are asked to leave {_nodes_of(plan.seats)}"
+
+
+def awaiting(seats: Seats) -> str:
+    return f"waiting for pods to leave {_nodes_of(seats)}"
+
+
+def _nodes_of(seats: Seats) -> str:
+    return listed(dict.fromkeys(node for _, node in seats))
 
 
 def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
@@ -32,7 +45,9 @@ def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
     more = len(receipt.victims) - SHOWN
     message = f"{named(preemptor.key)}, priority {preemptor.priority}, takes the room of {victims or 'nobody'}"
     message += f" and {more} more" if more > 0 else ""
-    return Entry(now, object_of(preemptor), "preempt", "Preempting", message, _numbers(receipt))
+    disrupted = {pod.group.workload for unit in plan.victims for pod in unit.pods if pod.group is not None}
+    numbers = {**_numbers(receipt), "workloads": len(disrupted)}
+    return Entry(now, object_of(preemptor), "preempt", "Preempting", message, numbers)
 
 
 def evicted(pod: Pod, preemptor: Preemptor, plan: Plan, now: float) -> Entry:
@@ -63,9 +78,10 @@ def _numbers(receipt: Receipt) -> dict[str, int | str]:
     }
 
 
-def hidden(pod: Pod, preemptor: Preemptor) -> str:
-    """Who preempted the pod, as far as the pod's owner may know."""
-    return f"Preempted by {_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}, on node {pod.node}"
+def hidden(pod: Pod, preemptor: Preemptor, together: int = 1) -> str:
+    """Who preempted the pod, as far as the pod's owner may know, and how many leave with it."""
+    who = f"{_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}"
+    return leaving_together(f"Preempted by {who}, on node {pod.node}", together)
 
 
 def victim_event(pod: Pod, preemptor: Preemptor, now: float) -> EmitEvent:

@@ -11,21 +11,24 @@ from collections.abc import Callable, Iterable, Iterator
 from headgate.engine import telling_preemption as telling
 from headgate.engine.groups import Groups
 from headgate.engine.journal import Journal
-from headgate.model.effects import Effect, Evict, PatchStatus, PodCondition
+from headgate.model.effects import Evict, PatchStatus, PodCondition
 from headgate.model.groups import GroupKey
-from headgate.model.pod import Pod
+from headgate.model.pod import ENDED, Pod
 from headgate.placement.table import NodeTable
+from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
 
-def marks(units: Iterable[Unit], message: str, now: float) -> Iterator[PatchStatus]:
+def marks(units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
     """For every pod that leaves with others and does not carry the mark yet."""
     for unit in units:
-        for pod in unit.pods if len(unit.pods) > 1 else ():
-            if not pod.preempted:
-                mark = PodCondition(DISRUPTION_TARGET, "True", telling.BY_SCHEDULER, message, now)
+        together = len(unit.pods)
+        for pod in unit.pods if together > 1 else ():
+            if not pod.preempted or pod.leaves_with != together:
+                text = telling.hidden(pod, preemptor, together)
+                mark = PodCondition(DISRUPTION_TARGET, "True", telling.BY_SCHEDULER, text, now)
                 yield PatchStatus(pod.target, mark)
 
 
@@ -44,7 +47,17 @@ class Unfinished:
         if standing.gang is not None and standing.whole:
             self._suspects[standing.gang] = None
 
-    def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[Effect]:
+    def outgrown(self, units: Iterable[Unit]) -> bool:
+        """Whether a pod runs by now that belongs to one of these gangs and is not to leave with it."""
+        return any(
+            there.group == unit.key and there.key not in {pod.key for pod in unit.pods}
+            for unit in units
+            if isinstance(unit.key, GroupKey)
+            for pod in self._groups.pods_of(unit.key.workload)
+            for there in self._running(pod)
+        )
+
+    def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
         """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
 
         `busy` says which pods someone is just about to evict.
@@ -57,13 +70,19 @@ class Unfinished:
                 yield from self._finish(staying, begun=self._has_begun(members, staying), now=now)
 
     def _has_begun(self, members: list[Pod], staying: list[Pod]) -> bool:
-        """One of them is going, or so many are gone that what is left is no gang."""
+        """One of them is going, or so many are gone, not having ended, that these are not all who were marked.
+
+        Where the marks do not say how many that was, there were at least as many as the gang needs.
+        """
         if not staying:
             return False
-        leaving = any(pod.preempted and pod not in staying and pod.holds_room for pod in members)
-        return leaving or len(staying) < self._groups.standing(staying[0]).min_count
+        stay = {pod.key for pod in staying}
+        leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
+        ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
+        marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
+        return leaving or len(staying) + ended < marked
 
-    def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[Effect]:
+    def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:
             if begun:
                 self._journal.write(telling.rest_evicted(pod, now))

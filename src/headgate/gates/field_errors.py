@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from headgate.model.admission import Admit, Refuse, Verdict
+
 NEGATIVE = "must be greater than or equal to 0"
 
 
@@ -28,6 +30,11 @@ def immutable(path: str) -> FieldError:
     return FieldError(path, "Invalid value: field is immutable")
 
 
+def unchanged(path: str, new: str, old: str) -> list[FieldError]:
+    """What is wrong when this text may not change."""
+    return [] if new == old else [invalid(path, new, "field is immutable")]
+
+
 def duplicate(path: str, value: str) -> FieldError:
     return FieldError(path, f"Duplicate value: {_shown(value)}")
 
@@ -40,6 +47,10 @@ def required(path: str, detail: str) -> FieldError:
     return FieldError(path, f"Required value: {detail}")
 
 
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(path, f"Forbidden: {detail}")
+
+
 def not_supported(path: str, value: str, known: Iterable[str]) -> FieldError:
     listed = ", ".join(_shown(one) for one in sorted(known))
     return FieldError(path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
@@ -47,6 +58,14 @@ def not_supported(path: str, value: str, known: Iterable[str]) -> FieldError:
 
 def too_many(path: str, number: int, most: int) -> FieldError:
     return FieldError(path, f"Too many: {number}: must have at most {most} items")
+
+
+def verdict_on(errors: Iterable[FieldError]) -> Verdict:
+    """Yes where there are none; else all of them in one line, each once."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    if not texts:
+        return Admit()
+    return Refuse(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
 def _shown(value: str | int) -> str:

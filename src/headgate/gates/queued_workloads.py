@@ -45,7 +45,7 @@ def workload_errors(workload: QueuedWorkload) -> list[FieldError]:
         *_reclaimable_errors(workload),
         *_update_names_errors(workload),
         *_boost_errors(workload.annotations),
-        *_gate_errors(workload.annotations),
+        *gate_errors(workload.annotations),
     ]
 
 
@@ -56,7 +56,7 @@ def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[Fie
         *_reclaimable_change_errors(new, old),
         *_update_change_errors(new.checks, old.checks),
         *_cluster_errors(new, old),
-        *_gate_change_errors(new.gated_by, old.gated_by),
+        *gate_change_errors(new.gated_by, old.gated_by),
     ]
 
 
@@ -114,7 +114,7 @@ def _is_int32(text: str) -> bool:
     return bool(_WHOLE_NUMBER.fullmatch(text)) and -(2**31) <= int(text) < 2**31
 
 
-def _gate_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+def gate_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
     """Names of controllers, with commas between them."""
     path, named = f"metadata.annotations[{ADMISSION_GATED_BY}]", annotations.get(ADMISSION_GATED_BY)
     for name in () if named is None else named.split(","):
@@ -163,7 +163,7 @@ def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError
     return [invalid("status.clusterName", new.cluster, detail)]
 
 
-def _gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[FieldError]:
+def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[FieldError]:
     """Controllers let go one by one; none comes later."""
     path = f"metadata.annotations[{ADMISSION_GATED_BY}]"
     return [invalid(path, name, "may not be added to an existing workload") for name in new if name not in old]

@@ -10,9 +10,9 @@ from headgate.model.groups import Workload
 from headgate.model.priority_classes import Classes
 
 
-def with_default_class(workload: Workload, classes: Classes) -> Verdict:
+def class_to_fill_in(workload: Workload, classes: Classes) -> str:
     """The class a workload gets that names none, as a pod would; where no class is the default, it stays without."""
-    return Admit(priority_class="" if workload.priority_class else classes.default)
+    return "" if workload.priority_class else classes.default
 
 
 def judged(workload: Workload, classes: Classes) -> Verdict:

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.api.manifests import Manifest, WebhookPlace, definitions, rights, webhook_configurations
+from headgate.api.manifests import OURS, Manifest, definitions, queue_definitions, rights
 from headgate.api.outcomes import decode_status
 from headgate.api.requests import JSON, Call
+from headgate.api.webhook_manifests import WebhookPlace, webhook_configurations
 from headgate.live.connection import Answer
 
 APPLY = "application/apply-patch+yaml"
@@ -39,16 +40,20 @@ class NotInstalled(Exception):
 
 
 class Step(Struct, frozen=True):
-    """One manifest, and what became of it: created, changed or unchanged."""
+    """One manifest, and what became of it: created, changed, unchanged, or left as somebody else made it."""
 
     manifest: str
     outcome: str
 
 
-def manifests(place: WebhookPlace | None) -> tuple[Manifest, ...]:
-    """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at."""
-    configurations: Sequence[Manifest] = webhook_configurations(place) if place is not None else ()
-    return (*definitions(), *rights(), *configurations)
+def manifests(place: WebhookPlace | None, *, queues: bool = True) -> tuple[Manifest, ...]:
+    """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
+
+    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does.
+    """
+    of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
+    configurations: Sequence[Manifest] = webhook_configurations(place, queues=queues) if place is not None else ()
+    return (*definitions(), *of_kueue, *rights(queues=queues), *configurations)
 
 
 async def install(
@@ -65,10 +70,31 @@ async def _apply(manifest: Manifest, perform: Perform) -> str:
     path = _path(manifest)
     found = await perform(Call("GET", path, {}, JSON, b""))
     before = _stored(manifest, found) if found.status != 404 else None
+    if before is not None and _is_anothers(manifest, before):
+        return _left(manifest, before)
     after = _stored(manifest, await perform(Call("PATCH", path, MANAGER, APPLY, msgspec.json.encode(manifest))))
     if before is None:
         return "created"
     return "unchanged" if _essence(before) == _essence(after) else "changed"
+
+
+def _is_anothers(manifest: Manifest, found: Manifest) -> bool:
+    """One of Kueue's definitions that came from somebody else, most likely Kueue."""
+    return OURS.items() <= _labels(manifest).items() and not OURS.items() <= _labels(found).items()
+
+
+def _labels(manifest: Manifest) -> Mapping[str, str]:
+    return manifest["metadata"].get("labels") or {}
+
+
+def _left(manifest: Manifest, found: Manifest) -> str:
+    wanted = [version["name"] for version in manifest["spec"]["versions"]]
+    served = [version["name"] for version in found["spec"]["versions"] if version.get("served")]
+    missing = [name for name in wanted if name not in served]
+    if missing:
+        has = ", ".join(served) or "no version"
+        raise NotInstalled(f"{_called(manifest)}: somebody else installed it, and it serves {has}, not {missing[0]}")
+    return "left as it is, because somebody else installed it"
 
 
 async def _established(manifest: Manifest, perform: Perform, sleep: Callable[[float], Awaitable[None]]) -> None:

@@ -31,6 +31,7 @@ ATTEMPT_BUCKETS = tuple(0.001 * 2**n for n in range(15))  # these, as their metr
 SLI_BUCKETS = tuple(0.01 * 2**n for n in range(20))
 PLUGIN_BUCKETS = tuple(0.00001 * 1.5**n for n in range(20))
 TRIES_BUCKETS = (1, 2, 4, 8, 16)
+VICTIMS_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 MOST_TRIES = 15  # that are told apart
 
 STEP_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -75,6 +76,24 @@ class Metrics:
         self._leading = Gauge("headgate_leader", "1 while this process decides.", registry=self.registry)
         self._engine = _EngineGauges()
         self.registry.register(self._engine)
+        self._count_preemptions()
+
+    def _count_preemptions(self) -> None:
+        self._victims = self._histogram(
+            "scheduler_preemption_victims", "Pods asked to leave in one preemption.", VICTIMS_BUCKETS
+        )
+        self._workload_victims = self._histogram(
+            "scheduler_workload_preemption_victims", "Pods asked to leave for one group.", VICTIMS_BUCKETS
+        )
+        self._disruptions = self._histogram(
+            "scheduler_preemption_workload_disruptions",
+            "Workloads that lost a pod in one preemption.",
+            VICTIMS_BUCKETS,
+            ("preemptor",),
+        )
+        self._violations = self._counter(
+            "scheduler_preemption_pdb_violations", "Pods asked to leave beyond a disruption budget.", ("preemptor",)
+        )
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -89,6 +108,8 @@ class Metrics:
         tries = [(entry, result) for entry in entries if (result := ATTEMPT_RESULTS.get(entry.decision))]
         for entry in entries:
             self._decisions.labels(entry.decision, entry.reason).inc()
+            if entry.decision == "preempt":
+                self._preempted(entry)
         for entry, result in tries:
             self._tried(entry, result, seconds / len(tries))
 
@@ -100,6 +121,18 @@ class Metrics:
             self._tries.observe(tries)
             if isinstance(queued, int):
                 self._sli.labels(str(tries) if tries <= MOST_TRIES else f"{MOST_TRIES}+").observe(queued / 1000)
+
+    def _preempted(self, entry: Entry) -> None:
+        """A receipt; where nobody was asked to leave, because room was about to be free, it is no preemption."""
+        victims = int(entry.numbers.get("victims", 0))
+        if not victims:
+            return
+        preemptor = "pod" if entry.key.kind is Kind.POD else "podgroup"
+        self._victims.observe(victims)
+        if preemptor == "podgroup":
+            self._workload_victims.observe(victims)
+        self._disruptions.labels(preemptor).observe(int(entry.numbers.get("workloads", 0)))
+        self._violations.labels(preemptor).inc(int(entry.numbers.get("budget violations", 0)))
 
     def asked(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """A plugin was asked at this extension point, and answered."""

@@ -30,7 +30,8 @@ from headgate.model.settings import Settings
 
 UNENFORCED = (
     "no webhooks are served (--webhook-listen): workloads without a class get no default one, and neither unknown "
-    "classes nor a preemption priority below the priority are refused"
+    "classes nor a preemption priority below the priority are refused; of jobs and pods that name a queue only jobs "
+    "that are suspended and pods that are gated from the start wait for quota, and mistakes in queues are not refused"
 )
 
 
@@ -77,7 +78,8 @@ async def _webhooks(plan: Plan, webhooks: WebhookPlan, log: Log, outages: Outage
     """Served on connections of their own: a new workload does not wait for what the scheduler is writing."""
     client = _client(plan)
     try:
-        async with webhooks_served(webhooks, client, Around(log, outages, asyncio.sleep, time.time)) as port:
+        around = Around(log, outages, asyncio.sleep, time.time)
+        async with webhooks_served(webhooks, client, around, plan.settings.quota) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:

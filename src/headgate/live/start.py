@@ -30,7 +30,7 @@ from headgate.live.logs import FORMATS, Level, Log
 from headgate.live.service import Plan, serve
 from headgate.live.term import BrokenEngine
 from headgate.live.webhook_service import WebhookPlan
-from headgate.model.settings import Profile, Settings
+from headgate.model.settings import Profile, Role, Settings
 
 try:
     import uvloop
@@ -57,6 +57,7 @@ class Flags(Struct, frozen=True, kw_only=True):
     leader_elect: bool = True
     lease_namespace: str = ""
     webhook_listen: str = ""
+    roles: tuple[str, ...] = ("scheduler",)
     webhook_cert: Path | None = None
     webhook_key: Path | None = None
     log_format: str = "text"
@@ -97,6 +98,7 @@ def start(flags: Flags, installed: Installed) -> int:
 def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> Plan:
     access = find_access(flags.kubeconfig, flags.context, os.environ)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
+    settings = structs.replace(settings, roles=frozenset(Role(role) for role in flags.roles))
     return Plan(
         access,
         settings,

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from headgate.lifecycle.roles import role_hash
 from headgate.live.certificates import InvalidCertificate, ServerTls, load_certificate
 from headgate.live.client import Client
 from headgate.live.health import Listen
 from headgate.live.trust import Around, Trust
 from headgate.live.webhooks import Bench, answering
+from headgate.model.admission import Rules
+from headgate.model.quota_settings import QuotaSettings
 
 REREAD_SECONDS = 60.0  # how often certificates in files are looked at, because somebody replaces them
 
@@ -28,7 +31,9 @@ class WebhookPlan(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def webhooks_served(plan: WebhookPlan, client: Client, around: Around) -> AsyncIterator[int]:
+async def webhooks_served(
+    plan: WebhookPlan, client: Client, around: Around, quota: QuotaSettings
+) -> AsyncIterator[int]:
     """While the block lasts; the port. Raises CannotListen and InvalidCertificate."""
     tls = ServerTls()
     if plan.chain is not None and plan.key is not None:
@@ -39,7 +44,7 @@ async def webhooks_served(plan: WebhookPlan, client: Client, around: Around) -> 
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, around))
     try:
-        async with answering(plan.listen, tls.context, Bench(client.perform)) as port:
+        async with answering(plan.listen, tls.context, Bench(client.perform, Rules(quota, role_hash))) as port:
             yield port
     finally:
         keeper.cancel()

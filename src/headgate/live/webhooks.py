@@ -1,39 +1,34 @@
-"""Answering an API server that asks, over HTTPS, whether a Workload may be created."""
+"""Answering an API server that asks, over HTTPS, whether it may store an object and what to fill in."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from headgate.api.admission import InvalidReview, answer
-from headgate.api.kinds import RESOURCES, collection_path
-from headgate.api.manifests import DEFAULTING, VALIDATING, WEBHOOK_PATHS
-from headgate.api.policies import decode_priority_class
+from headgate.api.admission import InvalidReview, answer, found_at, path_to
+from headgate.api.decode import MalformedAnswer
 from headgate.api.requests import Call
-from headgate.gates.workloads import judged, with_default_class
+from headgate.gates.judges import JUDGES
 from headgate.live.connection import Answer, Disconnected
 from headgate.live.health import CannotListen, Listen
-from headgate.model.admission import Verdict
-from headgate.model.groups import Workload
-from headgate.model.keys import Kind
-from headgate.model.priority_classes import Classes
+from headgate.model.admission import Json, Judge, Rules, Wanted
+from headgate.model.objects import Object
 
 IDLE_SECONDS = 120.0  # an API server keeps connections open for a minute and a half
 READ_TIMEOUT = 10.0  # seconds for the rest of a request that has begun
 LARGEST_HEAD, LARGEST_REVIEW = 64 * 1024, 8 * 1024 * 1024  # bytes
 MOST_CONNECTIONS = 256
 
-Judge = Callable[[Workload, Classes], Verdict]
 Perform = Callable[[Call], Awaitable[Answer]]
 """Asks the API server in turn."""
 
-JUDGES: Mapping[str, Judge] = {WEBHOOK_PATHS[DEFAULTING]: with_default_class, WEBHOOK_PATHS[VALIDATING]: judged}
+PATHS: Mapping[str, Judge] = {f"/{matter}": judge for matter, judge in JUDGES.items()}
 
 
 class Reply(Struct, frozen=True):
@@ -45,35 +40,42 @@ class Reply(Struct, frozen=True):
         return "application/json" if self.status.startswith("200") else "text/plain; charset=utf-8"
 
 
-class _ClassList(Struct):
-    items: list[Raw]
-
-
 class Bench:
-    """Judges each workload by the priority classes there are at that moment: a cached one might be gone, or new."""
+    """Judges each object by what the cluster is at that moment: what was cached might be gone, or new."""
 
-    def __init__(self, perform: Perform) -> None:
-        self._perform = perform
+    def __init__(self, perform: Perform, rules: Rules) -> None:
+        self._perform, self._rules = perform, rules
 
     async def reply(self, path: str, body: bytes) -> Reply:
-        judge = JUDGES.get(path)
+        judge = PATHS.get(path)
         if judge is None:
-            return Reply("404 Not Found", f"try {', '.join(JUDGES)}\n".encode())
+            return Reply("404 Not Found", f"try {', '.join(PATHS)}\n".encode())
         try:
-            classes = await self._classes()
-            return Reply("200 OK", answer(body, lambda workload: judge(workload, classes)))
+            answered = await self._settled(answer(body, lambda question: judge(question, self._rules)))
+            return Reply("200 OK", msgspec.json.encode(answered))
         except InvalidReview as error:
             return Reply("400 Bad Request", f"{error}\n".encode())
-        except Disconnected as error:
-            return Reply("503 Service Unavailable", f"the priority classes cannot be read: {error}\n".encode())
+        except (Disconnected, MalformedAnswer) as error:
+            return Reply("503 Service Unavailable", f"the cluster cannot be read: {error}\n".encode())
 
-    async def _classes(self) -> Classes:
-        path = collection_path(RESOURCES[Kind.PRIORITY_CLASS])
+    async def _settled(self, asking: Generator[Wanted, tuple[Object, ...], Json]) -> Json:
+        """What it comes to, once it was told all it wants to know."""
+        try:
+            wanted = next(asking)
+            while True:
+                wanted = asking.send(await self._look(wanted))
+        except StopIteration as done:
+            answered: Json = done.value
+            return answered
+
+    async def _look(self, wanted: Wanted) -> tuple[Object, ...]:
+        path = path_to(wanted)
         found = await self._perform(Call("GET", path, {}, "", b""))
+        if found.status == 404:
+            return ()
         if found.status != 200:
-            raise Disconnected(f"the server answered {found.status}")
-        items = msgspec.json.decode(found.body, type=_ClassList).items
-        return Classes.of(decode_priority_class(bytes(item)) for item in items)
+            raise Disconnected(f"{path}: the server answered {found.status}")
+        return found_at(wanted, found.body)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
 from headgate.model.queue_changes import QueueStatus
+from headgate.model.work_changes import WorkChange
 
 
 class Bind(Struct, frozen=True, gc=False):
@@ -134,7 +135,7 @@ class Finalizers(Struct, frozen=True, gc=False):
     names: tuple[str, ...]
 
 
-SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers
+SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
 
 
 class PatchSpec(Struct, frozen=True, gc=False):

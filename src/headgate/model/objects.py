@@ -12,7 +12,7 @@ from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
 from headgate.model.node import Node
 from headgate.model.owners import ReplicaOwner, Service
-from headgate.model.pod import Pod
+from headgate.model.pod import Pod, PodShape
 from headgate.model.queues import QueuedWorkload, QueueObject
 
 
@@ -61,6 +61,15 @@ class DisruptionBudget(Struct, frozen=True, gc=False):
     generation: int = 0
 
 
+class PodTemplate(Struct, frozen=True, gc=False):
+    """What a Job says of its pods; `shape` as far as quota looks at it."""
+
+    shape: PodShape = PodShape()
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    priority_class: str = ""
+
+
 class Job(Struct, frozen=True, gc=False):
     key: Key
     uid: str
@@ -79,6 +88,14 @@ class Job(Struct, frozen=True, gc=False):
     started: float | None = None
     ended: str = ""  # Complete or Failed once that condition is True
     deleted: float | None = None
+    pods: PodTemplate = PodTemplate()
+    ended_message: str = ""
+    active: int = 0  # pods that neither ended nor were asked to leave
+    ready: int = 0
+    terminating: int = 0  # pods that were asked to leave and have not ended
+    uncounted_succeeded: int = 0  # pods that succeeded and are not yet in `succeeded`
+    suspension_shown: bool = False  # its controller says that it is suspended
+    owner: Target | None = None  # its controller, where that is of a kind we know
 
     @property
     def target(self) -> Target:

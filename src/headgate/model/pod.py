@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.claims import ClaimDemands, ClaimName
@@ -51,6 +51,16 @@ class ScheduledCondition(Struct, frozen=True, gc=False):
     message: str
 
 
+class HeldPod(Struct, frozen=True, gc=False):
+    """What is to be known of a pod that quota decides about, besides what is known of any pod."""
+
+    spec: Raw = Raw(b"{}")  # verbatim
+    finalizers: tuple[str, ...] = ()
+    priority_class: str = ""
+    ready: bool = False
+    failed_at: float | None = None  # when its containers were seen to have failed
+
+
 class Pod(Struct, frozen=True, gc=False):
     key: Key
     uid: str
@@ -71,11 +81,13 @@ class Pod(Struct, frozen=True, gc=False):
     scheduled: ScheduledCondition | None = None
     nominated: str = ""
     preempted: bool = False  # marked as one that a scheduler asks to leave for others
+    leaves_with: int = 0  # how many pods, itself among them, leave together by what the mark says; 0: it says nothing
     started: float | None = None  # when a kubelet took it up
     group: GroupKey | None = None  # the group it says it belongs to
     group_total: int = 0  # how many pods its group has, where the pods themselves say so
     checkpointed: float | None = None  # when its work was last saved
     checkpoint_every: float | None = None  # seconds after which it saves its work each time
+    held: HeldPod | None = None  # of a pod labelled as managed by quota
 
     @property
     def target(self) -> Target:

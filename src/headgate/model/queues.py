@@ -327,10 +327,17 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
     evictions: tuple[EvictionCount, ...] = ()
     nominated_clusters: tuple[str, ...] = ()
     cluster: str = ""
+    owners: tuple[Target, ...] = ()  # pods of a group, which own it together; `owner` is then the first of them
+    owned_by_stranger: bool | None = None  # by something of a kind we do not know; None: that is not told
 
     @property
     def target(self) -> Target:
         return Target(self.key, self.uid)
+
+    @property
+    def is_controlled(self) -> bool:
+        """One object is its owner, and not the pods of a group."""
+        return self.owner is not None and not self.owners
 
     @property
     def effective_priority(self) -> int:

@@ -9,7 +9,8 @@ from msgspec import Struct
 from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
 
-FRAMEWORKS = ("batch/job", "pod")
+JOBS, PODS = "batch/job", "pod"
+FRAMEWORKS = (JOBS, PODS)
 """The kinds of work that can be held back until there is quota for it, by Kueue's names."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -32,6 +33,14 @@ class RequeueTime(StrEnum):
 
     EVICTION = "Eviction"
     CREATION = "Creation"
+
+
+class QuotaRelease(StrEnum):
+    """When a pod that was asked to leave gives its quota back."""
+
+    FAST = "Fast"  # at once
+    GRACE = "Grace"  # when it ended, or its grace is over
+    ON_TERMINAL = "OnTerminal"  # when it ended, however long that takes
 
 
 class Transformation(Struct, frozen=True):
@@ -73,9 +82,11 @@ class QuotaSettings(Struct, frozen=True):
     block_admission: bool = False  # nothing more is admitted until the pods of all admitted workloads are ready
     manages_all: bool = False  # jobs that name no queue wait too
     namespaces: tuple[Requirement, ...] = (Requirement(NAMESPACE_NAME, Operator.NOT_IN, SYSTEM_NAMESPACES),)
-    frameworks: tuple[str, ...] = FRAMEWORKS[:1]
+    frameworks: tuple[str, ...] = FRAMEWORKS
     pods_ready: PodsReady = PodsReady()
     retention: Retention = Retention()
+    quota_release: QuotaRelease = QuotaRelease.FAST
+    debt_percent: int | None = None  # of all quota of a flavor, the most that pods which leave may owe; None: all of it
 
     @property
     def is_fair(self) -> bool:

@@ -13,6 +13,14 @@ from headgate.model.quota_settings import QuotaSettings
 DEFAULT_SCHEDULER_NAME = "headgate"
 
 
+class Role(StrEnum):
+    """What an engine decides."""
+
+    QUOTA = "quota"  # which workloads hold quota of their queues
+    INTEGRATIONS = "integrations"  # that jobs and pods become workloads, and start and stop as these do
+    SCHEDULER = "scheduler"  # on which nodes pods run
+
+
 class Point(StrEnum):
     """Where in the scheduling of a pod a plugin has its say; the values are kube-scheduler's names for it."""
 
@@ -115,6 +123,7 @@ class Settings(Struct, frozen=True):
     preemption: PreemptionSettings = PreemptionSettings()
     quota: QuotaSettings = QuotaSettings()
     seed: int = 0  # settles ties between equally good nodes
+    roles: frozenset[Role] = frozenset({Role.SCHEDULER})
 
     def profiles_in_full(self) -> tuple[Profile, ...]:
         """The profiles with what they leave to the settings filled in."""

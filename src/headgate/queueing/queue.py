@@ -133,7 +133,7 @@ class PodQueue:
     def pop_with(self, first: Waiting, most: int, goes_with: Callable[[Pod, Pod], bool]) -> list[Waiting]:
         """The pod just popped and those that follow it directly and go with it, up to so many."""
         together = [first]
-        while len(together) < most and (waiting := self._next_if(first, goes_with)) is not None:
+        while len(together) < most and (waiting := self._next_if(together, goes_with)) is not None:
             together.append(waiting)
         return together
 
@@ -141,18 +141,30 @@ class PodQueue:
         """The popped pod was not tried after all and keeps its turn."""
         heapq.heappush(self._active, (waiting.rank, waiting.key))
 
-    def _next_if(self, first: Waiting, goes_with: Callable[[Pod, Pod], bool]) -> Waiting | None:
-        """The next pod if it goes with this one; it is looked at before it is taken."""
+    def _next_if(self, together: list[Waiting], goes_with: Callable[[Pod, Pod], bool]) -> Waiting | None:
+        """The next pod if it goes with the first of these; it is looked at before it is taken.
+
+        One that was let in anew since stands there twice and must not be taken twice.
+        """
         while self._active:
             rank, key = self._active[0]
             waiting = self._waiting.get(key)
-            if waiting is not None and waiting.line is Line.ACTIVE and waiting.rank == rank:
-                if waiting.group is not None or not goes_with(first.pod, waiting.pod):
+            taken = waiting is together[-1]
+            if waiting is not None and not taken and waiting.line is Line.ACTIVE and waiting.rank == rank:
+                if waiting.group is not None or not goes_with(together[0].pod, waiting.pod):
                     return None
                 heapq.heappop(self._active)
                 return waiting
             heapq.heappop(self._active)
         return None
+
+    def join(self, waiting: Waiting, kin: Hashable) -> None:
+        """From now on the popped pod shares these verdicts. Had it gone to see for others, one of them goes instead."""
+        before = self._kin.get(waiting.kin)
+        if before is not None and before.scout == waiting.key and waiting.kin != kin:
+            self._send_scout(waiting.kin, before)
+            self._forget_if_empty(waiting.kin, before)
+        waiting.kin = kin
 
     def refused(self, waiting: Waiting, wake_on: frozenset[Happening], now: float) -> None:
         """No node will do until one of these happens."""

@@ -15,7 +15,7 @@ from headgate.simulator.acting import Hand
 from headgate.simulator.census import Census
 from headgate.simulator.faults import Dice, Faults
 from headgate.simulator.features import admission_for
-from headgate.simulator.installed import installed_objects, priority_classes, workload_webhooks
+from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.observing import Feed, Sight
 from headgate.simulator.performing import perform
@@ -67,7 +67,7 @@ class Seat:
 class Cluster:
     def __init__(self, name: str, seed: int, faults: Faults, dice: Dice, plan: ProcessPlan) -> None:
         self.name = name
-        webhooks = workload_webhooks(lambda: priority_classes(self.server))
+        webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server))
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),

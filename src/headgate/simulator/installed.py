@@ -1,49 +1,62 @@
-"""What every simulated cluster has from the start, as `headgate install` would have left it: our kinds and webhooks."""
+"""What every simulated cluster has from the start, as `headgate install` would have left it: kinds and webhooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator
 
-import msgspec
-
-from headgate.api.admission import answer
-from headgate.api.kinds import RESOURCES, collection_path
-from headgate.api.manifests import DEFAULTING, VALIDATING, AtService, definitions, webhook_configurations
-from headgate.api.policies import decode_priority_class
+from headgate.api.admission import answer, found_at, path_to
+from headgate.api.manifests import definitions, queue_definitions
+from headgate.api.webhook_manifests import WEBHOOKS, AtService, webhook_configurations
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
-from headgate.apiserver.webhooks import WebhookAdmission
-from headgate.gates.workloads import judged, with_default_class
-from headgate.model.admission import Verdict
-from headgate.model.groups import Workload
-from headgate.model.keys import Kind
-from headgate.model.objects import PriorityClass
-from headgate.model.priority_classes import Classes
+from headgate.apiserver.webhooks import Handler, WebhookAdmission
+from headgate.gates.judges import JUDGES
+from headgate.lifecycle.roles import role_hash
+from headgate.model.admission import Matter, Rules, Wanted
+from headgate.model.objects import Object
+from headgate.model.quota_settings import QuotaSettings
 
-FindClasses = Callable[[], Iterable[PriorityClass]]
-"""The priority classes of the cluster as it is now."""
-
-JUDGES: Mapping[str, Callable[[Workload, Classes], Verdict]] = {DEFAULTING: with_default_class, VALIDATING: judged}
+Look = Callable[[Wanted], tuple[Object, ...]]
+"""What there is in the cluster at this moment."""
 
 
 def installed_objects() -> tuple[Json, ...]:
     """To be created before anything else."""
-    return (*definitions(), *webhook_configurations(AtService("headgate-system", "headgate")))
+    place = AtService("headgate-system", "headgate")
+    return (*definitions(), *queue_definitions(), *webhook_configurations(place))
 
 
-def workload_webhooks(find: FindClasses) -> WebhookAdmission:
+def our_webhooks(quota: QuotaSettings, look: Look) -> WebhookAdmission:
     """Our webhooks, called in process."""
+    rules = Rules(quota, role_hash)
+    return WebhookAdmission({hook.name: _handler(hook.matter, rules, look) for hook in WEBHOOKS})
 
-    def handle(name: str, review: Json) -> Json:
-        def judge(workload: Workload) -> Verdict:
-            return JUDGES[name](workload, Classes.of(find()))
 
-        answered: Json = msgspec.json.decode(answer(msgspec.json.encode(review), judge))
+def looking_at(server: Callable[[], ApiServer]) -> Look:
+    """Sees the objects of that server; it may be made after its webhooks are."""
+
+    def look(wanted: Wanted) -> tuple[Object, ...]:
+        found = server().handle(Request("GET", path_to(wanted)), 0.0)
+        return found_at(wanted, found.body) if found.code == 200 else ()
+
+    return look
+
+
+def _handler(matter: Matter, rules: Rules, look: Look) -> Handler:
+    judge = JUDGES[matter]
+
+    def handle(_name: str, review: Json) -> Json:
+        return _settled(answer(review, lambda question: judge(question, rules)), look)
+
+    return handle
+
+
+def _settled(asking: Generator[Wanted, tuple[Object, ...], Json], look: Look) -> Json:
+    """What it comes to, once it was told all it wants to know."""
+    try:
+        wanted = next(asking)
+        while True:
+            wanted = asking.send(look(wanted))
+    except StopIteration as done:
+        answered: Json = done.value
         return answered
-
-    return WebhookAdmission(dict.fromkeys(JUDGES, handle))
-
-
-def priority_classes(server: ApiServer) -> list[PriorityClass]:
-    found = server.handle(Request("GET", collection_path(RESOURCES[Kind.PRIORITY_CLASS])), 0.0).value["items"]
-    return [decode_priority_class(msgspec.json.encode(one)) for one in found]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from headgate.engine.journal import Journal
 from headgate.model.effects import Bind, Effect, RemoveGate
-from headgate.model.events import Gone, Observed
+from headgate.model.events import Gone, Observed, Outcome, Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object
@@ -65,6 +65,11 @@ class RoomKept:
                     self._release(uid)
                     if key.kind is Kind.NODE:
                         self._nodes.pop(key.name, None)
+
+    def heard(self, outcome: Outcome) -> None:
+        """A pod that is not there any more takes no room, seen to go or not."""
+        if isinstance(outcome.effect, Bind) and outcome.trouble is Trouble.GONE:
+            self._release(outcome.effect.target.uid)
 
     def bound(self, bind: Bind, pod: Pod, journal: Journal | None) -> None:
         """The binding took hold."""

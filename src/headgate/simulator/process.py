@@ -7,15 +7,17 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from headgate.apiserver.server import ApiServer
+from headgate.engine.gangs import PLUGIN as GANGS
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Bind, Effect, WakeAt, Write
+from headgate.model.effects import Bind, Effect, Evict, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired, Trouble
 from headgate.model.pod import Pod
-from headgate.model.settings import Settings
+from headgate.model.settings import Point, Settings
 from headgate.preemption.exact import Limits, certifier
 from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
+from headgate.simulator.gang_invariants import FairPlay, WholeGangs
 from headgate.simulator.invariants import RoomKept, check_gates, check_nothing_lost
 from headgate.simulator.observing import Feed, Sight, View, coalesced
 from headgate.simulator.performing import perform
@@ -34,6 +36,12 @@ class ProcessPlan(Struct, frozen=True):
         exact = certifier(Limits(seconds=None)) if self.settings.preemption.certify else None
         return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins), exact)
 
+    @property
+    def with_gangs(self) -> frozenset[str]:
+        """The schedulerNames that start gangs as gangs."""
+        profiles = self.settings.profiles_in_full()
+        return frozenset(each.scheduler_name for each in profiles if each.has_on(GANGS, Point.PRE_ENQUEUE))
+
 
 class Process:
     """One life after another: a crash forgets everything, a start observes the cluster anew."""
@@ -49,7 +57,8 @@ class Process:
         self._engine: Engine | None = None
         self._fresh = False
         self._inbox: list[Event] = []
-        self._room = RoomKept()
+        self._busy_until = 0.0
+        self._whole = WholeGangs()
         self.start()
 
     @property
@@ -59,7 +68,8 @@ class Process:
 
     def start(self) -> None:
         self._engine, self._fresh = self._plan.engine(), True
-        self._room = RoomKept()
+        self._room, self._fair = RoomKept(), FairPlay(self._plan.with_gangs)
+        self._busy_until = 0.0
         self.restarts_at = None
         self.view.forget()
 
@@ -84,15 +94,22 @@ class Process:
             return False
         self._inbox, self._fresh = [], False
         self._room.saw(sights)
+        self._fair.known.saw(sights)
         effects = self._engine.step(batch, now)
-        self.story.extend(self._engine.journal.take())
+        entries = self._engine.journal.take()
+        self.story.extend(entries)
+        self._fair.check(effects, entries, self.journal)
         self._perform(effects, now, set_timer)
         return True
 
-    def check_nothing_lost(self) -> None:
-        if self._engine is not None and self.connected and self.view.next_at is None:
-            served = frozenset(profile.scheduler_name for profile in self._plan.settings.profiles)
-            check_nothing_lost(self._feed.objects.values(), served, self._engine.journal)
+    def check_at_end(self, now: float) -> None:
+        """What must hold when the run is over, of what our process has seen and had the time to finish."""
+        if self._engine is None or not self.connected or self.view.next_at is not None:
+            return
+        served = frozenset(profile.scheduler_name for profile in self._plan.settings.profiles)
+        check_nothing_lost(self._feed.objects.values(), served, self._engine.journal)
+        if self._busy_until <= now:
+            self._whole.check_settled(self._feed.objects.values(), self._engine.journal)
 
     def _sights(self, now: float) -> list[Sight]:
         if self._fresh:
@@ -113,6 +130,7 @@ class Process:
             if self._engine is None:  # it crashed on the way: the rest is not done
                 return
             if isinstance(effect, WakeAt):
+                self._busy_until = self._busy_until if effect.idle else max(self._busy_until, effect.at)
                 set_timer(effect)
             else:
                 self._write(effect, now)
@@ -120,7 +138,7 @@ class Process:
     def _write(self, write: Write, now: float) -> None:
         check_gates(write, self.journal)
         if not self.connected:
-            self._inbox.append(Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached"))
+            self._hear(Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached"))
             return
         match self._dice.for_write():
             case WriteFault.CRASH_BEFORE:
@@ -130,11 +148,11 @@ class Process:
                 self.crash(now, self._restart_after)
             case WriteFault.LOST:
                 self._send(write, now)
-                self._inbox.append(Outcome(write, Trouble.UNKNOWN, "the answer was lost"))
+                self._hear(Outcome(write, Trouble.UNKNOWN, "the answer was lost"))
             case WriteFault.CONFLICT:
-                self._inbox.append(Outcome(write, Trouble.CONFLICT, "the object has been modified"))
+                self._hear(Outcome(write, Trouble.CONFLICT, "the object has been modified"))
             case None:
-                self._inbox.append(self._send(write, now))
+                self._hear(self._send(write, now))
 
     def _send(self, write: Write, now: float) -> Outcome:
         outcome = perform(write, self._server, now)
@@ -142,4 +160,11 @@ class Process:
             pod = self._feed.objects.get(write.target.key)
             if isinstance(pod, Pod):
                 self._room.bound(write, pod, self.journal)
+        if isinstance(write, Evict) and outcome.trouble is None:
+            self._whole.evicted(write, self._feed.objects)
         return outcome
+
+    def _hear(self, outcome: Outcome) -> None:
+        self._room.heard(outcome)
+        self._fair.known.heard(outcome)
+        self._inbox.append(outcome)

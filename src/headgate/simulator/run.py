@@ -76,7 +76,7 @@ class _Run:
         self._lookout.look_at_end(ended)
         clusters = list(self._clusters.values())
         for cluster in clusters:
-            cluster.process.check_nothing_lost()
+            cluster.process.check_at_end(self._time.now)
         journal = told({cluster.name: cluster.process.story for cluster in clusters}, EPOCH)
         return Report(
             until=ended,

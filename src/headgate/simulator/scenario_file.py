@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 from headgate.simulator.manifests import NodeBatch, check_manifest, node_manifests
 from headgate.simulator.scenario import (
     Action,
@@ -90,7 +90,8 @@ class _Reader:
 
     def _settings(self, config: dict[str, Any] | None) -> Settings:
         try:
-            return settings_from(config or {}, self._source, self._installed)
+            settings = settings_from(config or {}, self._source, self._installed)
+            return structs.replace(settings, roles=frozenset(Role))
         except InvalidConfiguration as error:
             raise self._wrong(f"config.{error.path}" if error.path else "config", error.expected) from None
 

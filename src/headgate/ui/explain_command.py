@@ -92,7 +92,7 @@ def _counted(name: str, value: int | str) -> str:
     return f"{name.replace('_', ' ')} {text}"
 
 
-_OTHERS = ("alternatives", "for", "node", "names")
+_OTHERS = ("alternatives", "for", "node", "names", "workloads")
 
 
 def _concerns(entry: Entry, name: str) -> bool:
@@ -100,7 +100,14 @@ def _concerns(entry: Entry, name: str) -> bool:
     names = (found["name"], f"{found.get('namespace', '')}/{found['name']}")
     whole = name if "/" in name else f"default/{name}"
     told = str(entry["numbers"].get("for", "")), *str(entry["numbers"].get("names", "")).split(", ")
-    return name in names or any(whole in text.split() for text in told)
+    return name in names or any(whole in _names_in(text) for text in told)
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """What a text like `pod group default/train/workers` names: the group's workload too."""
+    for word in text.split():
+        yield word
+        yield "/".join(word.split("/")[:2])
 
 
 def _object(entry: Entry) -> str:

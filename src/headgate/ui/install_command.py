@@ -8,12 +8,14 @@ import sys
 import click
 import yaml
 
-from headgate.api.manifests import AtService, AtUrl, Manifest, WebhookPlace
+from headgate.api.manifests import Manifest
+from headgate.api.webhook_manifests import AtService, AtUrl, WebhookPlace
 
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 SERVICE = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?")
 WITHOUT_WEBHOOKS = (
-    "No webhooks: unknown priority classes, and preemption priorities below the priority, will not be refused. "
+    "No webhooks: unknown priority classes, and preemption priorities below the priority, will not be refused; jobs "
+    "and pods that name a queue will not be held back by themselves, and mistakes in queues are found only later. "
     "See --webhook-url and --service."
 )
 
@@ -61,9 +63,17 @@ Examples:
     callback=read_service,
     help="The Service they reach it by inside the cluster (port 443 unless said).",
 )
+@click.option(
+    "--queues/--no-queues",
+    default=True,
+    help="Kueue's kinds, and what is needed to hold back jobs and pods until there is quota for them. Kinds that "
+    "somebody else installed are left as they are.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the manifests as YAML and ask no cluster.")
-def install(*, kubeconfig: str, context: str, url: AtUrl | None, service: AtService | None, dry_run: bool) -> None:
-    """Give a cluster what Workloads need: the kind, the rights of our process, and the webhooks that check them.
+def install(
+    *, kubeconfig: str, context: str, url: AtUrl | None, service: AtService | None, queues: bool, dry_run: bool
+) -> None:
+    """Give a cluster what workloads and queues need: their kinds, the rights of our process, and its webhooks.
 
     Safe to repeat: what is there already is brought up to date. Exits with 0 when all is in place, 2 for wrong input,
     1 otherwise.
@@ -75,7 +85,7 @@ def install(*, kubeconfig: str, context: str, url: AtUrl | None, service: AtServ
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
-    wanted = manifests(place)
+    wanted = manifests(place, queues=queues)
     if dry_run:
         click.echo(in_yaml(wanted), nl=False)
         return

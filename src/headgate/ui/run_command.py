@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 ROLES = ("quota", "scheduler", "fleet", "integrations")
-BUILT_ROLES = ("scheduler",)
+BUILT_ROLES = ("quota", "scheduler", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 DNS_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -47,6 +47,8 @@ Examples:
       on the cluster of the current context, with leader election in kube-system
   headgate run --kubeconfig admin.conf --roles scheduler
       on a bare cluster; pods with spec.schedulerName: headgate get nodes
+  headgate run --roles quota,integrations
+      queues and quota for jobs and pods, whoever schedules them
   headgate run --scheduler-name default-scheduler --no-leader-elect
       in place of kube-scheduler, alone
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
@@ -63,10 +65,9 @@ Examples:
 @click.option(
     "--roles",
     metavar="LIST",
-    default=",".join(BUILT_ROLES),
+    default="scheduler",
     show_default=True,
     callback=read_roles,
-    expose_value=False,
     help=f"What to decide, separated by commas: {', '.join(ROLES)}.",
 )
 @click.option(
@@ -132,6 +133,7 @@ def run(
     kubeconfig: str,
     context: str,
     config: Path | None,
+    roles: tuple[str, ...],
     scheduler_names: tuple[str, ...],
     listen: str,
     leader_elect: bool,
@@ -159,6 +161,7 @@ def run(
         kubeconfig=kubeconfig,
         context=context,
         config=config,
+        roles=roles,
         scheduler_names=scheduler_names,
         listen=listen,
         leader_elect=leader_elect and not no_leader_elect,

@@ -1,0 +1,179 @@
+"""What makes an API server ask us: which objects, about what, where we are, and what to do while we do not answer."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec import Struct
+
+from headgate.api.kinds import RESOURCES
+from headgate.api.manifests import CONFIGURATION, Manifest
+from headgate.model.admission import Matter
+from headgate.model.keys import Kind
+from headgate.model.kueue_names import MANAGED, QUEUE_NAME
+from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
+
+ASKING_TIMEOUT = 5  # seconds an API server waits for our answer
+OWN_ACCOUNT = "system:serviceaccount:headgate-system:headgate"
+"""Whose writes nobody needs to check: they are ours."""
+
+_CREATE, _WRITE = ("CREATE",), ("CREATE", "UPDATE")
+
+
+class AtUrl(Struct, frozen=True):
+    """Webhooks outside the cluster: https://host:port, and perhaps a path."""
+
+    url: str
+
+
+class AtService(Struct, frozen=True):
+    """Webhooks behind a Service of the cluster."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+
+WebhookPlace = AtUrl | AtService
+
+
+class Labelled(Struct, frozen=True):
+    """Of the objects of a kind, those that have one label and not another; `called` so in the webhook's name."""
+
+    has: str = ""
+    lacks: str = ""
+    called: str = ""
+
+    @property
+    def selector(self) -> Manifest:
+        wanted = ((self.has, "Exists"), (self.lacks, "DoesNotExist"))
+        return {"matchExpressions": [{"key": key, "operator": operator} for key, operator in wanted if key]}
+
+
+QUEUED = Labelled(has=QUEUE_NAME)
+OTHERS = Labelled(lacks=QUEUE_NAME, called="-without-queue")
+MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue")
+
+
+class Asked(Struct, frozen=True):
+    """Where the objects are served that we are asked about; not all are of a kind we read."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @classmethod
+    def of(cls, kind: Kind) -> Asked:
+        resource = RESOURCES[kind]
+        return cls(resource.group, resource.version, resource.plural, resource.namespaced)
+
+
+class Webhook(Struct, frozen=True):
+    """One reason to ask. `optional`: while nobody answers, the object is stored all the same."""
+
+    matter: Matter
+    asked: Asked
+    operations: tuple[str, ...]
+    status: bool = False  # changes of the status too
+    among: Labelled | None = None
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        verb, called = self.matter.partition("-")[0], self.among.called if self.among else ""
+        ours = "kueue.headgate.dev" if self.asked.group == "kueue.x-k8s.io" else "headgate.dev"
+        return f"{verb}.{self.asked.plural}{called}.{ours}"
+
+    @property
+    def path(self) -> str:
+        return f"/{self.matter}"
+
+
+_WORKLOAD, _KUEUE_WORKLOAD = Asked.of(Kind.WORKLOAD), Asked.of(Kind.KUEUE_WORKLOAD)
+_CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(Asked.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR))
+_JOB, _POD = Asked.of(Kind.JOB), Asked.of(Kind.POD)
+
+WEBHOOKS: tuple[Webhook, ...] = (
+    Webhook(Matter.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
+    Webhook(Matter.DEFAULT_CLUSTER_QUEUE, _CLUSTER_QUEUE, _CREATE),
+    Webhook(Matter.DEFAULT_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _CREATE),
+    Webhook(Matter.DEFAULT_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _CREATE),
+    Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=QUEUED),
+    Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=OTHERS, optional=True),
+    Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=QUEUED),
+    Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=OTHERS, optional=True),
+    Webhook(Matter.DEFAULT_REPLICAS, Asked("apps", "v1", "deployments"), _WRITE, among=QUEUED),
+    Webhook(Matter.DEFAULT_REPLICAS, Asked("apps", "v1", "statefulsets"), _WRITE, among=QUEUED),
+    Webhook(Matter.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
+    Webhook(Matter.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
+    Webhook(Matter.VALIDATE_COHORT, _COHORT, _WRITE),
+    Webhook(Matter.VALIDATE_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _WRITE),
+    Webhook(Matter.VALIDATE_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _WRITE, status=True),
+    Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=QUEUED),
+    Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=OTHERS, optional=True),
+    Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=QUEUED),
+    Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
+)
+"""In the order they are asked. An outage of ours never stops work that names no queue."""
+
+
+def webhook_configurations(place: WebhookPlace, *, queues: bool = True) -> tuple[Manifest, Manifest]:
+    """What makes an API server ask us that finds us at this place; without `queues`, about our own kind only."""
+    hooks = [hook for hook in WEBHOOKS if queues or hook.asked == _WORKLOAD]
+    return (
+        _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.matter.fills_in], place),
+        _configuration("ValidatingWebhookConfiguration", [hook for hook in hooks if not hook.matter.fills_in], place),
+    )
+
+
+def _configuration(kind: str, hooks: list[Webhook], place: WebhookPlace) -> Manifest:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": CONFIGURATION},
+        "webhooks": [_entry(hook, place) for hook in hooks],
+    }
+
+
+def _entry(hook: Webhook, place: WebhookPlace) -> Manifest:
+    return {
+        "name": hook.name,
+        "clientConfig": _client_config(place, hook.path),
+        "rules": [_rule(hook)],
+        **_selectors(hook),
+        "matchConditions": [{"name": "not-our-own", "expression": f"request.userInfo.username != '{OWN_ACCOUNT}'"}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore" if hook.optional else "Fail",
+        "timeoutSeconds": ASKING_TIMEOUT,
+    }
+
+
+def _rule(hook: Webhook) -> Manifest:
+    resource = hook.asked
+    return {
+        "apiGroups": [resource.group],
+        "apiVersions": [resource.version],
+        "resources": [resource.plural, f"{resource.plural}/status"] if hook.status else [resource.plural],
+        "operations": list(hook.operations),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+    }
+
+
+def _selectors(hook: Webhook) -> Manifest:
+    """Work in namespaces without which nothing runs is nobody's business."""
+    if hook.among is None:
+        return {}
+    elsewhere = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
+    return {"namespaceSelector": {"matchExpressions": [elsewhere]}, "objectSelector": hook.among.selector}
+
+
+def _client_config(place: WebhookPlace, path: str) -> Manifest:
+    match place:
+        case AtUrl(url):
+            return {"url": url.rstrip("/") + path}
+        case AtService(namespace, name, port):
+            return {"service": {"namespace": namespace, "name": name, "port": port, "path": path}}
+        case _:
+            assert_never(place)

@@ -1,0 +1,388 @@
+"""One admission cycle: what becomes of the heads of all queues, decided on a snapshot and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import assert_never
+
+from msgspec import Struct, structs
+
+from headgate.model.queues import ClusterQueue, QueueingStrategy, Reclaim, ResourceFlavor
+from headgate.model.quota_settings import QuotaSettings
+from headgate.preemption.quota_classical import classical_victims
+from headgate.preemption.quota_fair import fair_victims
+from headgate.preemption.quota_search import Preemptor, Victim, VictimSearch, fitness_with
+from headgate.quota import wording
+from headgate.quota.assignment import Assignment
+from headgate.quota.flavors import FlavorSearch, assign
+from headgate.quota.ledger import Holder, Ledger
+from headgate.quota.modes import Fitness, Mode
+from headgate.quota.order import Applicant, has_failed_checks
+from headgate.quota.partial import most_pods
+from headgate.quota.progress import Progress
+from headgate.quota.queues import MayEnter, PendingQueues
+from headgate.quota.requeue import Requeue, Unreserved
+from headgate.quota.tree import FlavorResource, QuotaNode, Usage, usage_of
+from headgate.quota.turns import by_priority, by_share
+
+
+class QuotaSnapshot(Struct, frozen=True):
+    """What a cycle decides on. The ledger is used for trials, and is as before when the cycle ends."""
+
+    ledger: Ledger
+    flavors: Mapping[str, ResourceFlavor]
+    may_enter: MayEnter
+    inactive: frozenset[str] = frozenset()  # queues that admit nothing now
+    all_ready: bool = True  # the pods of all admitted workloads are ready
+    number: int = 0  # of the cycle
+
+
+class Admitted(Struct, frozen=True, gc=False):
+    applicant: Applicant
+    assignment: Assignment
+
+
+class Preempting(Struct, frozen=True, gc=False):
+    """It gets what it was assigned once the victims are gone; some of them may be on their way out already."""
+
+    applicant: Applicant
+    assignment: Assignment
+    victims: tuple[Victim, ...]
+    message: str
+
+
+class Deferred(Struct, frozen=True, gc=False):
+    """It fits once the victims of others are gone; until then quota would be exceeded."""
+
+    applicant: Applicant
+    assignment: Assignment
+    message: str
+
+
+class Gated(Struct, frozen=True, gc=False):
+    """It would have to preempt these, which a closed gate forbids."""
+
+    applicant: Applicant
+    victims: tuple[Victim, ...]
+    message: str
+
+
+class Waits(Struct, frozen=True, gc=False):
+    """`skipped_preemption`: it would have preempted, had others not gone before."""
+
+    applicant: Applicant
+    reason: Unreserved
+    requeue: Requeue
+    message: str
+    progress: Progress | None = None
+    skipped_preemption: bool = False
+
+
+Outcome = Admitted | Preempting | Deferred | Gated | Waits
+
+
+class _Nominee(Struct, frozen=True):
+    applicant: Applicant
+    assignment: Assignment
+    victims: tuple[Victim, ...]
+
+    @property
+    def may_go(self) -> bool:
+        """There is room for it, or there are victims that make room."""
+        return bool(self.victims) or self.assignment.mode is Mode.FIT
+
+
+def cycle(snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Outcome]:
+    """One outcome for each head, at most one head of each queue, in the order they were decided."""
+    return list(_Cycle(snapshot, settings).outcomes(heads))
+
+
+def admit_all(
+    pending: PendingQueues, snapshot: QuotaSnapshot, settings: QuotaSettings, now: float
+) -> Iterator[list[Outcome]]:
+    """Cycle after cycle until no other answer is possible; each is settled before the next begins."""
+    while heads := pending.heads():
+        snapshot = structs.replace(snapshot, number=pending.cycle)
+        outcomes = cycle(snapshot, heads, settings)
+        for outcome in outcomes:
+            settle(outcome, pending, snapshot.ledger, now)
+        yield outcomes
+        if any(isinstance(outcome, Admitted) for outcome in outcomes):
+            snapshot = structs.replace(snapshot, all_ready=False)
+
+
+def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
+    """The outcome is taken as happened: quota is held, victims are on their way out, who waits is back in its queue."""
+    match outcome:
+        case Admitted(applicant, assignment):
+            ledger.hold(_holder(applicant, assignment.usage, now))
+            pending.withdraw(applicant.key)
+        case Preempting(applicant, _, victims, _):
+            for victim in victims:
+                ledger.mark_evicted(victim.holder)
+            pending.refused(applicant, Requeue.PENDING_PREEMPTION)
+        case Deferred(applicant):
+            pending.refused(applicant, Requeue.PENDING_PREEMPTION)
+        case Gated(applicant):
+            pending.refused(applicant, Requeue.PREEMPTION_GATED)
+        case Waits(applicant):
+            pending.refused(applicant, outcome.requeue, outcome.progress)
+        case _:
+            assert_never(outcome)
+
+
+def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
+    workload = applicant.workload
+    return Holder(workload.key, workload.uid, applicant.queue, usage, applicant.priority, applicant.ordered, now)
+
+
+class _Tree(Struct):
+    """What was decided so far in one tree: who leaves, by uid, and what was charged to queues before they use it.
+
+    What is `lent` was charged for this cycle only: whoever it is kept for steps aside in the next.
+    """
+
+    leaving: dict[str, Holder] = {}
+    promised: list[tuple[str, Usage]] = []
+    lent: list[tuple[str, Usage]] = []
+    admits: bool = False
+
+
+class _Cycle:
+    """The heads are nominated against the ledger as it is, and decided one by one against what those before left."""
+
+    def __init__(self, snapshot: QuotaSnapshot, settings: QuotaSettings) -> None:
+        self._snapshot = snapshot
+        self._settings = settings
+        self._ledger = snapshot.ledger
+        self._trees: dict[QuotaNode, _Tree] = {}
+        self._all_ready = snapshot.all_ready
+
+    def outcomes(self, heads: Sequence[Applicant]) -> Iterator[Outcome]:
+        nominees: list[_Nominee] = []
+        for head in heads:
+            why_not = self._inadmissible(head)
+            if why_not is None:
+                nominees.append(self._nominate(head, head.progress))
+            else:
+                yield why_not
+        with self._ledger.trial():
+            for nominee in self._in_turn(nominees):
+                yield self._decide(nominee)
+
+    def _in_turn(self, nominees: Sequence[_Nominee]) -> Iterable[_Nominee]:
+        return by_share(self._ledger, nominees) if self._settings.is_fair else by_priority(nominees)
+
+    def _inadmissible(self, head: Applicant) -> Waits | None:
+        """What keeps it out whatever the quota."""
+        if has_failed_checks(head.workload):
+            return Waits(head, Unreserved.PENDING, Requeue.GENERIC, wording.FAILED_CHECKS)
+        if head.queue in self._snapshot.inactive or head.queue in self._ledger.forest.cyclic:
+            return Waits(head, Unreserved.SUSPENDED, Requeue.GENERIC, wording.queue_inactive(head.queue))
+        node = self._ledger.node(head.queue)
+        if node is None or node.queue is None:
+            return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, wording.queue_missing(head.queue))
+        if not self._snapshot.may_enter(node.queue, head.key.namespace):
+            return Waits(head, Unreserved.MISCONFIGURED, Requeue.NAMESPACE_MISMATCH, wording.WRONG_NAMESPACE)
+        if head.problem:
+            return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, head.problem)
+        return None
+
+    def _nominate(
+        self, head: Applicant, progress: Progress | None, pinned: Mapping[tuple[str, str], str] | None = None
+    ) -> _Nominee:
+        """Flavors for all its pods, or for as many as can be had, and who has to go for that."""
+        victims_of = self._victim_search(head)
+        search = FlavorSearch(
+            node=self._ledger.forest.queues[head.queue],
+            flavors=self._snapshot.flavors,
+            oracle=victims_of.fitness,
+            is_fair=self._settings.is_fair,
+            ignore_undeclared=self._settings.ignore_undeclared,
+            progress=self._still_valid(head, progress),
+            pinned=pinned,
+        )
+
+        def attempt(counts: Sequence[int]) -> _Nominee | None:
+            nominee = self._with_victims(head, assign(search, head.asks, counts), victims_of)
+            return nominee if nominee.may_go else None
+
+        whole = self._with_victims(head, assign(search, head.asks), victims_of)
+        return whole if whole.may_go else most_pods(head.asks, attempt) or whole
+
+    @staticmethod
+    def _with_victims(head: Applicant, assignment: Assignment, victims_of: _VictimsFor) -> _Nominee:
+        return _Nominee(head, assignment, victims_of(assignment) if assignment.mode is Mode.PREEMPT else ())
+
+    def _still_valid(self, head: Applicant, progress: Progress | None) -> Progress | None:
+        generation = self._ledger.generation(head.queue)
+        valid = progress is not None and progress.holds(generation, self._snapshot.number, head.kind)
+        return progress if valid else None
+
+    def _victim_search(self, head: Applicant) -> _VictimsFor:
+        strategies = self._settings.fair
+        if strategies:
+            return _VictimsFor(self._ledger, head, lambda ledger, one: fair_victims(ledger, one, strategies))
+        return _VictimsFor(self._ledger, head, classical_victims)
+
+    def _decide(self, nominee: _Nominee) -> Outcome:
+        leaving = self._tree(nominee).leaving
+        if any(victim.holder.uid in leaving for victim in nominee.victims):
+            again = self._again_without_the_leaving(nominee)
+            if again.assignment.mode is Mode.FIT:
+                return self._defer(nominee, again.assignment)
+            nominee = again
+        head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
+        if assignment.mode is Mode.NO_FIT:
+            reason = Unreserved(assignment.no_fit.value)
+            return Waits(head, reason, Requeue.NO_FIT, assignment.message, self._progress(nominee))
+        if not nominee.may_go:
+            self._reserve(nominee)
+            message = assignment.message
+            return Waits(head, Unreserved.WAITING, Requeue.NO_CANDIDATES, message, self._progress(nominee))
+        if victims and self._settings.preemption_gates and head.workload.has_closed_gate:
+            return Gated(head, victims, wording.GATED)
+        if not self._fits(nominee):
+            return self._skip(nominee)
+        return self._go(nominee)
+
+    def _skip(self, nominee: _Nominee) -> Waits:
+        """Others went first. If one was admitted for good, another flavor may do now, and none was tried in vain.
+
+        If it would fit but for those that step aside, it tries the same once more as soon as they have.
+        """
+        head, progress = nominee.applicant, self._progress(nominee)
+        admits = self._tree(nominee).admits
+        if (admits and not progress.has_more) or self._fits_in_the_next(nominee):
+            progress = Progress((), progress.generation, progress.cycle, progress.kind, missed=True)
+        message, skipped = wording.NO_LONGER_FITS, bool(nominee.victims)
+        return Waits(head, Unreserved.WAITING, Requeue.GENERIC, message, progress, skipped)
+
+    def _defer(self, before: _Nominee, assignment: Assignment) -> Deferred:
+        """Victims of others are enough; the room they leave is spoken for."""
+        head = before.applicant
+        self._promise(before, assignment.usage)
+        shared = sum(victim.holder.uid in self._tree(before).leaving for victim in before.victims)
+        return Deferred(head, assignment, wording.pending_preemption(before.assignment.message, shared))
+
+    def _go(self, nominee: _Nominee) -> Outcome:
+        """There is room, or there will be."""
+        head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
+        leaving = self._tree(nominee).leaving
+        if victims:
+            self._promise(nominee, assignment.usage)
+            leaving.update((victim.holder.uid, victim.holder) for victim in victims)
+            return Preempting(head, assignment, victims, wording.pending_preemption(assignment.message, len(victims)))
+        if not self._fits_as_yet(nominee):
+            self._promise(nominee, assignment.usage)
+            return Deferred(head, assignment, wording.pending_preemption(wording.NO_LONGER_FITS, len(leaving)))
+        self._ledger.charge(head.queue, assignment.usage)
+        if self._settings.block_admission:
+            if not self._all_ready:
+                return Waits(head, Unreserved.PODS_NOT_READY, Requeue.PODS_NOT_READY, wording.NOT_READY)
+            self._all_ready = False
+        self._tree(nominee).admits = True
+        return Admitted(head, assignment)
+
+    def _tree(self, nominee: _Nominee) -> _Tree:
+        root = self._ledger.forest.queues[nominee.applicant.queue].root
+        return self._trees.setdefault(root, _Tree())
+
+    def _promise(self, nominee: _Nominee, usage: Usage) -> None:
+        self._ledger.charge(nominee.applicant.queue, usage)
+        self._tree(nominee).promised.append((nominee.applicant.queue, usage))
+
+    def _fits_as_yet(self, nominee: _Nominee) -> bool:
+        """While the victims of this cycle still hold their quota, and those they leave for do not use any."""
+        tree = self._tree(nominee)
+        if not tree.leaving:
+            return True
+        with self._ledger.trial():
+            for queue, usage in tree.promised:
+                self._ledger.credit(queue, usage)
+            return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
+
+    def _again_without_the_leaving(self, nominee: _Nominee) -> _Nominee:
+        """The same flavors, as if all victims so far were gone."""
+        with self._ledger.trial():
+            self._let_go(self._tree(nominee).leaving.values())
+            return self._nominate(nominee.applicant, None, nominee.assignment.flavors)
+
+    def _fits(self, nominee: _Nominee) -> bool:
+        """Once all victims so far and its own are gone."""
+        with self._ledger.trial():
+            self._let_go(self._tree(nominee).leaving.values())
+            self._let_go(victim.holder for victim in nominee.victims)
+            return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
+
+    def _fits_in_the_next(self, nominee: _Nominee) -> bool:
+        """In the next cycle, that is, if nothing else happens."""
+        with self._ledger.trial():
+            for queue, usage in self._tree(nominee).lent:
+                self._ledger.credit(queue, usage)
+            return self._fits(nominee)
+
+    def _let_go(self, holders: Iterable[Holder]) -> None:
+        for holder in holders:
+            self._ledger.leave(holder.queue, holder.uid)
+
+    def _progress(self, nominee: _Nominee) -> Progress:
+        """How far its search got. One that began midway and met a changed ledger tries what it left out once more."""
+        head, before = nominee.applicant, nominee.applicant.progress
+        generation, number = self._ledger.generation(head.queue), self._snapshot.number
+        unchanged = before is not None and before.generation == generation
+        earlier = (*before.earlier, before.tried) if before is not None and unchanged else ()
+        progress = Progress(nominee.assignment.tried, generation, number, head.kind, earlier)
+        if nominee.assignment.began_midway and not unchanged and not progress.has_more:
+            return Progress((), generation, number, head.kind, missed=True)
+        return progress
+
+    def _reserve(self, nominee: _Nominee) -> None:
+        """It cannot take its own quota back, so at least nobody after it in this cycle takes more of it."""
+        node = self._ledger.forest.queues[nominee.applicant.queue]
+        if _queue(node).preemption.reclaim is not Reclaim.ANY:
+            borrows = nominee.assignment.borrow > 0
+            kept = {of: _own_part(node, of, amount, borrows) for of, amount in nominee.assignment.usage}
+            self._promise(nominee, usage_of(kept))
+            if _queue(node).strategy is QueueingStrategy.BEST_EFFORT_FIFO:
+                self._tree(nominee).lent.append((nominee.applicant.queue, usage_of(kept)))
+
+
+def _own_part(node: QuotaNode, of: FlavorResource, amount: int, borrows: bool) -> int:
+    quota = node.quota(of)
+    if not borrows:
+        return max(0, min(amount, quota.nominal - node.used(of)))
+    if quota.borrowing_limit is None:
+        return amount
+    return max(0, min(amount, quota.nominal + quota.borrowing_limit - node.used(of)))
+
+
+def _queue(node: QuotaNode) -> ClusterQueue:
+    assert node.queue is not None
+    return node.queue
+
+
+class _VictimsFor:
+    """Whom one workload would preempt. The same question is answered once, for the ledger does not change meanwhile."""
+
+    def __init__(self, ledger: Ledger, head: Applicant, find: VictimSearch) -> None:
+        self._ledger = ledger
+        self._head = head
+        self._find = find
+        self._known: dict[Preemptor, tuple[Victim, ...]] = {}
+
+    def __call__(self, assignment: Assignment) -> tuple[Victim, ...]:
+        return self._victims(self._preemptor(assignment.usage, assignment.needing_preemption))
+
+    def fitness(self, of: FlavorResource, amount: int) -> Fitness:
+        """How it would go if only this was short."""
+        preemptor = self._preemptor(((of, amount),), (of,))
+        return fitness_with(self._ledger, preemptor, self._victims(preemptor))
+
+    def _preemptor(self, usage: Usage, needed: tuple[FlavorResource, ...]) -> Preemptor:
+        return Preemptor(self._head.queue, self._head.priority, self._head.ordered, usage, needed)
+
+    def _victims(self, preemptor: Preemptor) -> tuple[Victim, ...]:
+        if preemptor not in self._known:
+            self._known[preemptor] = self._find(self._ledger, preemptor)
+        return self._known[preemptor]

@@ -1,0 +1,277 @@
+"""Integrations: jobs and pods wait for quota, start when they are admitted, stop when they are told to go, and end."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from headgate.engine.integrations_room import Room
+from headgate.engine.integrations_surroundings import Measure, Measures
+from headgate.engine.integrations_works import Works, work_key
+from headgate.engine.integrations_writes import Writes
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.planes import Number
+from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED
+from headgate.lifecycle.reconciling import Scene, decisions, expires_at, without_finalizer
+from headgate.lifecycle.work import Work
+from headgate.model.effects import Create, Effect, EmitEvent, EventType, PatchSpec, WakeAt
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Job, Namespace, Object
+from headgate.model.pod import Pod
+from headgate.model.queues import ClusterQueue, Cohort, QueuedWorkload
+from headgate.model.quota_settings import JOBS, PODS
+from headgate.model.settings import Settings
+from headgate.model.work_changes import JobStart, PodStart
+
+TIMER = "integrations"
+_KINDS = {JOBS: Kind.JOB, PODS: Kind.POD}
+_QUEUE_KINDS = (Kind.CLUSTER_QUEUE, Kind.COHORT)
+_STUCK = "the pod has not ended within its grace period; the room that its quota stood for is still taken"
+_DECISIONS = {
+    "CreatedWorkload": "create",
+    "Started": "start",
+    "Stopped": "stop",
+    "FinishedWorkload": "finish",
+    "ExcessPodDeleted": "delete",
+    "WaitingForRoom": "hold",
+}
+"""What the journal calls what an event tells of."""
+
+
+class IntegrationsPlane:
+    """One plane of the engine. Work that something has happened to is looked at once a step, as it is then."""
+
+    def __init__(self, settings: Settings, journal: Journal) -> None:
+        self._journal = journal
+        self._kinds = tuple(_KINDS[name] for name in settings.quota.frameworks if name in _KINDS)
+        self._works = Works(settings.quota)
+        self._measures = Measures()
+        self._writes = Writes()
+        self._room = Room(self._works.reserved_since, settings.quota.debt_percent)
+        self._touched: dict[Key, None] = {}
+        self._kept_for = settings.quota.retention.after_deactivated
+        self._looks: list[tuple[float, Key]] = []  # work to be looked at when a time has come
+        self._look_at: dict[Key, float] = {}
+        self._alarms: dict[bool, float] = {}  # those that were set; the key says whether it is only a safety net
+        self._warned: dict[Key, str] = {}
+        self._started: list[Key] = []
+
+    @property
+    def reads(self) -> tuple[Kind, ...]:
+        """Pods are read also where only Jobs are held back: those of Jobs leave their nodes later than their quota."""
+        jobs = (Kind.JOB,) if Kind.JOB in self._kinds else ()
+        return (Kind.NAMESPACE, *Measures.reads, *_QUEUE_KINDS, Kind.KUEUE_WORKLOAD, *jobs, Kind.POD)
+
+    def absorb(self, event: Event, now: float) -> Iterator[Effect]:
+        match event:
+            case Observed(object=found):
+                self._touch(self._observe(found))
+            case Gone(key=key, uid=uid):
+                self._touch(self._lose(key, uid))
+            case Outcome():
+                self._answered(event, now)
+            case TimerFired():
+                pass
+            case _:
+                assert_never(event)
+        return iter(())
+
+    def decide(self, now: float) -> Iterator[Effect]:
+        self._started = []
+        self._room.look_anew()
+        self._touch(self._writes.due(now))
+        while self._looks and self._looks[0][0] <= now:
+            work = heapq.heappop(self._looks)[1]
+            self._look_at.pop(work, None)
+            self._touch([work])
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            for key in touched:
+                yield from self._decide_about(key, now)
+        yield from self._report_stuck(now)
+        yield from self._wake_later(now)
+
+    def check(self) -> None:
+        """Nothing starts without quota: what must hold after every step, for what this step started."""
+        for key in self._started:
+            work = self._works.find(key)
+            workload = self._works.workload_of(work)[0] if work is not None else None
+            assert workload is not None, f"{key} was started without a Workload"
+            assert workload.is_true(ADMITTED), f"{key} was started though {workload.key} is not admitted"
+            assert not workload.is_true(FINISHED), f"{key} was started though {workload.key} is finished"
+
+    def numbers(self) -> Iterator[Number]:
+        for (queue, flavor, resource), amount in sorted(self._room.debt().items()):
+            labels = (("cluster_queue", queue), ("flavor", flavor), ("resource", resource))
+            yield "headgate_released_debt", labels, amount
+        yield "headgate_work_waiting_for_room", (), self._room.held
+        yield "headgate_stuck_terminating_pods", (), len(self._room.stuck)
+
+    # what is now true
+
+    def _observe(self, found: Object) -> list[Key]:
+        """Notes how the object is; returns the work it concerns."""
+        self._writes.observed(found.key, found.version)
+        match found:
+            case Pod():
+                return self._observe_pod(found)
+            case Job():
+                return self._works.put_job(found) if Kind.JOB in self._kinds else []
+            case QueuedWorkload():
+                return self._works.put_workload(found)
+            case Namespace():
+                return self._works.put_namespace(found)
+            case ClusterQueue() | Cohort():
+                return self._room.put_queue(found)
+            case _ if isinstance(found, Measure) and self._measures.put(found):
+                return self._works.everything()
+        return []
+
+    def _observe_pod(self, pod: Pod) -> list[Key]:
+        waiting = self._room.put_pod(pod)
+        if pod.held is None or Kind.POD not in self._kinds:
+            return waiting
+        return [*waiting, *self._works.put_pod(pod)]
+
+    def _lose(self, key: Key, uid: str) -> list[Key]:
+        if key.kind in _QUEUE_KINDS:
+            self._room.drop_queue(key)
+        self._measures.drop(key, uid)
+        concerned = self._works.drop(key, uid)
+        if concerned:
+            self._writes.gone(key)
+        return [*self._room.drop_pod(key), *concerned]
+
+    def _touch(self, works: Iterable[Key]) -> None:
+        for key in works:
+            self._touched[key] = None
+
+    # how effects went
+
+    def _answered(self, outcome: Outcome, now: float) -> None:
+        work = self._writes.answered(outcome, now)
+        if work is None:
+            return
+        if outcome.trouble is Trouble.REFUSED:
+            message = outcome.message or "the server refuses the write"
+            self._journal.write(Entry(now, work, "fail", "Refused", message))
+        if outcome.trouble is Trouble.GONE:
+            self._touch([work])
+
+    # what to do
+
+    def _decide_about(self, key: Key, now: float) -> Iterator[Effect]:
+        for left in self._works.left_behind(key):
+            yield from self._pass(key, list(without_finalizer(left)))
+        work = self._works.find(key)
+        if work is None:
+            self._touch(self._room.forget(key))
+            self._warned.pop(key, None)
+            self._forget_story(key)
+            return
+        workload, extras = self._works.workload_of(work)
+        self._look_later(key, work.next_release(now))
+        if workload is not None and (until := expires_at(workload, self._kept_for)) is not None and until > now:
+            self._look_later(key, until)
+        yield from self._pass(key, list(decisions(self._scene(work, workload, extras, now))))
+        yield from self._report_waiting(work, now)
+        runs = work.may_run or not self._is_settled(work) or _leaves_with_quota(work, workload, now)
+        self._touch(self._room.uses(key, workload.admission if workload is not None and runs else None))
+
+    def _forget_story(self, key: Key) -> None:
+        """That of a group is its Workload's, which may be there still."""
+        if key.kind is not Kind.KUEUE_WORKLOAD:
+            self._journal.forget(key)
+
+    def _scene(
+        self, work: Work, workload: QueuedWorkload | None, extras: tuple[QueuedWorkload, ...], now: float
+    ) -> Scene:
+        has_room = self._has_room(work, workload)
+        rank, settled = self._measures.rank(work), self._is_settled(work) and self._may_release(work, workload, now)
+        return Scene(work, workload, rank, self._measures.flavors, now, settled, has_room, extras, self._kept_for)
+
+    def _has_room(self, work: Work, workload: QueuedWorkload | None) -> bool:
+        """Work that is not about to start waits for none."""
+        may_start = workload is not None and workload.is_true(ADMITTED) and work.can_start and not work.may_run
+        if workload is None or workload.admission is None or not may_start:
+            self._room.waits_no_more(work.key)
+            return True
+        return self._room.is_there(work.key, workload.admission)
+
+    def _is_settled(self, work: Work) -> bool:
+        return not any(self._writes.is_pending(part.key) for part in work.parts)
+
+    def _may_release(self, work: Work, workload: QueuedWorkload | None, now: float) -> bool:
+        """Pods that leave may owe only so much; beyond that, quota is held until they are gone."""
+        if workload is None or workload.admission is None or workload.is_true(FINISHED):
+            self._room.owes(work.key)
+            return True
+        is_leaving = _is_leaving(work, workload) and not work.is_active(now)
+        return not is_leaving or not work.takes_room(now) or self._room.may_owe(work.key, workload.admission)
+
+    def _pass(self, work: Key, effects: list[Effect]) -> Iterator[Effect]:
+        """What may go out now, and what is told of it."""
+        versions = {key: self._works.version_of(key) for effect in effects for key in _targets(effect)}
+        for effect in self._writes.passing(work, effects, versions):
+            if isinstance(effect, EmitEvent) and not self._tells(work, effect):
+                continue
+            if isinstance(effect, PatchSpec) and isinstance(effect.change, JobStart | PodStart):
+                self._started.append(work)
+            yield effect
+
+    def _tells(self, work: Key, event: EmitEvent) -> bool:
+        """A warning is given once, not each time its cause is found again."""
+        if event.type is EventType.WARNING:
+            if self._warned.get(work) == event.message:
+                return False
+            self._warned[work] = event.message
+        self._journal.write(Entry(event.at, work, _DECISIONS.get(event.reason, "note"), event.reason, event.message))
+        return True
+
+    def _report_waiting(self, work: Work, now: float) -> Iterator[Effect]:
+        """Said once, when it begins to wait."""
+        missing = self._room.newly_held(work.key)
+        if missing:
+            message = f"waiting for {missing} that pods which leave still take"
+            event = EmitEvent(work.parts[0], EventType.NORMAL, "WaitingForRoom", "Waiting", message, now)
+            yield from self._pass(work.key, [event])
+
+    def _report_stuck(self, now: float) -> Iterator[Effect]:
+        """A pod that should be gone and is not holds up whoever waits for its room."""
+        for pod in self._room.newly_stuck(now):
+            self._journal.write(Entry(now, work_key(pod), "note", "StuckTerminating", f"{pod.key.name}: {_STUCK}"))
+            yield EmitEvent(pod.target, EventType.WARNING, "StuckTerminating", "Terminating", _STUCK, now)
+
+    # when to look again
+
+    def _look_later(self, work: Key, at: float | None) -> None:
+        if at is not None and self._look_at.get(work) != at:
+            self._look_at[work] = at
+            heapq.heappush(self._looks, (at, work))
+
+    def _wake_later(self, now: float) -> Iterator[WakeAt]:
+        """One alarm for whatever comes first, and one as a safety net; later ones are set when these have rung."""
+        self._alarms = {idle: at for idle, at in self._alarms.items() if at > now}
+        times = [(self._looks[0][0], False)] if self._looks else []
+        times += [*self._writes.next_looks(), *((at, True) for at in self._room.next_looks())]
+        for at, idle in sorted(times):
+            if idle not in self._alarms or at < self._alarms[idle]:
+                self._alarms[idle] = max(at, now)
+                yield WakeAt(self._alarms[idle], TIMER, idle)
+
+
+def _is_leaving(work: Work, workload: QueuedWorkload) -> bool:
+    return workload.is_true(EVICTED) or work.is_going
+
+
+def _leaves_with_quota(work: Work, workload: QueuedWorkload | None, now: float) -> bool:
+    """Its pods were asked to leave and owe nothing, for the quota of the room they take is still theirs."""
+    if workload is None or workload.is_true(FINISHED):
+        return False
+    return _is_leaving(work, workload) and work.takes_room(now)
+
+
+def _targets(effect: Effect) -> tuple[Key, ...]:
+    return () if isinstance(effect, WakeAt | Create) else (effect.target.key,)

@@ -1,0 +1,33 @@
+"""The planes of the engine: each decides about its own objects, and they know each other only by what is observed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from headgate.model.effects import Effect
+from headgate.model.events import Event
+from headgate.model.keys import Kind
+
+Number = tuple[str, tuple[tuple[str, str], ...], int]
+
+
+class Plane(Protocol):
+    """`absorb` takes what is now true, `decide` yields what to do about it.
+
+    A plane is told of objects of the kinds it reads, of every timer, and of every outcome: also of writes that another
+    plane made, which it passes over.
+    """
+
+    @property
+    def reads(self) -> tuple[Kind, ...]: ...
+
+    def absorb(self, event: Event, now: float) -> Iterator[Effect]: ...
+
+    def decide(self, now: float) -> Iterator[Effect]: ...
+
+    def check(self) -> None:
+        """What must hold after every step, for what this step touched."""
+
+    def numbers(self) -> Iterator[Number]:
+        """What can be counted or measured now, by metric, labels and value."""

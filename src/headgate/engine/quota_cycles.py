@@ -1,0 +1,187 @@
+"""What the cycles decide, put into writing: who gets quota, who leaves for whom, who waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import assert_never
+
+from msgspec import Struct
+
+from headgate.engine import telling_quota as telling
+from headgate.engine.admission_cycle import (
+    Admitted,
+    Deferred,
+    Gated,
+    Outcome,
+    Preempting,
+    QuotaSnapshot,
+    Waits,
+    admit_all,
+)
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.quota_books import Books
+from headgate.engine.quota_counts import QuotaCounts
+from headgate.engine.quota_desk import Desk, Sheet
+from headgate.engine.quota_refusals import Refusal, Refusals
+from headgate.engine.quota_surroundings import QuotaSurroundings
+from headgate.lifecycle.quota_admission import IS_GATED, refused, reserved
+from headgate.lifecycle.quota_checks import required_checks
+from headgate.lifecycle.quota_conditions import EVICTED, QUOTA_RESERVED, Said, says
+from headgate.lifecycle.quota_eviction import preempted
+from headgate.model.keys import Key
+from headgate.model.queues import Admission, PodSetAssignment, QueuedWorkload
+from headgate.model.quota_settings import QuotaSettings
+from headgate.model.resources import Resources
+from headgate.preemption.quota_search import Victim
+from headgate.quota.assignment import Assignment, admission
+from headgate.quota.order import Applicant
+from headgate.quota.requests import asks_of
+from headgate.quota.requeue import Unreserved
+from headgate.quota.tree import Usage
+
+
+class Promise(Struct, frozen=True, gc=False):
+    """Quota given in this step."""
+
+    key: Key
+    queue: str
+    usage: Usage
+
+
+class Cycles:
+    """Runs the cycles on the books, and takes each outcome for true by wanting it written."""
+
+    def __init__(
+        self,
+        settings: QuotaSettings,
+        *,
+        surroundings: QuotaSurroundings,
+        books: Books,
+        desk: Desk,
+        counts: QuotaCounts,
+        journal: Journal,
+    ) -> None:
+        self._settings = settings
+        self._surroundings = surroundings
+        self._books = books
+        self._desk = desk
+        self._counts = counts
+        self._journal = journal
+        self.refusals = Refusals()
+        self.promises: list[Promise] = []
+
+    def run(self, now: float, evicted: Callable[[Key], None]) -> None:
+        """Until no other answer is possible. Those who must leave are handed to `evicted`."""
+        self.promises = []
+        books, around = self._books, self._surroundings
+        books.pending.ripen(now)
+        all_ready = not books.tally.waiting_for_pods
+        snapshot = QuotaSnapshot(books.ledger, around.flavors, around.may_enter, around.inactive, all_ready)
+        for outcomes in admit_all(books.pending, snapshot, self._settings, now):
+            for outcome in outcomes:
+                for key in self._act(outcome, now):
+                    evicted(key)
+
+    def tell(self, now: float) -> None:
+        """Why they wait, to those who have not been told."""
+        for key, refusal in self.refusals.take(now):
+            sheet = self._desk.get(key)
+            if sheet is None or not sheet.is_open or key not in self._books.pending:
+                continue
+            workload = sheet.now
+            if not _shows(workload, refusal):
+                asked = self._asked(workload)
+                status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
+                self._desk.want(key, status, telling.refused_event(workload, refusal, now))
+
+    def _act(self, outcome: Outcome, now: float) -> Iterator[Key]:
+        """The workloads that must leave."""
+        self._counts.attempt("success" if isinstance(outcome, Admitted) else "inadmissible")
+        match outcome:
+            case Admitted(applicant, assignment):
+                self._reserve(applicant, assignment, now)
+            case Preempting(applicant, _, victims, message):
+                yield from self._preempt(applicant, victims, now)
+                self._refuse(applicant, Refusal(Unreserved.PREEMPTING.value, message), now)
+            case Deferred(applicant, _, message):
+                self._refuse(applicant, Refusal(Unreserved.PREEMPTING.value, message), now)
+            case Gated(applicant, _, message):
+                self._refuse(applicant, Refusal(Unreserved.GATED.value, message, (IS_GATED,)), now)
+            case Waits(applicant, reason, _, message):
+                if outcome.skipped_preemption:
+                    self._counts.skipped_preemption(applicant.queue)
+                self._refuse(applicant, Refusal(reason.value, message), now)
+            case _:
+                assert_never(outcome)
+
+    def _reserve(self, applicant: Applicant, assignment: Assignment, now: float) -> None:
+        key, queue = applicant.key, self._surroundings.queues[applicant.queue]
+        sheet = self._desk.get(key)
+        assert sheet is not None
+        given, workload = _in_order(admission(applicant.queue, assignment.pod_sets)), sheet.now
+        status = reserved(workload, given, required_checks(queue, given), now)
+        self._journal.write(telling.reserved(workload, status, assignment.borrow, now))
+        self._desk.want(key, status, telling.reserved_event(workload, status, now))
+        self.refusals.drop(key)
+        self.promises.append(Promise(key, applicant.queue, assignment.usage))
+        self._books.place(sheet, now)
+
+    def _preempt(self, applicant: Applicant, victims: tuple[Victim, ...], now: float) -> Iterator[Key]:
+        """Those on their way out already are not told again."""
+        for chosen in victims:
+            sheet = self._desk.get(chosen.holder.key)
+            if sheet is None or not sheet.is_open or sheet.now.is_true(EVICTED):
+                continue
+            message = telling.preempted_message(applicant, chosen, self._books.ledger)
+            self._journal.write(telling.preempted(sheet.now, applicant, chosen, message, now))
+            if sheet.so_far.admission is None:
+                self._take_back(sheet)
+            else:
+                self._evict(sheet.now, applicant, chosen, message, now)
+            self._books.place(sheet, now)
+            yield chosen.holder.key
+
+    def _take_back(self, sheet: Sheet) -> None:
+        """It was promised quota a moment ago, and nobody knows yet: it never was."""
+        self._desk.take_back(sheet.seen.key)
+        self.promises = [promise for promise in self.promises if promise.key != sheet.seen.key]
+
+    def _evict(self, victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> None:
+        events = telling.preempted_events(victim, message, applicant, now)
+        for_it = telling.preempted_for_event(applicant, victim, chosen.reason.text, now)
+        self._desk.want(victim.key, preempted(victim, chosen.reason.value, message, now), *events, for_it)
+        self._counts.preempted(applicant.queue, chosen.reason)
+
+    def _refuse(self, applicant: Applicant, refusal: Refusal, now: float) -> None:
+        """What the workload shows already is not told again."""
+        sheet = self._desk.get(applicant.key)
+        if sheet is not None and _shows(sheet.now, refusal):
+            self.refusals.drop(applicant.key)
+            return
+        entry = telling.refused(applicant, refusal, now)
+        if not _is_repeated(self._journal.about(applicant.key), entry):
+            self._journal.write(entry)
+        self.refusals.note(applicant.key, refusal)
+
+    def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
+        return tuple((ask.name, ask.scaled(ask.count)) for ask in asks_of(workload, self._settings))
+
+
+def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:
+    said = Said(QUOTA_RESERVED, False, refusal.reason, refusal.message)
+    return says(workload, said) and all(says(workload, one) for one in refusal.also)
+
+
+def _is_repeated(entries: tuple[Entry, ...], entry: Entry) -> bool:
+    return bool(entries) and (entries[-1].reason, entries[-1].message) == (entry.reason, entry.message)
+
+
+def _in_order(given: Admission) -> Admission:
+    """As it reads back: flavors and amounts by name."""
+    return Admission(
+        given.cluster_queue,
+        tuple(
+            PodSetAssignment(one.name, tuple(sorted(one.flavors)), Resources.of(dict(one.usage)), one.count)
+            for one in given.pod_sets
+        ),
+    )

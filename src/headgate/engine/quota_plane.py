@@ -1,0 +1,251 @@
+"""Quota admission: workloads get quota of their queues, and give it back; the unit is a workload, not a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from headgate.engine import telling_quota as telling
+from headgate.engine.journal import Journal
+from headgate.engine.quota_books import Books
+from headgate.engine.quota_counts import Number, QuotaCounts, gauges
+from headgate.engine.quota_cycles import Cycles
+from headgate.engine.quota_deadlines import Deadlines
+from headgate.engine.quota_desk import Desk, Sheet
+from headgate.engine.quota_finalizers import InUse
+from headgate.engine.quota_pace import Pace
+from headgate.engine.quota_statuses import QueueStatuses
+from headgate.engine.quota_surroundings import QuotaSurroundings
+from headgate.lifecycle.quota_conditions import FINISHED
+from headgate.lifecycle.quota_deadlines import next_deadline
+from headgate.lifecycle.quota_next import Step, next_step
+from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Object
+from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.queues import QueuedWorkload
+from headgate.model.settings import Settings
+from headgate.queueing.waiting import Backoff
+from headgate.quota.tree import available
+
+MOST_STEPS = 10  # of one workload at once; each rule is true of it at most once
+
+
+class QuotaPlane:
+    """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
+
+    reads = (
+        Kind.NAMESPACE,
+        Kind.RESOURCE_FLAVOR,
+        Kind.ADMISSION_CHECK,
+        Kind.WORKLOAD_PRIORITY_CLASS,
+        Kind.COHORT,
+        Kind.CLUSTER_QUEUE,
+        Kind.LOCAL_QUEUE,
+        Kind.KUEUE_WORKLOAD,
+    )
+
+    def __init__(self, settings: Settings, journal: Journal) -> None:
+        self._settings = settings.quota
+        self._journal = journal
+        self._surroundings = QuotaSurroundings(settings.quota)
+        backoff = Backoff(settings.initial_backoff, settings.max_backoff)
+        self._desk = Desk(backoff)
+        self._books = Books(self._surroundings, settings.quota)
+        self._counts = QuotaCounts()
+        self._cycles = Cycles(
+            settings.quota,
+            surroundings=self._surroundings,
+            books=self._books,
+            desk=self._desk,
+            counts=self._counts,
+            journal=journal,
+        )
+        self._in_use = InUse(self._surroundings, self._books.tally, backoff)
+        self._statuses = QueueStatuses(
+            self._surroundings, self._books.tally, self._in_use, backoff, is_fair=settings.quota.is_fair
+        )
+        self._deadlines = Deadlines()
+        self._touched: dict[Key, None] = {}
+        self._event_pace = Pace(seconds=0.125, ahead=200)
+        self._waited_for_pods = False
+
+    def absorb(self, event: Event, now: float) -> Iterator[Effect]:
+        match event:
+            case Observed(object=QueuedWorkload() as workload):
+                yield from self._paced(self._observe_workload(workload, now), now)
+            case Observed(object=other):
+                self._observe(other)
+            case Gone(key=key, uid=uid):
+                self._lose(key, uid, now)
+            case TimerFired():
+                pass
+            case Outcome(effect=PatchStatus() | PatchSpec() | Delete() as written):
+                if written.target.key.kind is Kind.KUEUE_WORKLOAD:
+                    self._touch(written.target.key)
+                    yield from self._paced(self._desk.answer(written, event.trouble, now), now)
+                elif isinstance(written, PatchStatus):
+                    self._statuses.answered(written, event.trouble, now)
+                elif isinstance(written, PatchSpec):
+                    self._in_use.answered(written, event.trouble, now)
+            case Outcome():
+                pass
+            case _:
+                assert_never(event)
+
+    def decide(self, now: float) -> Iterator[Effect]:
+        self._settle_surroundings(now)
+        self._touched.update(dict.fromkeys(self._deadlines.due(now)))
+        self._settle_forgotten(now)
+        self._examine_all(now)
+        self._wake_when_all_are_ready(now)
+        self._cycles.run(now, self._touch)
+        self._cycles.tell(now)
+        self._examine_all(now)
+        yield from self._desk.send(now)
+        yield from self._in_use.settle(now)
+        yield from self._statuses.settle(self._books.ledger, now)
+        yield from self._deadlines.wake_later(self._other_deadlines(), now)
+
+    def check(self) -> None:
+        """What must hold after every step, for what this step touched: no quota was given that was not there."""
+        ledger = self._books.ledger
+        for promise in self._cycles.promises:
+            node = ledger.node(promise.queue)
+            assert node is not None, f"{promise.key} got quota of {promise.queue}, which is not there"
+            for of, amount in promise.usage:
+                over = -available(node, of) if amount else 0
+                assert over <= 0, f"{promise.key} got {amount} of {of}, {over} more than there is"
+            assert promise.key not in self._books.pending, f"{promise.key} both waits and holds quota"
+
+    def numbers(self) -> Iterator[Number]:
+        """What can be counted or measured now, by metric, labels and value."""
+        yield from self._counts.numbers()
+        books = self._books
+        yield from gauges(self._surroundings, books.tally, books.pending, books.ledger, self._settings.is_fair)
+
+    # what is now true
+
+    def _paced(self, events: Iterable[EmitEvent], now: float) -> Iterator[EmitEvent]:
+        """Conditions say all that matters: where thousands come and go, most events are left out."""
+        return (event for event in events if self._event_pace.take(now))
+
+    def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterator[EmitEvent]:
+        sheet = self._desk.get(workload.key)
+        if sheet is not None and sheet.seen.uid != workload.uid:
+            self._lose(workload.key, sheet.seen.uid, now)
+        elif sheet is not None:
+            self._note_change(sheet.seen, workload)
+        yield from self._desk.observe(workload)
+        self._touch(workload.key)
+
+    def _note_change(self, before: QueuedWorkload, after: QueuedWorkload) -> None:
+        if before.queue != after.queue:
+            self._books.leave_local(before)
+        self._counts.seen(before, after, self._surroundings.queue_of(before if before.admission else after))
+
+    def _observe(self, found: Object) -> None:
+        self._surroundings.observe(found)
+        self._in_use.touch(found.key)
+
+    def _lose(self, key: Key, uid: str, now: float) -> None:
+        if key.kind is not Kind.KUEUE_WORKLOAD:
+            self._surroundings.lose(key, uid)
+            self._statuses.lose(key)
+            self._in_use.lose(key)
+            return
+        workload = self._desk.lose(key, uid)
+        if workload is not None:
+            self._books.remove(workload, now)
+            self._cycles.refusals.drop(key)
+            self._deadlines.drop(key)
+            self._touched.pop(key, None)
+            self._journal.forget(key)
+
+    def _touch(self, key: Key) -> None:
+        self._touched[key] = None
+
+    # what to do
+
+    def _settle_surroundings(self, now: float) -> None:
+        """Other queues, other quota: whoever is concerned is looked at again."""
+        around = self._surroundings
+        if around.take_reshaped():
+            self._books.reshape(now)
+            self._in_use.touch_leaving()
+        elif around.take_relabeled():
+            self._books.wake_all(now)
+        for queue in around.changed_queues:
+            self._statuses.touch(Key(Kind.CLUSTER_QUEUE, "", queue))
+            around.changed_locals.update(dict.fromkeys(around.locals_of(queue)))
+            self._touched.update(dict.fromkeys(self._books.holders(queue)))
+        for local in around.changed_locals:
+            self._statuses.touch(local)
+            self._touched.update(dict.fromkeys(self._books.members(local)))
+        if around.changed_classes:
+            self._touched.update(dict.fromkeys(self._desk))
+        around.changed_queues, around.changed_locals, around.changed_classes = {}, {}, {}
+
+    def _settle_forgotten(self, now: float) -> None:
+        """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
+        self._desk.give_up(now)
+        forgotten, self._desk.forgotten = self._desk.forgotten, {}
+        for key in forgotten:
+            sheet = self._desk.get(key)
+            if sheet is not None:
+                self._journal.write(telling.forgotten(sheet.seen, now))
+                self._touch(key)
+                self._books.pending.wake(self._surroundings.queue_of(sheet.seen), now)
+
+    def _examine_all(self, now: float) -> None:
+        touched, self._touched = self._touched, {}
+        for key in touched:
+            sheet = self._desk.get(key)
+            if sheet is not None:
+                if sheet.is_open:
+                    self._examine(sheet, now)
+                self._books.place(sheet, now)
+                self._deadlines.put(key, next_deadline(sheet.now, self._settings), now)
+
+    def _examine(self, sheet: Sheet, now: float) -> None:
+        """Step after step, as far as one write goes: what changes the spec is a write of its own."""
+        for _ in range(MOST_STEPS):
+            workload = sheet.now
+            step = self._priority_step(workload) or next_step(workload, self._surroundings.around(workload), now)
+            if step is None:
+                return
+            is_status = isinstance(step.change, QueuedWorkloadStatus)
+            if not is_status and (sheet.wanted is not None or sheet.sent is not None):
+                return
+            self._take(workload, step, now)
+            if not is_status:
+                return
+        raise AssertionError(f"{sheet.seen.key} never comes to rest")
+
+    def _take(self, workload: QueuedWorkload, step: Step, now: float) -> None:
+        if step.decision:
+            self._journal.write(telling.stepped(workload, step, now))
+        self._desk.want(workload.key, step.change, *telling.step_events(workload, step, now))
+
+    def _priority_step(self, workload: QueuedWorkload) -> Step | None:
+        """Its WorkloadPriorityClass is worth something else by now."""
+        value = self._surroundings.priority_of(workload)
+        if value is None or value == workload.priority or workload.deleted is not None or workload.is_true(FINISHED):
+            return None
+        message = f"its WorkloadPriorityClass is worth {value}, not {workload.priority}"
+        return Step("prioritize", "PriorityChanged", message, QueuePriority(value))
+
+    def _wake_when_all_are_ready(self, now: float) -> None:
+        """Where nothing is admitted before the pods of all are ready, everybody gets a chance when they are."""
+        waits = self._settings.block_admission and self._books.tally.waiting_for_pods > 0
+        if self._waited_for_pods and not waits:
+            self._books.wake_all(now)
+        self._waited_for_pods = waits
+
+    def _other_deadlines(self) -> Iterator[float | None]:
+        yield self._desk.next_deadline()
+        yield self._in_use.next_deadline()
+        yield self._books.pending.next_deadline()
+        yield self._statuses.next_deadline()
+        yield self._cycles.refusals.next_deadline()

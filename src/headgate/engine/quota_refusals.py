@@ -1,0 +1,47 @@
+"""Workloads that must be told why they wait: at once as a rule, but only so many in a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from headgate.engine.quota_pace import Pace
+from headgate.lifecycle.quota_conditions import Said
+from headgate.model.keys import Key
+
+
+class Refusal(Struct, frozen=True, gc=False):
+    """The reason and words of the condition QuotaReserved; `also` are other conditions that go with it."""
+
+    reason: str
+    message: str
+    also: tuple[Said, ...] = ()
+
+
+class Refusals:
+    """Refusals not told yet; a later one takes the place of an earlier one, admission that of both.
+
+    When thousands wait, their places change faster than anybody reads. Writing each change down would slow down
+    those who are admitted.
+    """
+
+    def __init__(self) -> None:
+        self._untold: dict[Key, Refusal] = {}
+        self._pace = Pace(seconds=0.125, ahead=50)
+
+    def note(self, key: Key, refusal: Refusal) -> None:
+        self._untold[key] = refusal
+
+    def drop(self, key: Key) -> None:
+        self._untold.pop(key, None)
+
+    def take(self, now: float) -> Iterator[tuple[Key, Refusal]]:
+        """Those that are told now, longest untold first."""
+        while self._untold and self._pace.take(now):
+            key = next(iter(self._untold))
+            yield key, self._untold.pop(key)
+
+    def next_deadline(self) -> float | None:
+        """When the next one can be told."""
+        return self._pace.next_turn if self._untold else None

@@ -1,0 +1,195 @@
+"""What queues and cohorts show: counts, usage, and whether they take work. Told at most once a second each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from headgate.engine.quota_activity import Activity
+from headgate.engine.quota_finalizers import InUse
+from headgate.engine.quota_rests import Rests
+from headgate.engine.quota_surroundings import QuotaSurroundings
+from headgate.engine.quota_tally import QueueCount, Tally
+from headgate.lifecycle.quota_conditions import second
+from headgate.model.conditions import Condition
+from headgate.model.effects import PatchStatus
+from headgate.model.events import Trouble
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.queue_changes import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus
+from headgate.model.queues import ClusterQueue, Cohort, LocalQueue
+from headgate.model.resources import Resources
+from headgate.queueing.waiting import Backoff
+from headgate.quota.ledger import Ledger
+from headgate.quota.shares import share_of
+from headgate.quota.tree import FlavorResource
+
+PACE = 1.0  # seconds between two writes about one queue
+ACTIVE = "Active"
+Told = ClusterQueueStatus | LocalQueueStatus | CohortStatus
+Teller = ClusterQueue | LocalQueue | Cohort
+
+
+class QueueStatuses:
+    """Writes a status when it is news; one write at a time, each made from the version last seen."""
+
+    def __init__(
+        self, surroundings: QuotaSurroundings, tally: Tally, in_use: InUse, backoff: Backoff, *, is_fair: bool
+    ) -> None:
+        self._surroundings = surroundings
+        self._in_use = in_use
+        self._tally = tally
+        self._is_fair = is_fair
+        self._touched: dict[Key, None] = {}
+        self._sent: dict[Key, PatchStatus] = {}
+        self._rests = Rests(backoff)
+        self._told: dict[Key, Told] = {}
+        self._last: dict[Key, float] = {}
+
+    def touch(self, key: Key) -> None:
+        self._touched[key] = None
+
+    def lose(self, key: Key) -> None:
+        for known in (self._touched, self._sent, self._told, self._last):
+            known.pop(key, None)
+        self._rests.forget(key)
+
+    def answered(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
+        """What was not written is news again, unless the server will never have it.
+
+        What was written need not be waited for: if the object showed it before, there is no newer version to see.
+        """
+        key = patch.target.key
+        if self._sent.get(key) != patch:
+            return
+        if trouble is not None:
+            self._told.pop(key, None)
+        if trouble in (None, Trouble.REFUSED, Trouble.GONE):
+            del self._sent[key]
+            self._rests.forget(key)
+        else:
+            self._rests.begin(key, now)
+            self._touched[key] = None
+        if trouble is Trouble.CONFLICT:
+            del self._last[key]  # once something newer is seen, nothing else is waited for
+
+    def settle(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
+        self._collect(ledger)
+        for key in self._rests.over(now):
+            self._sent.pop(key, None)
+        for key in [key for key in self._touched if self._may_write(key, now)]:
+            del self._touched[key]
+            teller = self._teller(key)
+            if teller is not None:
+                yield from self._news(teller, ledger, now)
+
+    def next_deadline(self) -> float | None:
+        """When the next may be told again, of those that only wait for that or were turned away."""
+        times = [self._not_before(key) for key in self._touched if not self._is_under_way(key)]
+        return min((at for at in (*times, self._rests.next_deadline()) if at is not None), default=None)
+
+    def _collect(self, ledger: Ledger) -> None:
+        """All whose counts have changed, and the cohorts above them where shares are told."""
+        queues, self._tally.changed_queues = self._tally.changed_queues, {}
+        locals_, self._tally.changed_locals = self._tally.changed_locals, {}
+        self._touched.update(locals_)
+        for name in queues:
+            self._touched[_queue_key(name)] = None
+            node = ledger.node(name)
+            if self._is_fair and node is not None:
+                leaves = (_queue_key(leaf.name) for leaf in node.root.leaves())
+                above = (Key(Kind.COHORT, "", cohort.name) for cohort in node.ancestors())
+                self._touched.update(dict.fromkeys((*leaves, *above)))
+
+    def _may_write(self, key: Key, now: float) -> bool:
+        return not self._is_under_way(key) and now >= self._not_before(key)
+
+    def _not_before(self, key: Key) -> float:
+        last = self._last.get(key)
+        return -math.inf if last is None else last + PACE
+
+    def _is_under_way(self, key: Key) -> bool:
+        """A write is not answered yet, or was refused as outdated; another one would be refused as well."""
+        sent, teller = self._sent.get(key), self._teller(key)
+        if sent is None or teller is None:
+            return self._in_use.is_under_way(key)
+        if teller.version == sent.target.version and teller.uid == sent.target.uid:
+            return True
+        del self._sent[key]
+        return self._in_use.is_under_way(key)
+
+    def _teller(self, key: Key) -> Teller | None:
+        match key.kind:
+            case Kind.CLUSTER_QUEUE:
+                return self._surroundings.queues.get(key.name)
+            case Kind.LOCAL_QUEUE:
+                return self._surroundings.locals.get(key)
+            case _:
+                return self._surroundings.cohorts.get(key.name)
+
+    def _news(self, teller: Teller, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
+        status = self._status(teller, ledger, now)
+        if self._told.get(teller.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
+            return
+        patch = PatchStatus(Target(teller.key, teller.uid, teller.version), status)
+        self._told[teller.key], self._sent[teller.key], self._last[teller.key] = status, patch, now
+        self._rests.cut_short(teller.key)
+        yield patch
+
+    def _status(self, teller: Teller, ledger: Ledger, now: float) -> Told:
+        match teller:
+            case ClusterQueue(name=name):
+                return self._of_queue(teller, self._tally.queue(name), ledger, now)
+            case LocalQueue(key=key):
+                return self._of_local(teller, self._tally.local(key), now)
+            case Cohort(name=name):
+                node = ledger.forest.cohort(name)
+                return CohortStatus(share_of(node).rounded if node is not None else 0)
+
+    def _of_queue(self, queue: ClusterQueue, count: QueueCount, ledger: Ledger, now: float) -> ClusterQueueStatus:
+        node = ledger.node(queue.name)
+        share = share_of(node).rounded if self._is_fair and node is not None else None
+        return ClusterQueueStatus(
+            _with_activity(queue.conditions, self._surroundings.activity(queue), queue.generation, now),
+            count.pending,
+            count.reserving,
+            count.admitted,
+            tuple(_uses(queue, count.reservation)),
+            tuple(_uses(queue, count.usage)),
+            share,
+        )
+
+    def _of_local(self, local: LocalQueue, count: QueueCount, now: float) -> LocalQueueStatus:
+        queue = self._surroundings.queues.get(local.cluster_queue)
+        activity = self._surroundings.local_activity(local)
+        return LocalQueueStatus(
+            _with_activity(local.conditions, activity, local.generation, now),
+            count.pending,
+            count.reserving,
+            count.admitted,
+            tuple(_uses(queue, count.reservation, borrows=False)) if queue is not None else (),
+            tuple(_uses(queue, count.usage, borrows=False)) if queue is not None else (),
+        )
+
+
+def _queue_key(name: str) -> Key:
+    return Key(Kind.CLUSTER_QUEUE, "", name)
+
+
+def _uses(queue: ClusterQueue, used: Mapping[FlavorResource, int], borrows: bool = True) -> Iterator[FlavorUse]:
+    """Every flavor and resource of the queue, in its own order."""
+    for group in queue.groups:
+        for flavor in group.flavors:
+            totals = {name: used.get(FlavorResource(flavor.flavor, name), 0) for name, _ in flavor.quotas}
+            beyond = {name: max(0, totals[name] - quota.nominal) for name, quota in flavor.quotas}
+            borrowed = Resources.of(beyond) if borrows and queue.cohort else Resources()
+            yield FlavorUse(flavor.flavor, Resources.of(totals), borrowed)
+
+
+def _with_activity(
+    conditions: tuple[Condition, ...], activity: Activity, generation: int, now: float
+) -> tuple[Condition, ...]:
+    status = str(activity.active)
+    shown = next((one for one in conditions if one.type == ACTIVE), None)
+    since = shown.at if shown is not None and shown.status == status else second(now)
+    made = Condition(ACTIVE, status, activity.reason, activity.message, since, generation)
+    return (*(one for one in conditions if one.type != ACTIVE), made)

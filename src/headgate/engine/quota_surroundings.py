@@ -1,0 +1,203 @@
+"""All that surrounds the workloads: queues, cohorts, flavors, checks, priority classes, and their namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from msgspec import structs
+
+from headgate.engine.quota_activity import Activity, local_activity, queue_activity
+from headgate.lifecycle.quota_circumstances import Circumstances
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Namespace, Object
+from headgate.model.queues import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    QueuedWorkload,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+)
+from headgate.model.quota_settings import QuotaSettings
+from headgate.model.resources import Resources
+
+Described = ClusterQueue | LocalQueue | Cohort | ResourceFlavor
+K = TypeVar("K", bound=str | Key)
+Held = TypeVar("Held", bound=Described | AdmissionCheck | WorkloadPriorityClass)
+
+
+class QuotaSurroundings:
+    """Takes in what is now true of them, and collects what that means for the rest."""
+
+    def __init__(self, settings: QuotaSettings) -> None:
+        self._settings = settings
+        self.queues: dict[str, ClusterQueue] = {}
+        self.locals: dict[Key, LocalQueue] = {}
+        self.cohorts: dict[str, Cohort] = {}
+        self.flavors: dict[str, ResourceFlavor] = {}
+        self.checks: dict[str, AdmissionCheck] = {}
+        self.classes: dict[str, WorkloadPriorityClass] = {}
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._activities: dict[str, Activity] = {}
+        self.inactive: frozenset[str] = frozenset()  # queues that admit nothing
+        self._reshaped = False  # queues, cohorts, flavors or checks: quota is another
+        self._relabeled = False  # namespaces
+        self.changed_queues: dict[str, None] = {}
+        self.changed_locals: dict[Key, None] = {}
+        self.changed_classes: dict[str, None] = {}
+
+    def observe(self, found: Object) -> None:
+        match found:
+            case ClusterQueue():
+                if _differs(self.queues.get(found.name), found):
+                    self._reshape_queue(found.name)
+                self.queues[found.name] = found
+            case LocalQueue():
+                if _differs(self.locals.get(found.key), found):
+                    self.changed_locals[found.key] = None
+                self.locals[found.key] = found
+            case Cohort():
+                self._reshaped |= _differs(self.cohorts.get(found.name), found)
+                self.cohorts[found.name] = found
+            case ResourceFlavor():
+                self._reshaped |= _differs(self.flavors.get(found.name), found)
+                self.flavors[found.name] = found
+            case AdmissionCheck():
+                self._reshaped |= _activity(self.checks.get(found.key.name)) != _activity(found)
+                self.checks[found.key.name] = found
+            case WorkloadPriorityClass():
+                self.classes[found.key.name] = found
+                self.changed_classes[found.key.name] = None
+            case Namespace(key=key, labels=labels):
+                self._relabel(key.name, labels)
+            case _:
+                pass
+
+    def lose(self, key: Key, uid: str) -> None:
+        match key.kind:
+            case Kind.CLUSTER_QUEUE:
+                if _drop(self.queues, key.name, uid):
+                    self._reshape_queue(key.name)
+            case Kind.COHORT:
+                self._reshaped |= _drop(self.cohorts, key.name, uid)
+            case Kind.RESOURCE_FLAVOR:
+                self._reshaped |= _drop(self.flavors, key.name, uid)
+            case Kind.ADMISSION_CHECK:
+                self._reshaped |= _drop(self.checks, key.name, uid)
+            case Kind.LOCAL_QUEUE:
+                if _drop(self.locals, key, uid):
+                    self.changed_locals[key] = None
+            case Kind.WORKLOAD_PRIORITY_CLASS:
+                _drop(self.classes, key.name, uid)
+            case Kind.NAMESPACE:
+                self._relabel(key.name, None)
+            case _:
+                pass
+
+    def take_reshaped(self) -> bool:
+        """True once after queues, cohorts, flavors or checks have changed; then some queues may act otherwise."""
+        if not self._reshaped:
+            return False
+        self._reshaped, before = False, self._activities
+        self._activities = {
+            name: queue_activity(queue, self.flavors, self.checks) for name, queue in self.queues.items()
+        }
+        self.inactive = frozenset(name for name, activity in self._activities.items() if not activity.active)
+        changed = [name for name, activity in self._activities.items() if before.get(name) != activity]
+        self.changed_queues.update(dict.fromkeys(changed))
+        return True
+
+    def take_relabeled(self) -> bool:
+        """True once after labels of namespaces have changed."""
+        relabeled, self._relabeled = self._relabeled, False
+        return relabeled
+
+    def may_enter(self, queue: ClusterQueue, namespace: str) -> bool:
+        labels = self._namespaces.get(namespace)
+        if queue.namespaces is None or labels is None:
+            return False
+        return all(requirement.holds(labels) for requirement in queue.namespaces)
+
+    def activity(self, queue: ClusterQueue) -> Activity:
+        known = self._activities.get(queue.name)
+        return known or queue_activity(queue, self.flavors, self.checks)
+
+    def local_activity(self, local: LocalQueue) -> Activity:
+        queue = self.queues.get(local.cluster_queue)
+        return local_activity(local, None if queue is None else self.activity(queue))
+
+    def local_of(self, workload: QueuedWorkload) -> Key:
+        return Key(Kind.LOCAL_QUEUE, workload.key.namespace, workload.queue)
+
+    def queue_of(self, workload: QueuedWorkload) -> str:
+        """The cluster queue it has quota of, or would get it from; empty when there is none."""
+        if workload.admission is not None:
+            return workload.admission.cluster_queue
+        local = self.locals.get(self.local_of(workload))
+        return local.cluster_queue if local is not None else ""
+
+    def around(self, workload: QueuedWorkload) -> Circumstances:
+        queue = self.queues.get(self.queue_of(workload))
+        is_active = queue is not None and self.activity(queue).active
+        may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
+        return Circumstances(self.locals.get(self.local_of(workload)), queue, is_active, may_enter, self._settings)
+
+    def locals_of(self, queue: str) -> Iterator[Key]:
+        return (key for key, local in self.locals.items() if local.cluster_queue == queue)
+
+    def _relabel(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        if self._namespaces.get(namespace) == labels:
+            return
+        self._relabeled = True
+        self.changed_locals.update((key, None) for key in self.locals if key.namespace == namespace)
+        if labels is None:
+            del self._namespaces[namespace]
+        else:
+            self._namespaces[namespace] = labels
+
+    def _reshape_queue(self, name: str) -> None:
+        self._reshaped = True
+        self.changed_queues[name] = None
+
+    def priority_of(self, workload: QueuedWorkload) -> int | None:
+        """What its WorkloadPriorityClass is worth; None when it names none, or one that is not there."""
+        named = workload.priority_class
+        if named is None or named.kind != "WorkloadPriorityClass":
+            return None
+        found = self.classes.get(named.name)
+        return found.value if found is not None else None
+
+
+def _differs(old: Described | None, new: Described) -> bool:
+    """Something besides what we wrote there ourselves."""
+    return old is None or _spec(old) != _spec(new)
+
+
+def _spec(one: Described) -> Described:
+    match one:
+        case ClusterQueue():
+            return structs.replace(one, version="", conditions=(), finalizers=())
+        case LocalQueue():
+            return structs.replace(one, version="", conditions=(), consumed=Resources(), consumed_at=None)
+        case ResourceFlavor():
+            return structs.replace(one, version="", finalizers=())
+        case Cohort():
+            return structs.replace(one, version="")
+
+
+def _activity(check: AdmissionCheck | None) -> tuple[object, ...] | None:
+    if check is None:
+        return None
+    active = next((one.status for one in check.conditions if one.type == "Active"), "")
+    return check.uid, check.controller, active
+
+
+def _drop(known: dict[K, Held], name: K, uid: str) -> bool:
+    """True when it was this one that is gone."""
+    found = known.get(name)
+    if found is None or found.uid != uid:
+        return False
+    del known[name]
+    return True

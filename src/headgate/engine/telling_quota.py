@@ -1,0 +1,136 @@
+"""How a decision about a queued workload is told: one journal entry, and the events rendered from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headgate.engine.journal import Entry
+from headgate.engine.quota_refusals import Refusal
+from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, REQUEUED, true_since
+from headgate.lifecycle.quota_next import Step
+from headgate.model.effects import EmitEvent, EventType
+from headgate.model.kueue_names import JOB_UID
+from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.queues import QueuedWorkload
+from headgate.preemption.quota_search import Victim
+from headgate.quota.ledger import Ledger
+from headgate.quota.order import Applicant
+
+LONGEST_EVENT = 1024
+UNKNOWN = "UNKNOWN"
+WARNINGS = frozenset({"doom"})
+EVENTS_BY_REASON = frozenset({"AdmissionGated", "AdmissionGateCleared", "Deleted", ADMITTED})
+"""Steps that are told as events under their own reason."""
+
+
+def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int, now: float) -> Entry:
+    given = status.admission
+    assert given is not None
+    numbers: dict[str, int | str] = {
+        "queue": given.cluster_queue,
+        "flavors": ",".join(sorted({flavor for one in given.pod_sets for _, flavor in one.flavors})),
+        "pods": sum(one.count for one in given.pod_sets),
+        "borrow_level": borrow,
+        "queued_ms": round((now - queued_since(workload)) * 1000),
+    }
+    if _is_admitted(status):
+        return Entry(now, workload.key, "admit", ADMITTED, f"admitted by {given.cluster_queue}", numbers)
+    message = f"quota reserved in {given.cluster_queue}"
+    return Entry(now, workload.key, "reserve", QUOTA_RESERVED, message, numbers)
+
+
+def refused(applicant: Applicant, refusal: Refusal, now: float) -> Entry:
+    return Entry(now, applicant.key, "wait", refusal.reason, refusal.message, {"queue": applicant.queue})
+
+
+def preempted(victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> Entry:
+    numbers: dict[str, int | str] = {
+        "for": str(applicant.key),
+        "queue": chosen.holder.queue,
+        "for_queue": applicant.queue,
+        "priority": chosen.holder.priority,
+        "for_priority": applicant.priority,
+    }
+    return Entry(now, victim.key, "preempt", chosen.reason.value, message, numbers)
+
+
+def stepped(workload: QueuedWorkload, step: Step, now: float) -> Entry:
+    return Entry(now, workload.key, step.decision, step.reason, step.message)
+
+
+def forgotten(workload: QueuedWorkload, now: float) -> Entry:
+    message = "the workload is not as it was when this was decided, so it is decided anew"
+    return Entry(now, workload.key, "forget", "WriteFailed", message)
+
+
+def reserved_event(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> EmitEvent:
+    """One event for both steps where they are one: it is admitted, or has quota and waits for its checks."""
+    assert status.admission is not None
+    queue, waited = status.admission.cluster_queue, max(0, now - queued_since(workload))
+    if _is_admitted(status):
+        message = f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
+        return _event(workload, ADMITTED, message, now)
+    message = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
+    return _event(workload, QUOTA_RESERVED, message, now)
+
+
+def refused_event(workload: QueuedWorkload, refusal: Refusal, now: float) -> EmitEvent:
+    return _event(workload, refusal.reason, refusal.message, now, EventType.WARNING)
+
+
+def preempted_message(preemptor: Applicant, chosen: Victim, ledger: Ledger) -> str:
+    job = preemptor.workload.labels.get(JOB_UID) or UNKNOWN
+    paths = ledger.forest.path_of(preemptor.queue), ledger.forest.path_of(chosen.holder.queue)
+    return (
+        f"Preempted to accommodate a workload (UID: {preemptor.workload.uid}, JobUID: {job}) due to "
+        f"{chosen.reason.text}; preemptor path: {paths[0]}; preemptee path: {paths[1]}"
+    )
+
+
+def preempted_events(victim: QueuedWorkload, message: str, preemptor: Applicant, now: float) -> Sequence[EmitEvent]:
+    worth = f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
+    return (
+        _event(victim, "EvictedDueToPreempted", message, now),
+        _event(victim, "Preempted", f"{message}; {worth}", now),
+    )
+
+
+def preempted_for_event(preemptor: Applicant, victim: QueuedWorkload, reason: str, now: float) -> EmitEvent:
+    message = f"Preempted workload {victim.key.namespace}/{victim.key.name} (UID: {victim.uid}) due to {reason}"
+    return _event(preemptor.workload, "PreemptedWorkload", message, now)
+
+
+def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[EmitEvent]:
+    if step.decision == "evict":
+        yield _event(workload, f"EvictedDueTo{step.reason}", step.message, now)
+    elif step.decision in WARNINGS:
+        yield _event(workload, step.reason, step.message, now, EventType.WARNING)
+    elif step.reason == ADMITTED and workload.admission is not None:
+        since = true_since(workload, QUOTA_RESERVED)
+        waited = max(0, now - since) if since is not None else 0
+        queue = workload.admission.cluster_queue
+        text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited:.0f}s"
+        yield _event(workload, ADMITTED, text, now)
+    elif step.reason in EVENTS_BY_REASON:
+        yield _event(workload, step.reason, step.message, now)
+
+
+def queued_since(workload: QueuedWorkload) -> float:
+    """When it began to wait, for the last time."""
+    again = true_since(workload, REQUEUED)
+    return workload.created if again is None else again
+
+
+def _is_admitted(status: QueuedWorkloadStatus) -> bool:
+    return any(one.type == ADMITTED and one.status == "True" for one in status.conditions)
+
+
+def _worth(who: str, workload: QueuedWorkload) -> str:
+    total, base, boost = workload.effective_priority, workload.priority, workload.boost
+    return f"{who} effective priority: {total} (base: {base}, boost: {boost})"
+
+
+def _event(
+    workload: QueuedWorkload, reason: str, message: str, now: float, kind: EventType = EventType.NORMAL
+) -> EmitEvent:
+    return EmitEvent(workload.target, kind, reason, reason, message[:LONGEST_EVENT], now)

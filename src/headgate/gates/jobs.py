@@ -1,0 +1,105 @@
+"""May this job be as it is, and must it wait? Jobs as they are on the wire, defaults filled in by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.gates.field_errors import FieldError, forbidden, invalid
+from headgate.gates.held_work import work_change_errors, work_errors
+from headgate.gates.managing import labels_to_add
+from headgate.gates.wire_values import ANNOTATIONS, annotations_of, spec_of, with_labels, with_spec
+from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
+from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, MIN_PARALLELISM
+from headgate.model.quota_settings import JOBS
+from headgate.model.requirements import whole_number
+
+FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETIONS_EQUAL_PARALLELISM}]"
+_TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+
+
+def suspended_if_managed(question: Question, rules: Rules) -> Inquiry:
+    """A job that waits for quota starts suspended, in the queue and class it gets when it names none."""
+    if JOBS not in rules.quota.frameworks:
+        return Admit()
+    labels = yield from labels_to_add(question, rules)
+    return Admit() if labels is None else Admit(with_spec(with_labels(question.new, labels), suspend=True))
+
+
+def job_errors(new: Json, old: Json | None = None) -> list[FieldError]:
+    """All that is wrong with it, and with changing `old` into it."""
+    errors = [*work_errors(new), *_equal_errors(new)]
+    if old is None:
+        return [*errors, *_fewest_errors(new)]
+    return [
+        *errors,
+        *(_fewest_errors(new) if _fewest(new) != _fewest(old) else ()),
+        *work_change_errors(new, old, waits=_is_suspended(new), waited=_is_suspended(old)),
+        *_partial_change_errors(new, old),
+    ]
+
+
+def _fewest_errors(job: Json) -> Iterator[FieldError]:
+    """Partial admission: fewer pods than all, and at least one."""
+    text = _fewest(job)
+    if text is None:
+        return
+    fewest, most = whole_number(text), _pods(job) - 1
+    if fewest is None:
+        yield invalid(FEWEST, text, "must be a whole number")
+    elif not 0 < fewest <= most:
+        yield invalid(FEWEST, fewest, f"should be between 0 and {most}")
+
+
+def _equal_errors(job: Json) -> Iterator[FieldError]:
+    text, spec = annotations_of(job).get(COMPLETIONS_EQUAL_PARALLELISM), spec_of(job)
+    if text is None or text in _FALSE:
+        return
+    if text not in _TRUE:
+        yield invalid(EQUAL, text, "must be true or false")
+        return
+    if spec.get("completionMode", "NonIndexed") == "NonIndexed":
+        yield invalid(EQUAL, text, "should not be enabled for NonIndexed jobs")
+    completions = _number(job, "completions") or 1
+    if completions != _parallelism(job):
+        needed = f"should be equal to parallelism while {COMPLETIONS_EQUAL_PARALLELISM} is true"
+        yield invalid("spec.completions", completions, needed)
+
+
+def _partial_change_errors(new: Json, old: Json) -> Iterator[FieldError]:
+    """While it runs, how many pods it has is what it was admitted with."""
+    if _is_suspended(old):
+        return
+    if _fewest(old) is not None and _parallelism(new) != _parallelism(old):
+        yield forbidden(
+            "spec.parallelism", "cannot change when partial admission is enabled and the job is not suspended"
+        )
+    if not _is_suspended(new) and _keeps_equal(new) != _keeps_equal(old):
+        yield forbidden(EQUAL, "field is immutable while the job is not suspended")
+
+
+def _fewest(job: Json) -> str | None:
+    return annotations_of(job).get(MIN_PARALLELISM)
+
+
+def _keeps_equal(job: Json) -> bool:
+    return annotations_of(job).get(COMPLETIONS_EQUAL_PARALLELISM) in _TRUE
+
+
+def _is_suspended(job: Json) -> bool:
+    return bool(spec_of(job).get("suspend"))
+
+
+def _parallelism(job: Json) -> int:
+    number = _number(job, "parallelism")
+    return 1 if number is None else number
+
+
+def _pods(job: Json) -> int:
+    """How many run at once."""
+    completions = _number(job, "completions")
+    return _parallelism(job) if completions is None else min(_parallelism(job), completions)
+
+
+def _number(job: Json, field: str) -> int | None:
+    number: int | None = spec_of(job).get(field)
+    return number

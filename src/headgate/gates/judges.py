@@ -1,0 +1,156 @@
+"""Who answers what an API server may ask: one table, for a real cluster and for simulated ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from headgate.gates.field_errors import FieldError, immutable, verdict_on
+from headgate.gates.jobs import job_errors, suspended_if_managed
+from headgate.gates.managing import Asking
+from headgate.gates.pod_sets import pod_set_change_errors, template_errors
+from headgate.gates.pods import gated_if_managed, pod_errors
+from headgate.gates.queued_workloads import RESERVED, workload_change_errors, workload_errors
+from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
+from headgate.gates.replicas import labels_passed_on
+from headgate.gates.wire_values import spec_of, with_finalizer, with_spec
+from headgate.gates.workloads import class_to_fill_in, judged
+from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules
+from headgate.model.groups import Workload
+from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import IN_USE
+from headgate.model.objects import PriorityClass
+from headgate.model.priority_classes import Classes
+from headgate.model.queues import (
+    ClusterQueue,
+    Cohort,
+    PriorityClassRef,
+    QueuedWorkload,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+)
+from headgate.model.quota_settings import JOBS, PODS
+
+Errors = Callable[[Question], Iterable[FieldError]]
+
+_CLASS_KINDS: Mapping[tuple[str, str], Kind] = {
+    ("kueue.x-k8s.io", "WorkloadPriorityClass"): Kind.WORKLOAD_PRIORITY_CLASS,
+    ("scheduling.k8s.io", "PriorityClass"): Kind.PRIORITY_CLASS,
+}
+
+
+def default_workload(question: Question, _rules: Rules) -> Inquiry:
+    workload = question.thing
+    if not isinstance(workload, Workload):
+        return Admit()
+    name = class_to_fill_in(workload, (yield from _classes()))
+    return Admit(with_spec(question.new, priorityClassName=name) if name else None)
+
+
+def validate_workload(question: Question, _rules: Rules) -> Inquiry:
+    workload = question.thing
+    if not isinstance(workload, Workload):
+        return Admit()
+    return judged(workload, (yield from _classes()))
+
+
+def keep_while_in_use(question: Question, _rules: Rules) -> Inquiry:
+    """It can only go when nothing depends on it any more."""
+    yield from ()
+    return Admit(with_finalizer(question.new, IN_USE))
+
+
+def default_queued_workload(question: Question, _rules: Rules) -> Inquiry:
+    """Who names a class and no priority means that of the class."""
+    workload = question.thing
+    if not isinstance(workload, QueuedWorkload) or spec_of(question.new).get("priority") is not None:
+        return Admit()
+    value = yield from _value_of(workload.priority_class)
+    return Admit(None if value is None else with_spec(question.new, priority=value))
+
+
+def checked(errors: Errors, framework: str = "") -> Judge:
+    """Judges by these errors alone. What is going away is let go; work of a kind that is not ours is not our matter."""
+
+    def judge(question: Question, rules: Rules) -> Inquiry:
+        yield from ()
+        if (framework and framework not in rules.quota.frameworks) or _is_going(question.new):
+            return Admit()
+        return verdict_on(errors(question))
+
+    return judge
+
+
+def _classes() -> Asking[Classes]:
+    found = yield Kind.PRIORITY_CLASS
+    return Classes.of(one for one in found if isinstance(one, PriorityClass))
+
+
+def _value_of(named: PriorityClassRef | None) -> Asking[int | None]:
+    kind = None if named is None else _CLASS_KINDS.get((named.group, named.kind))
+    if named is None or kind is None:
+        return None
+    found = yield Key(kind, "", named.name)
+    return next((one.value for one in found if isinstance(one, PriorityClass | WorkloadPriorityClass)), None)
+
+
+def _is_going(value: Json) -> bool:
+    return bool((value.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _of_cluster_queue(question: Question) -> list[FieldError]:
+    queue, old = question.thing, question.was
+    if not isinstance(queue, ClusterQueue):
+        return []
+    errors = cluster_queue_errors(queue, old if isinstance(old, ClusterQueue) else None)
+    return errors + _fixed("concurrentAdmissionPolicy", question)
+
+
+def _fixed(field: str, question: Question) -> list[FieldError]:
+    if question.old is None or spec_of(question.new).get(field) == spec_of(question.old).get(field):
+        return []
+    return [immutable(f"spec.{field}")]
+
+
+def _of_cohort(question: Question) -> list[FieldError]:
+    cohort = question.thing
+    return cohort_errors(cohort) if isinstance(cohort, Cohort) else []
+
+
+def _of_flavor(question: Question) -> list[FieldError]:
+    flavor = question.thing
+    return flavor_errors(flavor) if isinstance(flavor, ResourceFlavor) else []
+
+
+def _of_queued_workload(question: Question) -> list[FieldError]:
+    new, old = question.thing, question.was
+    if not isinstance(new, QueuedWorkload):
+        return []
+    errors = [*workload_errors(new), *template_errors(spec_of(question.new).get("podSets") or ())]
+    if isinstance(old, QueuedWorkload):
+        errors += [*workload_change_errors(new, old), *_pod_sets_change_errors(question, old)]
+    return errors
+
+
+def _pod_sets_change_errors(question: Question, old: QueuedWorkload) -> list[FieldError]:
+    if question.old is None or not old.is_true(RESERVED):
+        return []
+    now, before = (spec_of(value).get("podSets") or () for value in (question.new, question.old))
+    return pod_set_change_errors(now, before)
+
+
+JUDGES: Mapping[Matter, Judge] = {
+    Matter.DEFAULT_WORKLOAD: default_workload,
+    Matter.VALIDATE_WORKLOAD: validate_workload,
+    Matter.DEFAULT_CLUSTER_QUEUE: keep_while_in_use,
+    Matter.VALIDATE_CLUSTER_QUEUE: checked(_of_cluster_queue),
+    Matter.VALIDATE_COHORT: checked(_of_cohort),
+    Matter.DEFAULT_RESOURCE_FLAVOR: keep_while_in_use,
+    Matter.VALIDATE_RESOURCE_FLAVOR: checked(_of_flavor),
+    Matter.DEFAULT_QUEUED_WORKLOAD: default_queued_workload,
+    Matter.VALIDATE_QUEUED_WORKLOAD: checked(_of_queued_workload),
+    Matter.DEFAULT_JOB: suspended_if_managed,
+    Matter.VALIDATE_JOB: checked(lambda question: job_errors(question.new, question.old), JOBS),
+    Matter.DEFAULT_POD: gated_if_managed,
+    Matter.VALIDATE_POD: checked(lambda question: pod_errors(question.new, question.old), PODS),
+    Matter.DEFAULT_REPLICAS: labels_passed_on,
+}

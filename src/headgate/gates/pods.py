@@ -1,0 +1,123 @@
+"""May this pod be as it is, and must it wait? Pods and groups of pods that name a queue, as they are on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headgate.gates.field_errors import FieldError, forbidden, invalid, required, unchanged
+from headgate.gates.held_work import name_errors, prebuilt_workload, work_change_errors, work_errors
+from headgate.gates.managing import labels_to_add
+from headgate.gates.wire_values import (
+    ANNOTATIONS,
+    LABELS,
+    annotations_of,
+    labels_of,
+    spec_of,
+    with_annotation,
+    with_finalizer,
+    with_labels,
+    with_spec,
+)
+from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
+from headgate.model.kueue_names import (
+    ADMISSION_GATE,
+    GROUP_NAME,
+    GROUP_TOTAL,
+    MANAGED,
+    MANAGED_VALUE,
+    PREBUILT_WORKLOAD,
+    RETRIABLE,
+    ROLE_HASH,
+    SUSPENDED_BY_PARENT,
+)
+from headgate.model.pod import ENDED, Pod
+from headgate.model.quota_settings import PODS
+from headgate.model.requirements import whole_number
+
+GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
+TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"
+
+
+def gated_if_managed(question: Question, rules: Rules) -> Inquiry:
+    """A pod that waits for quota starts gated, and stays until whoever counts quota has seen it end.
+
+    What gates pods for a parent of theirs sees to the rest itself.
+    """
+    if SUSPENDED_BY_PARENT in annotations_of(question.new):
+        return Admit(_gated(question, {}, rules))
+    if PODS not in rules.quota.frameworks:
+        return Admit()
+    labels = yield from labels_to_add(question, rules)
+    return Admit() if labels is None else Admit(with_finalizer(_gated(question, labels, rules), MANAGED))
+
+
+def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
+    """All that is wrong with it, and with changing `old` into it."""
+    errors = [*work_errors(new), *_managed_errors(new), *_group_errors(new), *_prebuilt_errors(new)]
+    if old is None:
+        return errors
+    kept = unchanged(GROUP, _group(new), _group(old)) if _group(old) else []
+    changes = work_change_errors(new, old, waits=_waits(new), waited=_waits(old))
+    return [*changes, *errors, *kept, *_retriable_errors(new, old)]
+
+
+def _gated(question: Question, labels: Mapping[str, str], rules: Rules) -> Json:
+    pod = with_labels(question.new, {**labels, MANAGED: MANAGED_VALUE})
+    if ADMISSION_GATE not in _gates(pod):
+        pod = with_spec(pod, schedulingGates=[*(spec_of(pod).get("schedulingGates") or ()), {"name": ADMISSION_GATE}])
+    read = question.thing
+    return with_annotation(pod, ROLE_HASH, rules.role_hash(read.shape, read.priority)) if isinstance(read, Pod) else pod
+
+
+def _managed_errors(pod: Json) -> Iterator[FieldError]:
+    if labels_of(pod).get(MANAGED, MANAGED_VALUE) != MANAGED_VALUE:
+        yield forbidden(f"{LABELS}[{MANAGED}]", f"managed label value can only be '{MANAGED_VALUE}'")
+
+
+def _group_errors(pod: Json) -> list[FieldError]:
+    total = annotations_of(pod).get(GROUP_TOTAL)
+    if not _group(pod):
+        return [] if total is None else [required(GROUP, TOGETHER)]
+    wrong = [
+        *name_errors(LABELS, labels_of(pod), GROUP_NAME),
+        *name_errors(ANNOTATIONS, annotations_of(pod), GROUP_NAME),
+    ]
+    return [*wrong, *([required(TOTAL, TOGETHER)] if total is None else _total_errors(total))]
+
+
+def _total_errors(total: str) -> Iterator[FieldError]:
+    number = whole_number(total)
+    if number is None:
+        yield invalid(TOTAL, total, "must be a whole number")
+    elif number < 1:
+        yield invalid(TOTAL, total, "group total count should be greater than zero")
+
+
+def _prebuilt_errors(pod: Json) -> Iterator[FieldError]:
+    """The workload of a group has the group's name, whoever makes it."""
+    prebuilt, group = prebuilt_workload(pod), _group(pod)
+    if prebuilt and group and prebuilt != group:
+        yield invalid(f"{LABELS}[{PREBUILT_WORKLOAD}]", prebuilt, "prebuilt workload and pod group should be equal")
+
+
+def _retriable_errors(new: Json, old: Json) -> Iterator[FieldError]:
+    if _group(new) and _is_final(old) and not _is_final(new):
+        path = f"{ANNOTATIONS}[{RETRIABLE}]"
+        yield forbidden(path, "unretriable pod group can't be converted to retriable")
+
+
+def _group(pod: Json) -> str:
+    return labels_of(pod).get(GROUP_NAME) or annotations_of(pod).get(GROUP_NAME, "")
+
+
+def _is_final(pod: Json) -> bool:
+    return annotations_of(pod).get(RETRIABLE) == "false"
+
+
+def _gates(pod: Json) -> list[str]:
+    return [gate["name"] for gate in spec_of(pod).get("schedulingGates") or ()]
+
+
+def _waits(pod: Json) -> bool:
+    """Gated, or ended: there is nothing that uses quota."""
+    return ADMISSION_GATE in _gates(pod) or (pod.get("status") or {}).get("phase") in ENDED

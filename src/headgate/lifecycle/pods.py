@@ -1,0 +1,122 @@
+"""Single pods: held back by a scheduling gate, and never started twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headgate.lifecycle import activity, pod_writes
+from headgate.lifecycle.naming import workload_name
+from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
+from headgate.model.effects import Effect
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.kueue_names import PREBUILT_WORKLOAD
+from headgate.model.pod import ENDED, Phase, Pod
+from headgate.model.queues import QueuedWorkload
+from headgate.model.quota_settings import QuotaRelease
+
+POD_SET_NAME = "main"
+
+
+class PodWork:
+    """One pod by itself. What it asks for cannot change, so its Workload always fits it."""
+
+    missing = None
+    problem = ""
+    is_complete = True
+    reclaimable = ()
+
+    def __init__(self, pod: Pod, release: QuotaRelease) -> None:
+        self.pod = pod
+        self._release = release
+
+    @property
+    def key(self) -> Key:
+        return self.pod.key
+
+    @property
+    def parts(self) -> tuple[Target, ...]:
+        return (self.pod.target,)
+
+    @property
+    def controller(self) -> Target | None:
+        return self.pod.target
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.pod.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.pod.annotations
+
+    @property
+    def workload_key(self) -> Key:
+        pod = self.pod
+        name = pod.labels.get(PREBUILT_WORKLOAD) or workload_name("Pod", "", pod.key.name, pod.uid)
+        return Key(Kind.KUEUE_WORKLOAD, pod.key.namespace, name)
+
+    @property
+    def pod_priority_class(self) -> str:
+        return pod_writes.held(self.pod).priority_class
+
+    @property
+    def is_going(self) -> bool:
+        return self.pod.deleted is not None
+
+    @property
+    def can_start(self) -> bool:
+        return pod_writes.can_start(self.pod)
+
+    @property
+    def may_run(self) -> bool:
+        return pod_writes.may_run(self.pod)
+
+    @property
+    def runs_again(self) -> bool:
+        """Only if it never ran: a pod that is stopped is deleted."""
+        return pod_writes.is_gated(self.pod)
+
+    @property
+    def ending(self) -> Ending | None:
+        if self.pod.phase not in ENDED:
+            return None
+        if self.pod.phase is Phase.SUCCEEDED:
+            return Ending("Succeeded", "Pod finished successfully")
+        return Ending("Failed", "Pod failed")
+
+    @property
+    def is_ready(self) -> bool:
+        return pod_writes.held(self.pod).ready or self.pod.phase is Phase.SUCCEEDED
+
+    def is_active(self, now: float) -> bool:
+        return activity.is_active((self.pod,), now, self._release)
+
+    def takes_room(self, now: float) -> bool:
+        return self.pod.holds_room
+
+    def next_release(self, now: float) -> float | None:
+        return activity.next_release((self.pod,), now, self._release)
+
+    def pod_sets(self) -> tuple[WantedPodSet, ...]:
+        return (WantedPodSet(POD_SET_NAME, pod_writes.template(self.pod), 1),)
+
+    def owns(self, workload: QueuedWorkload) -> bool:
+        if workload.owner is None:
+            return self.pod.labels.get(PREBUILT_WORKLOAD) == workload.key.name
+        return workload.is_controlled and workload.owner.uid == self.pod.uid
+
+    def matches(self, workload: QueuedWorkload) -> bool:
+        return len(workload.pod_sets) == 1
+
+    def start(self, workload: QueuedWorkload, given: Injections) -> Iterator[Effect]:
+        yield pod_writes.start(self.pod, given[workload.pod_sets[0].name])
+
+    def stop(self, why: Stop) -> Iterator[Effect]:
+        if self.may_run:
+            yield from pod_writes.stop(self.pod, why)
+
+    def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+        return iter(())
+
+    def let_go(self) -> Iterator[Effect]:
+        yield from pod_writes.let_go(self.pod)

@@ -1,0 +1,104 @@
+"""What a Workload's status is to say, given how its work stands. Where it says so already, nothing changes."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from headgate.lifecycle.quota_conditions import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    PODS_READY,
+    QUOTA_RESERVED,
+    REQUEUED,
+    Said,
+    edited,
+    says,
+    with_status,
+)
+from headgate.lifecycle.quota_deadlines import RECOVERING, STARTING
+from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.work import Ending, Work
+from headgate.model.queues import QueuedWorkload
+
+WAITING = "WaitingForReplacementPods"
+OWNER_GONE = Ending("OwnerNotFound", "The work this workload stands for is being deleted")
+READY = "All pods reached readiness and the workload is running"
+NOT_READY = {
+    STARTING: "Not all pods are ready or succeeded",
+    RECOVERING: "At least one pod has failed, waiting for recovery",
+}
+
+
+def progressed(work: Work, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
+    """As it should be. `active` says whether any of the work holds quota, or may be about to.
+
+    Work that is deleted is over, unless it was we who deleted it and others may take its place.
+    """
+    if workload.is_true(FINISHED):
+        return workload
+    if (ending := work.ending) is not None:
+        return finished(workload, ending, now)
+    workload = _with_replacements(work, _with_reclaimable(work, workload), now)
+    if workload.is_true(EVICTED):
+        workload = _with_release(work, workload, now) if workload.admission is not None and not active else workload
+    elif workload.is_true(ADMITTED):
+        workload = _with_readiness(work, workload, now)
+    is_over = work.is_going and not active and not (workload.is_true(EVICTED) and work.runs_again)
+    return finished(workload, OWNER_GONE, now) if is_over else workload
+
+
+def finished(workload: QueuedWorkload, ending: Ending, now: float) -> QueuedWorkload:
+    return _saying(workload, now, Said(FINISHED, True, ending.reason, ending.message))
+
+
+def _with_release(work: Work, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+    """What was evicted gives its quota back; what cannot run again does not queue up again either."""
+    workload = with_status(workload, released(workload, now))
+    again, evicted = workload.condition(REQUEUED), workload.condition(EVICTED)
+    if again is not None and evicted is not None and not work.runs_again:
+        workload = _saying(workload, now, Said(REQUEUED, False, again.reason, again.message))
+    if workload.is_true(PODS_READY):
+        workload = _saying(workload, now, Said(PODS_READY, False, STARTING, NOT_READY[STARTING]))
+    return workload
+
+
+def _with_reclaimable(work: Work, workload: QueuedWorkload) -> QueuedWorkload:
+    """Pods that are done stay done; no set has more of them than it has pods."""
+    if not workload.is_true(QUOTA_RESERVED):
+        return workload
+    known, found = dict(workload.reclaimable), dict(work.reclaimable)
+    each = [
+        (pod_set.name, min(pod_set.count, max(known.get(pod_set.name, 0), found.get(pod_set.name, 0))))
+        for pod_set in workload.pod_sets
+    ]
+    return replace(workload, reclaimable=tuple((name, count) for name, count in each if count or name in known))
+
+
+def _with_readiness(work: Work, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+    """That pods are not ready yet is not said, which saves a write for each workload; that they are no longer, is."""
+    shown, was_ready = workload.condition(PODS_READY), workload.is_true(PODS_READY)
+    if work.is_ready and not was_ready:
+        recovered = shown is not None and shown.reason == RECOVERING
+        return _saying(workload, now, Said(PODS_READY, True, "Recovered" if recovered else "Started", READY))
+    if was_ready and not work.is_ready:
+        return _saying(workload, now, Said(PODS_READY, False, RECOVERING, NOT_READY[RECOVERING]))
+    return workload
+
+
+def _with_replacements(work: Work, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+    shown, missing = workload.condition(WAITING), work.missing
+    if missing is None or (shown is None and not missing):
+        return workload
+    if not missing:
+        return _saying(workload, now, Said(WAITING, False, PODS_READY, "No pods need replacement"))
+    evicted = workload.condition(EVICTED)
+    if evicted is not None and evicted.status == "True":
+        return _saying(workload, now, Said(WAITING, True, evicted.reason, evicted.message))
+    if shown is not None and shown.status == "True":
+        return workload
+    return _saying(workload, now, Said(WAITING, True, "PodsFailed", "Some Failed pods need replacement"))
+
+
+def _saying(workload: QueuedWorkload, now: float, said: Said) -> QueuedWorkload:
+    return workload if says(workload, said) else with_status(workload, edited(workload, now, said))

@@ -1,0 +1,56 @@
+"""A workload gets quota, is admitted, or is told why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.lifecycle.quota_checks import are_ready, synced_checks
+from headgate.lifecycle.quota_conditions import (
+    ADMITTED,
+    BLOCKED_ON_GATES,
+    EVICTED,
+    NO_RESERVATION,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    Said,
+    edited,
+)
+from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.resources import Resources
+
+IS_ADMITTED = Said(ADMITTED, True, ADMITTED, "The workload is admitted")
+HAS_NO_RESERVATION = Said(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
+IS_GATED = Said(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
+
+
+def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
+    """It has quota, and is admitted as well when no check is to be waited for. What it was before is told as past."""
+    said = [Said(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {admission.cluster_queue}")]
+    for type_ in (EVICTED, PREEMPTED, BLOCKED_ON_GATES):
+        before = workload.condition(type_)
+        if before is not None and before.status == "True":
+            said.append(Said(type_, False, QUOTA_RESERVED, f"Previously: {before.message}"))
+    states = synced_checks(workload.checks, checks, now)
+    if are_ready(states, checks):
+        said.append(IS_ADMITTED)
+    return edited(workload, now, *said, admission=admission, checks=states, resource_requests=())
+
+
+def admitted(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
+    return edited(workload, now, IS_ADMITTED)
+
+
+def refused(
+    workload: QueuedWorkload,
+    reason: str,
+    message: str,
+    requests: tuple[tuple[str, Resources], ...],
+    now: float,
+    *also: Said,
+) -> QueuedWorkloadStatus:
+    """It has no quota, for this reason; what it asked for is told with it."""
+    said = [Said(QUOTA_RESERVED, False, reason, message), *also]
+    if workload.is_true(ADMITTED):
+        said.append(HAS_NO_RESERVATION)
+    return edited(workload, now, *said, resource_requests=requests)

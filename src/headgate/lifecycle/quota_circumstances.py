@@ -1,0 +1,80 @@
+"""Where a workload stands: its queues as they are, and whether that lets it wait for quota at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from headgate.lifecycle.quota_conditions import ON_HOLD
+from headgate.model.queues import ClusterQueue, LocalQueue, QueuedWorkload, StopPolicy
+from headgate.model.quota_settings import QuotaSettings
+
+MISCONFIGURED = "Misconfigured"
+SUSPENDED = "Suspended"
+GATED = "AdmissionGated"
+WRONG_NAMESPACE = "Workload namespace doesn't match ClusterQueue selector"
+
+
+class Circumstances(Struct, frozen=True):
+    """`queue` is the cluster queue it has quota of, or else that of its local queue; None where there is none."""
+
+    local: LocalQueue | None
+    queue: ClusterQueue | None
+    queue_is_active: bool
+    may_enter: bool  # the queue is for workloads of its namespace
+    settings: QuotaSettings
+
+
+class Hindrance(NamedTuple):
+    """Why a workload does not even wait for quota; `reason` is that of its condition."""
+
+    reason: str
+    message: str
+
+
+def hindrance(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    """The first thing that keeps it out of its queue, whatever quota there is."""
+    return next((found for rule in _RULES if (found := rule(workload, around)) is not None), None)
+
+
+def is_stopped(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    """Its queues take nobody in, as long as this is so."""
+    local, queue = around.local, around.queue
+    if local is None or local.deleted is not None:
+        return Hindrance(MISCONFIGURED, f"LocalQueue {workload.queue} is terminating or missing")
+    if local.stop_policy is not StopPolicy.NONE:
+        return Hindrance(SUSPENDED, f"LocalQueue {workload.queue} is stopped")
+    if queue is None or queue.deleted is not None:
+        name = queue.name if queue is not None else local.cluster_queue
+        return Hindrance(MISCONFIGURED, f"ClusterQueue {name} is terminating or missing")
+    if queue.stop_policy is not StopPolicy.NONE:
+        return Hindrance(SUSPENDED, f"ClusterQueue {queue.name} is stopped")
+    return None
+
+
+def _gated(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    if not workload.gated_by:
+        return None
+    return Hindrance(GATED, f"Admission is gated by {', '.join(workload.gated_by)}")
+
+
+def _held(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    return Hindrance(ON_HOLD, "The workload is on hold") if workload.is_true(ON_HOLD) else None
+
+
+def _queues(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    local, queue = around.local, around.queue
+    if local is None:
+        return Hindrance(MISCONFIGURED, f"LocalQueue {workload.queue} doesn't exist")
+    if local.stop_policy is not StopPolicy.NONE or local.deleted is not None:
+        return Hindrance(SUSPENDED, f"LocalQueue {workload.queue} is inactive")
+    if queue is None:
+        return Hindrance(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
+    if not around.queue_is_active:
+        return Hindrance(SUSPENDED, f"ClusterQueue {queue.name} is inactive")
+    return None if around.may_enter else Hindrance(MISCONFIGURED, WRONG_NAMESPACE)
+
+
+_RULES: tuple[Callable[[QueuedWorkload, Circumstances], Hindrance | None], ...] = (_gated, _held, _queues)

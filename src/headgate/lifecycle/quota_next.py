@@ -1,0 +1,308 @@
+"""What must happen next for one workload, whatever its queue decides: a rule for each reason, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, structs
+
+from headgate.lifecycle import quota_eviction as leaving
+from headgate.lifecycle.quota_admission import admitted
+from headgate.lifecycle.quota_checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
+from headgate.lifecycle.quota_circumstances import GATED, Circumstances, hindrance, is_stopped
+from headgate.lifecycle.quota_conditions import (
+    ADMITTED,
+    BLOCKED_ON_GATES,
+    DEACTIVATED,
+    DEACTIVATION_TARGET,
+    EVICTED,
+    FINISHED,
+    PENDING_EVALUATION,
+    QUOTA_RESERVED,
+    REQUEUED,
+    Said,
+    edited,
+    says,
+    second,
+)
+from headgate.lifecycle.quota_deadlines import execution_ends, kept_until, ready_until
+from headgate.model.effects import Activation, Finalizers, QueuePriority
+from headgate.model.kueue_names import IN_USE, JOB_UID
+from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.queues import (
+    CheckState,
+    CheckStatus,
+    GateStatus,
+    QueuedWorkload,
+    RequeueState,
+    StopPolicy,
+)
+
+SAID_BY_CYCLE = frozenset(
+    {
+        "WaitingForQuota",
+        "NoMatchingFlavor",
+        "ExceedsMaxQuota",
+        "TopologyPlacementFailed",
+        "WaitingForPreemptedWorkloads",
+        "WaitingForPodsReady",
+        PENDING_EVALUATION,
+    }
+)
+"""Reasons found when the workload was considered; they stand until it is considered again."""
+
+
+class Removal(Struct, frozen=True):
+    """The object is to be deleted."""
+
+
+Change = QueuedWorkloadStatus | Activation | QueuePriority | Finalizers | Removal
+
+
+class Step(Struct, frozen=True):
+    """One change, and how it is told: what was decided, for which reason, in which words."""
+
+    decision: str
+    reason: str
+    message: str
+    change: Change
+
+
+Rule = Callable[[QueuedWorkload, Circumstances, float], Step | None]
+
+
+def next_step(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """The first change that is due. None: nothing to do but wait."""
+    if workload.deleted is not None:
+        return _let_go(workload)
+    if workload.is_true(FINISHED):
+        return _retired(workload, around, now)
+    for rule in RULES:
+        step = rule(workload, around, now)
+        if step is not None:
+            return step
+    return None
+
+
+def _let_go(workload: QueuedWorkload) -> Step | None:
+    """Who has an owner is let go by it."""
+    if not _is_on_its_own(workload) or IN_USE not in workload.finalizers:
+        return None
+    names = tuple(name for name in workload.finalizers if name != IN_USE)
+    return Step("let go", "Deleted", "nobody owns the workload", Finalizers(names))
+
+
+def _retired(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    until = kept_until(workload, around.settings)
+    if until is None or now < until:
+        return None
+    return Step("delete", "Deleted", "Deleted finished workload due to elapsed retention", Removal())
+
+
+def _orphaned(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """It was made for a job that is gone."""
+    is_unowned = workload.owner is None and workload.owned_by_stranger is False
+    if not is_unowned or not workload.labels.get(JOB_UID):
+        return None
+    message = "The workload's owner was not found"
+    return Step("finish", "OwnerNotFound", message, leaving.finished(workload, "OwnerNotFound", message, now))
+
+
+def _doomed(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    doom = workload.condition(DEACTIVATION_TARGET)
+    if not workload.active or doom is None or doom.status != "True":
+        return None
+    return Step("deactivate", doom.reason, doom.message, Activation(False))
+
+
+def _deactivated(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    if workload.active or workload.is_true(EVICTED):
+        return None
+    return _evicted(workload, leaving.deactivated(workload, now))
+
+
+def _queues_again(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """What kept it from queueing up again is over."""
+    requeued = workload.condition(REQUEUED)
+    if not workload.active or requeued is None or requeued.status != "False" or workload.admission is not None:
+        return None
+    found = _what_is_over(requeued.reason, workload, around, now)
+    if found is None:
+        return None
+    reason, message = found
+    return Step("requeue", reason, message, leaving.requeued(workload, reason, message, now))
+
+
+def _what_is_over(why: str, workload: QueuedWorkload, around: Circumstances, now: float) -> tuple[str, str] | None:
+    local, queue = around.local, around.queue
+    if why.startswith(DEACTIVATED):
+        return "Reactivated", "The workload was reactivated"
+    if why in (leaving.POD_TIMEOUT, leaving.CHECK):
+        rests = workload.requeue is not None and workload.requeue.at is not None and workload.requeue.at > now
+        return None if rests else ("BackoffFinished", "The workload backoff was finished")
+    if why == leaving.LOCAL_STOPPED and local is not None and local.stop_policy is StopPolicy.NONE:
+        return "LocalQueueRestarted", "The LocalQueue was restarted after being stopped"
+    if why == leaving.QUEUE_STOPPED and queue is not None and queue.stop_policy is StopPolicy.NONE:
+        return "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"
+    return None
+
+
+def _gates_told(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """Every preemption gate of its spec has a state, closed to begin with."""
+    if not around.settings.preemption_gates:
+        return None
+    known = {gate.name: gate for gate in workload.gate_statuses}
+    wanted = tuple(known.get(name) or GateStatus(name, False, second(now)) for name in workload.preemption_gates)
+    if {gate.name for gate in wanted} == set(known):
+        return None
+    change = edited(workload, now, gate_statuses=wanted)
+    return Step("", "PreemptionGates", "the states of its preemption gates were brought in line", change)
+
+
+def _checks_told(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """Its states are those of the checks its queue asks for now."""
+    if around.queue is None:
+        return None
+    names = required_checks(around.queue, workload.admission)
+    checks = synced_checks(workload.checks, names, now)
+    if checks == workload.checks:
+        return None
+    return Step(
+        "", "AdmissionChecks", "its admission checks were brought in line", edited(workload, now, checks=checks)
+    )
+
+
+def _admitted(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    if workload.is_true(ADMITTED) or not _stays(workload) or around.queue is None:
+        return None
+    if not are_ready(workload.checks, required_checks(around.queue, workload.admission)):
+        return None
+    return Step("admit", ADMITTED, "The workload is admitted", admitted(workload, now))
+
+
+def _checks_failed(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    if not _stays(workload) or workload.is_true(DEACTIVATION_TARGET):
+        return None
+    rejected, retried = in_state(workload, CheckState.REJECTED), in_state(workload, CheckState.RETRY)
+    if rejected:
+        message = _named(rejected, CheckState.REJECTED)
+        return Step(
+            "doom",
+            "AdmissionCheckRejected",
+            f"Deactivated due to {message}",
+            leaving.doomed(workload, leaving.CHECK, message, now),
+        )
+    if not retried:
+        return None
+    status = leaving.evicted(workload, leaving.CHECK, f"Evicted due to {_named(retried, CheckState.RETRY)}", now)
+    at = retry_not_before(workload)
+    if at is not None:
+        count = workload.requeue.count if workload.requeue is not None else 0
+        status = structs.replace(status, requeue=RequeueState(count, at))
+    return _evicted(workload, status)
+
+
+def _named(checks: Sequence[CheckStatus], state: CheckState) -> str:
+    parts = [f'"{check.name}" ({check.message})' if check.message else f'"{check.name}"' for check in checks]
+    return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {state} state: {'; '.join(parts)}"
+
+
+def _drained(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """Admitted work leaves a queue that is drained; what has quota only gives it back to a queue that is stopped."""
+    if not _stays(workload):
+        return None
+    if not workload.is_true(ADMITTED):
+        why = is_stopped(workload, around)
+        if why is None:
+            return None
+        return Step("release", why.reason, why.message, leaving.unreserved(workload, why.reason, why.message, now))
+    if around.local is not None and around.local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+        return _evicted(workload, leaving.evicted(workload, leaving.LOCAL_STOPPED, "The LocalQueue is stopped", now))
+    if around.queue is not None and around.queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+        return _evicted(workload, leaving.evicted(workload, leaving.QUEUE_STOPPED, "The ClusterQueue is stopped", now))
+    return None
+
+
+def _not_ready(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    found = ready_until(workload, around.settings.pods_ready) if _stays(workload) else None
+    if found is None or now < found.at or workload.is_true(DEACTIVATION_TARGET):
+        return None
+    status = leaving.timed_out(workload, around.settings.pods_ready, found.cause, now)
+    if status is not None:
+        return _evicted(workload, status)
+    reason, message = "RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries"
+    return Step("doom", reason, message, leaving.doomed(workload, reason, message, now))
+
+
+def _overtime(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    ends = execution_ends(workload) if _stays(workload) else None
+    if ends is None or now < ends or workload.is_true(DEACTIVATION_TARGET):
+        return None
+    reason = "MaximumExecutionTimeExceeded"
+    status = leaving.doomed(workload, reason, "exceeding the maximum execution time", now)
+    message = f"The maximum execution time ({workload.max_execution_seconds}s) exceeded"
+    return Step("doom", reason, message, structs.replace(status, past_execution_seconds=0))
+
+
+def _released(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """Nobody else would give its quota back."""
+    if not _is_on_its_own(workload) or workload.admission is None or not workload.is_true(EVICTED):
+        return None
+    reason = PENDING_EVALUATION if workload.active else DEACTIVATED
+    return Step("release", reason, "its quota is given back", leaving.released(workload, now, reason))
+
+
+def _kept_out(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """Why it does not wait for quota is told as long as it is true."""
+    if workload.admission is not None:
+        return None
+    shown = workload.condition(QUOTA_RESERVED)
+    before = shown.reason if shown is not None else ""
+    why = hindrance(workload, around)
+    if not workload.active:
+        reason, message = DEACTIVATED, "The workload is deactivated"
+    elif why is not None:
+        reason, message = why
+    elif shown is None or before in SAID_BY_CYCLE or workload.is_true(BLOCKED_ON_GATES):
+        return None
+    else:
+        reason, message = PENDING_EVALUATION, "The workload waits to be considered"
+    said = Said(QUOTA_RESERVED, False, reason, message)
+    if says(workload, said) or (reason == before == DEACTIVATED):
+        return None
+    cleared = before == GATED and reason != GATED
+    return Step("wait", "AdmissionGateCleared" if cleared else reason, message, edited(workload, now, said))
+
+
+def _is_on_its_own(workload: QueuedWorkload) -> bool:
+    """Nobody owns it, as far as that is told: what was made for a job may have an owner we do not know."""
+    if workload.owner is not None or workload.owned_by_stranger:
+        return False
+    return workload.owned_by_stranger is False or not workload.labels.get(JOB_UID)
+
+
+def _stays(workload: QueuedWorkload) -> bool:
+    """It has quota, and nobody told it to go."""
+    return workload.admission is not None and workload.active and not workload.is_true(EVICTED)
+
+
+def _evicted(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> Step:
+    why = next(one for one in status.conditions if one.type == EVICTED)
+    return Step("evict", why.reason, why.message, status)
+
+
+RULES: tuple[Rule, ...] = (
+    _orphaned,
+    _doomed,
+    _deactivated,
+    _queues_again,
+    _gates_told,
+    _checks_told,
+    _checks_failed,
+    _drained,
+    _admitted,
+    _not_ready,
+    _overtime,
+    _released,
+    _kept_out,
+)

@@ -1,0 +1,55 @@
+"""The labels, annotations, gates and finalizers by which work and its queues know each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_DOMAIN = "kueue.x-k8s.io"
+
+# Labels of jobs and pods.
+QUEUE_NAME = f"{_DOMAIN}/queue-name"
+PRIORITY_CLASS = f"{_DOMAIN}/priority-class"
+MAX_EXECUTION_SECONDS = f"{_DOMAIN}/max-exec-time-seconds"
+PREBUILT_WORKLOAD = f"{_DOMAIN}/prebuilt-workload-name"  # also an annotation
+MANAGED = f"{_DOMAIN}/managed"  # also the finalizer of pods that hold quota
+MANAGED_VALUE = "true"
+GROUP_NAME = f"{_DOMAIN}/pod-group-name"  # also an annotation
+
+# Labels we set on pods when they start, and on Workloads.
+POD_SET = f"{_DOMAIN}/podset"
+CLUSTER_QUEUE_NAME = f"{_DOMAIN}/cluster-queue-name"
+LOCAL_QUEUE_NAME = f"{_DOMAIN}/local-queue-name"
+OURS_ON_PODS = (POD_SET, CLUSTER_QUEUE_NAME, LOCAL_QUEUE_NAME)
+JOB_UID = f"{_DOMAIN}/job-uid"
+
+# Annotations.
+GROUP_TOTAL = f"{_DOMAIN}/pod-group-total-count"
+FAST_ADMISSION = f"{_DOMAIN}/pod-group-fast-admission"
+SERVING = f"{_DOMAIN}/pod-group-serving"
+RETRIABLE = f"{_DOMAIN}/retriable-in-group"
+ROLE_HASH = f"{_DOMAIN}/role-hash"
+IS_GROUP_WORKLOAD = f"{_DOMAIN}/is-group-workload"
+SUSPENDED_BY_PARENT = f"{_DOMAIN}/pod-suspending-parent"
+MIN_PARALLELISM = f"{_DOMAIN}/job-min-parallelism"
+COMPLETIONS_EQUAL_PARALLELISM = f"{_DOMAIN}/job-completions-equal-parallelism"
+STOPPING = f"{_DOMAIN}/stopping"  # on a Job whose template is still to be put back
+FLAVORS = "scheduling.headgate.dev/flavors"  # on started pods: what their quota was taken from
+
+ADMISSION_GATE = f"{_DOMAIN}/admission"
+"""The scheduling gate of pods that wait for quota."""
+TOPOLOGY_GATE = f"{_DOMAIN}/topology"
+GATES = frozenset({ADMISSION_GATE, TOPOLOGY_GATE})
+IN_USE = f"{_DOMAIN}/resource-in-use"
+"""The finalizer of what queues depend on, and of Workloads whose work may still run."""
+
+DEFAULT_QUEUE = "default"
+"""The local queue that work of its namespace gets which names none."""
+DEFAULT_CLASS = "default"
+"""The WorkloadPriorityClass that managed work gets which names none."""
+
+
+def positive(values: Mapping[str, str], name: str) -> int | None:
+    """The number above zero found under that name; anything else counts as not said."""
+    text = values.get(name, "")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return number or None

@@ -1,0 +1,175 @@
+"""Quota victims by fair sharing: from whoever has most more than its due."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from headgate.model.queues import Reclaim, WithinQueue
+from headgate.model.quota_settings import FairStrategy
+from headgate.preemption.quota_search import (
+    Preemptor,
+    Victim,
+    VictimReason,
+    candidate_order,
+    fits,
+    give_back,
+    may_take,
+)
+from headgate.quota.ledger import Holder, Ledger
+from headgate.quota.shares import Share, share_of
+from headgate.quota.tree import QuotaNode, within_nominal
+
+
+def fair_victims(ledger: Ledger, preemptor: Preemptor, strategies: Sequence[FairStrategy]) -> tuple[Victim, ...]:
+    """Shares are those with the preemptor admitted; the second strategy looks at whom the first one spared."""
+    candidates = _candidates(ledger, preemptor)
+    if not candidates:
+        return ()
+    with ledger.trial():
+        ledger.charge(preemptor.queue, preemptor.usage)
+        search = _Search(ledger, preemptor, candidates)
+        enough = search.run_first(strategies[0]) or (len(strategies) > 1 and search.run_second())
+        if not enough:
+            return ()
+        ledger.credit(preemptor.queue, preemptor.usage)
+        return give_back(ledger, preemptor, search.victims, borrow=True)
+
+
+def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Holder]:
+    node = ledger.forest.queues[preemptor.queue]
+    if node.queue is None:
+        return []
+    policy = node.queue.preemption
+    found = []
+    if policy.within_queue is not WithinQueue.NEVER:
+        found += [holder for holder in ledger.holders(preemptor.queue) if may_take(preemptor, policy, holder)]
+    if policy.reclaim is not Reclaim.NEVER:
+        for other in node.root.leaves():
+            if other is not node and not within_nominal(other, preemptor.needed):
+                found += [holder for holder in ledger.holders(other.name) if may_take(preemptor, policy, holder)]
+    return sorted(found, key=lambda holder: candidate_order(holder, preemptor.queue))
+
+
+class _Search:
+    """Victims leave the ledger as they are chosen; whoever is spared is kept for the second strategy."""
+
+    def __init__(self, ledger: Ledger, preemptor: Preemptor, candidates: Sequence[Holder]) -> None:
+        self._ledger = ledger
+        self._preemptor = preemptor
+        self._node = ledger.forest.queues[preemptor.queue]
+        self._path = (self._node, *self._node.ancestors())
+        self._lines = _lines(candidates)
+        self._spared: list[Holder] = []
+        self._done: set[QuotaNode] = set()
+        self.victims: list[Victim] = []
+
+    def run_first(self, strategy: FairStrategy) -> bool:
+        entitled = within_nominal(self._node, self._preemptor.needed)
+        for target in self._targets():
+            line = self._lines[target.name]
+            if target is self._node:
+                chosen, reason = line.popleft(), VictimReason.IN_QUEUE
+            elif entitled:
+                chosen, reason = line.popleft(), VictimReason.RECLAMATION
+            else:
+                found = self._first_that_may_go(target, strategy)
+                if found is None:
+                    continue
+                chosen, reason = found, VictimReason.FAIR_SHARING
+            if self._take(chosen, reason):
+                return True
+        return False
+
+    def run_second(self) -> bool:
+        """One more of each queue that had more at first than the preemptor's would have now."""
+        self._lines, self._done = _lines(self._spared), set()
+        for target in self._targets():
+            ours, theirs = self._below_meeting(target)
+            self._done.add(target)
+            if share_of(ours).order < share_of(theirs).order and self._take(
+                self._lines[target.name].popleft(), VictimReason.FAIR_SHARING
+            ):
+                return True
+        return False
+
+    def _first_that_may_go(self, target: QuotaNode, strategy: FairStrategy) -> Holder | None:
+        ours, theirs = self._below_meeting(target)
+        our_share, their_share = share_of(ours), share_of(theirs)
+        line = self._lines[target.name]
+        while line:
+            holder = line.popleft()
+            if strategy is FairStrategy.INITIAL_SHARE:
+                allowed = our_share.order < their_share.order
+            else:
+                allowed = our_share.order <= self._share_without(theirs, holder).order
+            if allowed:
+                return holder
+            self._spared.append(holder)
+        return None
+
+    def _share_without(self, node: QuotaNode, holder: Holder) -> Share:
+        with self._ledger.trial():
+            self._ledger.leave(holder.queue, holder.uid)
+            return share_of(node)
+
+    def _take(self, holder: Holder, reason: VictimReason) -> bool:
+        """Whether this was enough."""
+        self._ledger.leave(holder.queue, holder.uid)
+        self.victims.append(Victim(holder, reason))
+        with self._ledger.trial():
+            self._ledger.credit(self._preemptor.queue, self._preemptor.usage)
+            return fits(self._ledger, self._preemptor)
+
+    def _below_meeting(self, target: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
+        """The two nodes just below the lowest cohort that has both queues: the preemptor's side, and the other."""
+        theirs = target
+        while theirs.parent is not None and theirs.parent not in self._path:
+            theirs = theirs.parent
+        ours = next(node for node in self._path if node.parent is theirs.parent)
+        return ours, theirs
+
+    def _targets(self) -> Iterator[QuotaNode]:
+        """The queue to take from next, found anew each time because shares change; until nobody is left."""
+        root = self._path[-1]
+        while root not in self._done:
+            target = self._target_below(root)
+            if target is not None:
+                yield target
+
+    def _target_below(self, node: QuotaNode) -> QuotaNode | None:
+        """Down to the child that has most; on equal terms a cohort before a queue, then the better first victim."""
+        if node.queue is not None:
+            if not self._lines.get(node.name):
+                self._done.add(node)
+                return None
+            return node
+        best: QuotaNode | None = None
+        best_place: tuple[object, ...] = ()
+        for child in node.children:
+            share = share_of(child)
+            if child in self._done or not (share.borrows or child in self._path) or not self._has_candidates(child):
+                continue
+            place = (share.order, child.queue is None)
+            if best is None or place > best_place or (place == best_place and self._goes_before(child, best)):
+                best, best_place = child, place
+        if best is None:
+            self._done.add(node)
+            return None
+        return self._target_below(best)
+
+    def _has_candidates(self, node: QuotaNode) -> bool:
+        return any(self._lines.get(leaf.name) and leaf not in self._done for leaf in node.leaves())
+
+    def _goes_before(self, one: QuotaNode, other: QuotaNode) -> bool:
+        if one.queue is None:
+            return False  # cohorts stand in order of their names
+        first, second = self._lines[one.name][0], self._lines[other.name][0]
+        return candidate_order(first, self._preemptor.queue) < candidate_order(second, self._preemptor.queue)
+
+
+def _lines(candidates: Sequence[Holder]) -> dict[str, deque[Holder]]:
+    lines: dict[str, deque[Holder]] = {}
+    for holder in candidates:
+        lines.setdefault(holder.queue, deque()).append(holder)
+    return lines

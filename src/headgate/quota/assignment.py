@@ -1,0 +1,104 @@
+"""Which flavors a workload gets, in full or with the reasons why not yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from headgate.model.queues import Admission, PodSetAssignment
+from headgate.model.resources import Resources
+from headgate.quota import wording
+from headgate.quota.modes import Mode, NoFit
+from headgate.quota.tree import FlavorResource, Usage
+
+
+class FlavorChoice(Struct, frozen=True, gc=False):
+    """The flavor of one resource; `tried` is the index of the last flavor looked at, -1 when all were."""
+
+    flavor: str
+    mode: Mode
+    borrow: int = 0
+    tried: int = -1
+
+
+class PodSetFlavors(Struct, frozen=True, gc=False):
+    """What one pod set is assigned. Without reasons it fits as it is; with reasons and no flavor, it fits nowhere."""
+
+    name: str
+    count: int
+    requests: Resources
+    choices: tuple[tuple[str, FlavorChoice], ...] = ()
+    reasons: tuple[str, ...] = ()
+    no_fit: NoFit | None = None
+
+    @property
+    def mode(self) -> Mode:
+        if not self.reasons:
+            return Mode.FIT
+        return min((choice.mode for _, choice in self.choices), default=Mode.NO_FIT)
+
+
+class Assignment(Struct, frozen=True, gc=False):
+    """`began_midway`: some flavors were left out because an earlier attempt had tried them."""
+
+    pod_sets: tuple[PodSetFlavors, ...]
+    usage: Usage
+    began_midway: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """That of its worst pod set."""
+        return min((pod_set.mode for pod_set in self.pod_sets), default=Mode.NO_FIT)
+
+    @property
+    def borrow(self) -> int:
+        """The highest level it borrows at."""
+        return max((choice.borrow for pod_set in self.pod_sets for _, choice in pod_set.choices), default=0)
+
+    @property
+    def no_fit(self) -> NoFit:
+        """The most severe of what keeps its pod sets out."""
+        found = [pod_set.no_fit for pod_set in self.pod_sets if pod_set.no_fit is not None]
+        return max(found, key=lambda reason: reason.severity, default=NoFit.NO_FLAVOR)
+
+    @property
+    def message(self) -> str:
+        return "; ".join(wording.no_flavors(each.name, each.reasons) for each in self.pod_sets if each.reasons)
+
+    @property
+    def needing_preemption(self) -> tuple[FlavorResource, ...]:
+        return tuple(
+            sorted(
+                {
+                    FlavorResource(choice.flavor, resource)
+                    for pod_set in self.pod_sets
+                    for resource, choice in pod_set.choices
+                    if choice.mode is Mode.PREEMPT
+                }
+            )
+        )
+
+    @property
+    def tried(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        return tuple(
+            tuple((resource, choice.tried) for resource, choice in pod_set.choices) for pod_set in self.pod_sets
+        )
+
+    @property
+    def flavors(self) -> dict[tuple[str, str], str]:
+        """The flavor by pod set and resource."""
+        return {
+            (pod_set.name, resource): choice.flavor for pod_set in self.pod_sets for resource, choice in pod_set.choices
+        }
+
+
+def admission(queue: str, pod_sets: Sequence[PodSetFlavors]) -> Admission:
+    """The assignment as it is written down once the workload is admitted."""
+    return Admission(queue, tuple(_given(pod_set) for pod_set in pod_sets))
+
+
+def _given(pod_set: PodSetFlavors) -> PodSetAssignment:
+    flavors = tuple((resource, choice.flavor) for resource, choice in pod_set.choices)
+    usage = Resources(tuple((resource, pod_set.requests[resource]) for resource, _ in flavors))
+    return PodSetAssignment(pod_set.name, flavors, usage, pod_set.count)

@@ -1,0 +1,109 @@
+"""What a workload asks of quota, and what it holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from headgate.model.pod import PodShape
+from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.model.quota_settings import QuotaSettings, Transformation
+from headgate.model.resources import Resources
+from headgate.quota.ledger import Holder
+from headgate.quota.tree import FlavorResource, Usage, usage_of
+
+CPU = "cpu"
+
+
+class Ask(Struct, frozen=True, gc=False, cache_hash=True):
+    """What one pod set asks for: so much for each of so many pods, of which fewer may do."""
+
+    name: str
+    count: int
+    each: Resources
+    min_count: int | None = None
+    shape: PodShape = PodShape()
+
+    def scaled(self, count: int) -> Resources:
+        return Resources(tuple((name, amount * count) for name, amount in self.each.items))
+
+    @property
+    def spare(self) -> int:
+        """How many pods it can do without."""
+        return 0 if self.min_count is None else max(0, self.count - self.min_count)
+
+
+def asks_of(workload: QueuedWorkload, settings: QuotaSettings) -> tuple[Ask, ...]:
+    """One for each pod set, without the pods that are done for good."""
+    done = dict(workload.reclaimable)
+    return tuple(_ask(pod_set, done.get(pod_set.name, 0), settings) for pod_set in workload.pod_sets)
+
+
+def _ask(pod_set: PodSet, done: int, settings: QuotaSettings) -> Ask:
+    each = counted(pod_set.shape.requests, settings)
+    return Ask(pod_set.name, max(0, pod_set.count - done), each, pod_set.min_count, pod_set.shape)
+
+
+def counted(requests: Resources, settings: QuotaSettings) -> Resources:
+    """The requests of one pod as quota counts them: some left out, some counted as others."""
+    kept = {
+        name: max(0, amount) for name, amount in requests if not name.startswith(settings.excluded_prefixes or "\0")
+    }
+    if not settings.transformations:
+        return Resources.of(kept)
+    asked, made = dict(kept), dict[str, int]()
+    for rule in settings.transformations:
+        if rule.source in asked:
+            _transform(rule, asked, made)
+            if not rule.keeps:
+                del kept[rule.source]
+    for name, amount in made.items():
+        kept[name] = kept.get(name, 0) + max(0, amount)
+    return Resources.of(kept)
+
+
+def _transform(rule: Transformation, asked: Mapping[str, int], made: dict[str, int]) -> None:
+    times = _whole_units(rule.source, asked)
+    if rule.multiplied_by:
+        times *= _whole_units(rule.multiplied_by, asked)
+    for name, amount in rule.outputs:
+        made[name] = made.get(name, 0) + amount * times
+
+
+def _whole_units(name: str, asked: Mapping[str, int]) -> int:
+    amount = asked.get(name, 0)
+    return -(-amount // 1000) if name == CPU else amount
+
+
+def usage_held(workload: QueuedWorkload) -> Usage:
+    """What its admission gave it, less the share of pods that are done for good since."""
+    if workload.admission is None:
+        return ()
+    done, counts = dict(workload.reclaimable), {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
+    held: dict[FlavorResource, int] = {}
+    for given in workload.admission.pod_sets:
+        left = min(given.count, counts.get(given.name, given.count) - done.get(given.name, 0))
+        for resource, flavor in given.flavors:
+            of = FlavorResource(flavor, resource)
+            amount = given.usage[resource]
+            held[of] = held.get(of, 0) + (amount if left == given.count else amount * max(0, left) // given.count)
+    return usage_of(held)
+
+
+def holder_of(workload: QueuedWorkload, ordered: float, local_share: int = 0) -> Holder | None:
+    """The workload as holder of quota; None when it has none reserved."""
+    if workload.admission is None:
+        return None
+    condition = workload.condition("QuotaReserved")
+    return Holder(
+        key=workload.key,
+        uid=workload.uid,
+        queue=workload.admission.cluster_queue,
+        usage=usage_held(workload),
+        priority=workload.effective_priority,
+        ordered=ordered,
+        reserved=condition.at if condition and condition.status == "True" else 0.0,
+        evicted=workload.is_true("Evicted"),
+        local_share=local_share,
+    )

@@ -1,0 +1,40 @@
+"""When quota is released: as the feature gate says, unless the file says it outright."""
+
+import pytest
+
+from headgate.api.configuration import InvalidConfiguration, settings_from
+from headgate.model.quota_settings import QuotaRelease
+
+OFF = {"featureGates": {"PodIntegrationFastQuotaRelease": False}}
+
+
+@pytest.mark.parametrize(
+    "document, release",
+    [
+        pytest.param({}, QuotaRelease.FAST, id="at once by default"),
+        pytest.param(OFF, QuotaRelease.GRACE, id="after the grace with the feature off"),
+        pytest.param({"quotaRelease": "OnTerminal"}, QuotaRelease.ON_TERMINAL, id="to the end"),
+        pytest.param({**OFF, "quotaRelease": "OnTerminal"}, QuotaRelease.ON_TERMINAL, id="to the end in any case"),
+        pytest.param({"quotaRelease": "Grace"}, QuotaRelease.GRACE, id="said outright"),
+    ],
+)
+def test_when_quota_is_released(document, release):
+    assert settings_from(document, "f").quota.quota_release is release
+
+
+def test_how_much_may_be_owed():
+    assert settings_from({}, "f").quota.debt_percent is None
+    assert settings_from({"quotaDebtPercent": 20}, "f").quota.debt_percent == 20
+
+
+@pytest.mark.parametrize(
+    "document, expected",
+    [
+        pytest.param({**OFF, "quotaRelease": "Fast"}, "expected Grace or OnTerminal", id="the feature is off"),
+        pytest.param({"quotaRelease": "Never"}, "quotaRelease", id="no such way"),
+        pytest.param({"quotaDebtPercent": 101}, "quotaDebtPercent", id="more than all"),
+    ],
+)
+def test_what_cannot_be_asked_for(document, expected):
+    with pytest.raises(InvalidConfiguration, match=expected):
+        settings_from(document, "f")

@@ -1,0 +1,129 @@
+"""Who must leave for whom, how that is told, and when the quota comes back."""
+
+from msgspec import structs
+from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
+
+from headgate.lifecycle.quota_eviction import released
+from headgate.model.queues import GateStatus, QueuePreemption, Reclaim, WithinQueue
+from headgate.model.quota_settings import QuotaSettings
+
+LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY)
+ANY = QueuePreemption(reclaim=Reclaim.ANY)
+
+
+def gone(steps, name):
+    """What an integration does once the pods are gone."""
+    return steps.edit(name, **structs.asdict(released(steps[name], steps.now)))
+
+
+def test_the_victim_is_told_and_the_preemptor_waits_for_its_quota():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low", owner=OWNER))
+    steps.see(work("high", priority=1))
+    message = (
+        "Preempted to accommodate a workload (UID: uid-high, JobUID: UNKNOWN) due to prioritization in the "
+        "ClusterQueue; preemptor path: /cq; preemptee path: /cq"
+    )
+    assert steps.condition("low", "Evicted") == ("True", "Preempted", message)
+    assert steps.condition("low", "Preempted") == ("True", "InClusterQueue", message)
+    assert steps.reason("low") == ("True", "QuotaReserved"), "it holds its quota until its pods are gone"
+    assert steps.reason("high") == ("False", "WaitingForPreemptedWorkloads")
+    assert steps.condition("high", "QuotaReserved")[2].endswith(". Pending the preemption of 1 workload(s)")
+    gone(steps, "low")
+    assert steps.admitted == ["high"]
+    assert steps.reason("low") == ("False", "WaitingForQuota")
+
+
+def test_what_nobody_owns_gives_its_quota_back_by_itself():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"))
+    steps.now = 7.0
+    steps.see(work("high", priority=1))
+    assert steps.admitted == ["high"]
+    low = steps["low"]
+    assert steps.reason("low", "Evicted") == ("True", "Preempted")
+    assert steps.reason("low", "Requeued") == ("True", "Preempted")
+    assert (low.admission, low.past_execution_seconds) == (None, 7)
+    assert [(one.reason, one.cause, one.count) for one in low.evictions] == [("Preempted", "", 1)]
+
+
+def test_a_victim_is_told_once_however_long_it_takes():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low", owner=OWNER), work("high", priority=1))
+    before = len(steps.statuses_written("low"))
+    steps.see(work("other", priority=1, created=5.0)).later(60.0)
+    assert len(steps.statuses_written("low")) == before
+    assert steps.number("kueue_preempted_workloads_total", preempting_cluster_queue="cq", reason="InClusterQueue") <= 1
+
+
+def test_events_and_counts_of_a_preemption():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"))
+    steps.see(work("high", priority=1))
+    for event in (("low", "EvictedDueToPreempted"), ("low", "Preempted"), ("high", "PreemptedWorkload")):
+        assert steps.told.count(event) == 1
+    labels = {"cluster_queue": "cq", "reason": "Preempted", "underlying_cause": "", "priority_class": ""}
+    assert steps.number("kueue_evicted_workloads_total", **labels) == 1
+    assert steps.number("kueue_preempted_workloads_total", preempting_cluster_queue="cq", reason="InClusterQueue") == 1
+
+
+def test_a_queue_takes_back_what_others_borrowed():
+    queues = queue("cq", 1, "team", preemption=ANY), queue("other", 1, "team"), local("lq2", "other"), cohort("team")
+    steps = QuotaSteps(*queues, work("b1", queue="lq2"), work("b2", queue="lq2", created=1.0))
+    assert steps.admitted == ["b1", "b2"]
+    steps.now = 5.0
+    steps.see(work("own", created=5.0))
+    assert "own" in steps.admitted
+    (victim,) = [name for name in ("b1", "b2") if steps.condition(name, "Preempted")]
+    status, reason, message = steps.condition(victim, "Preempted")
+    assert (status, reason) == ("True", "InCohortReclamation")
+    assert "preemptor path: /team/cq; preemptee path: /team/other" in message
+
+
+def test_the_past_of_a_workload_is_told_as_past_when_it_gets_quota_again():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"))
+    steps.see(work("high", priority=1)).finish("high")
+    assert steps.admitted == ["low"]
+    for type_ in ("Evicted", "Preempted"):
+        status, reason, message = steps.condition("low", type_)
+        assert (status, reason) == ("False", "QuotaReserved")
+        assert message.startswith("Previously: Preempted to accommodate")
+
+
+def test_an_eviction_that_fails_is_decided_anew():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low", owner=OWNER))
+    steps.held = True
+    steps.see(work("high", priority=1))
+    steps.put(steps["low"])  # somebody else wrote something in between
+    steps.release()
+    assert steps.reason("low", "Evicted") is None
+    steps.see(steps["low"])
+    assert steps.reason("low", "Evicted") == ("True", "Preempted")
+
+
+def test_a_closed_gate_holds_back_the_preemption():
+    settings = QuotaSettings(preemption_gates=True)
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"), settings=settings)
+    steps.see(work("high", priority=1, preemption_gates=("example.com/g",)))
+    assert steps["high"].gate_statuses == (GateStatus("example.com/g", False, 0.0),)
+    assert steps.reason("high") == ("False", "AdmissionGated")
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("True", "PreemptionGated")
+    assert steps.admitted == ["low"]
+    steps.edit("high", gate_statuses=(GateStatus("example.com/g", True, 0.0),))
+    assert steps.admitted == ["high"]
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("False", "QuotaReserved")
+
+
+def test_a_promise_nobody_knows_of_yet_is_taken_back_without_a_word():
+    queues = queue("cq", 2, "team", preemption=ANY), queue("other", 1, "team"), local("lq2", "other")
+    own = work("own1"), work("own2", created=1.0)
+    steps = QuotaSteps(*queues, *own, work("borrows", cpu=2, queue="lq2"))
+    assert steps.admitted == ["own1", "own2"]
+    assert steps.reason("borrows", "Evicted") is None
+    assert steps["borrows"].evictions == ()
+
+
+def test_quota_is_not_given_away_before_its_return_is_seen():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"))
+    steps.held = True
+    steps.see(work("high", priority=1)).later(5.0)
+    assert "admit" not in steps.decisions("high")
+    steps.release()
+    assert "admit" in steps.decisions("high")
+    assert steps.admitted == ["high"]

@@ -1,0 +1,84 @@
+"""What queues show goes on being told: after a restart, after answers that were lost, and while they are deleted."""
+
+import pytest
+from msgspec.structs import replace
+from quota_steps import QuotaSteps, local, queue, work
+
+from headgate.model.effects import PatchSpec, PatchStatus
+from headgate.model.events import Observed, Outcome, Trouble
+from headgate.model.queue_changes import ClusterQueueStatus
+
+NOT_WRITTEN = [Trouble.CONFLICT, Trouble.UNAVAILABLE, Trouble.UNKNOWN]
+
+
+def about_queue(steps, kind=PatchStatus):
+    return [write for write in steps.writes if isinstance(write, kind) and write.target.key == queue().key]
+
+
+def held():
+    """A queue that is about to tell of its one workload."""
+    steps = QuotaSteps(queue()).see(work("a"))
+    steps.held = True
+    return steps.later(1.0)
+
+
+def turned_away(steps, write, trouble):
+    steps.writes = []
+    return steps.step(Outcome(write, trouble))
+
+
+def test_a_status_that_was_there_already_is_not_waited_for():
+    """Such a write makes no new version, so there is nothing to see."""
+    steps = QuotaSteps(queue()).later(1.0)
+    steps.held = True
+    steps.restart()
+    steps.step(*(Outcome(write) for write in steps.writes))
+    steps.writes, steps.held = [], False
+    steps.see(work("a")).later(1.0)
+    assert steps.status(queue().key).admitted == steps.status(local().key).admitted == 1
+
+
+@pytest.mark.parametrize("trouble", NOT_WRITTEN)
+def test_a_status_that_was_not_written_is_told_after_a_rest_that_grows(trouble):
+    steps = held()
+    for rest in (1.0, 2.0, 4.0):
+        (write,) = about_queue(steps)
+        turned_away(steps, write, trouble)
+        assert steps.alarm == steps.now + rest
+        steps.later(rest - 0.5)
+        assert about_queue(steps) == []
+        steps.later(0.5)
+    steps.release()
+    assert steps.status(queue().key).admitted == 1
+
+
+def test_a_status_refused_as_outdated_is_told_as_soon_as_something_newer_is_seen():
+    steps = held()
+    (write,) = about_queue(steps)
+    turned_away(steps, write, Trouble.CONFLICT)
+    seen = steps.put(steps.objects[queue().key])
+    steps.step(Observed(seen))
+    assert [(again.target.version, again.change) for again in about_queue(steps)] == [(seen.version, write.change)]
+
+
+@pytest.mark.parametrize("trouble", NOT_WRITTEN)
+def test_a_finalizer_that_was_not_written_is_tried_again_and_the_status_follows(trouble):
+    steps = QuotaSteps()
+    steps.held = True
+    steps.see(queue())
+    (write,) = about_queue(steps, PatchSpec)
+    turned_away(steps, write, trouble)
+    assert steps.writes == []
+    steps.later(1.0)
+    assert about_queue(steps, PatchSpec) == [write]
+    steps.release()
+    assert isinstance(steps.status(queue().key), ClusterQueueStatus)
+
+
+def test_a_queue_that_is_deleted_while_it_is_used_says_so():
+    steps = QuotaSteps(queue(), work("a")).later(1.0)
+    steps.see(replace(steps.objects[queue().key], deleted=1.0)).later(1.0)
+    (active,) = steps.status(queue().key).conditions
+    assert (active.status, active.reason) == ("False", "Terminating")
+    steps.finish("a").later(1.0)
+    assert queue().key not in steps.objects

@@ -1,0 +1,143 @@
+"""`headgate explain preemption` as people and scripts meet it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from builders import bound, node, pod
+from click.testing import CliRunner
+from steps import Steps
+
+from headgate.api.receipts import receipts_json
+from headgate.live.health import Listen, Page, Readiness, pages, serving
+from headgate.model.effects import Nomination, PatchStatus
+from headgate.model.events import Outcome
+from headgate.ui.cli import main
+
+ROOT = Path(__file__).parents[2]
+WHOLE_GANGS = str(ROOT / "examples" / "08-whole-gangs" / "scenario.yaml")
+DOMAIN = str(Path(__file__).parent / "gangs" / "topology-domain.yaml")
+FIRST_POD = str(ROOT / "examples" / "01-first-pod" / "scenario.yaml")
+
+
+def explain(*arguments):
+    return CliRunner().invoke(main, ["explain", "preemption", *arguments])
+
+
+def test_a_receipt_says_who_for_whom_by_which_rule_at_what_cost_and_what_was_rejected():
+    lines = explain("--scenario", DOMAIN).stdout.splitlines()
+    who = "10s Workload default/urgent preempt: pod group default/urgent/workers, priority 100, takes the room of pod "
+    assert lines[0].startswith(who)
+    rule = "policy LeastLoss, domain zone=b, domains 2, candidates 4, victims 2, units 2, work lost 20 node-seconds"
+    assert lines[1].strip().startswith(rule)
+    assert lines[2].strip() == "compared: highest priority 10, budget violations 0, gangs broken 0"
+    assert lines[3].strip() == "rejected: zone=a: highest priority: 50 instead of 10"
+
+
+@pytest.mark.parametrize(
+    "name, objects",
+    [
+        pytest.param("urgent-0", ["urgent-0", "lone"], id="the preemptor finds its own receipt and its victim's"),
+        pytest.param("lone", ["urgent-0", "lone"], id="a victim finds for whom it left"),
+        pytest.param("default/lone", ["urgent-0", "lone"], id="by namespace and name"),
+        pytest.param("train-0", ["train-0"], id="a pod of a gang finds its own"),
+        pytest.param("train", ["urgent-1", "train-0", "train-1"], id="a workload finds for whom its gang left"),
+        pytest.param("trai", [], id="a name is a whole name"),
+    ],
+)
+def test_one_object_can_be_asked_about(name, objects):
+    result = explain(name, "--scenario", WHOLE_GANGS, "--output", "json")
+    told = [entry["object"]["name"] for entry in json.loads(result.stdout)]
+    assert sorted(told) == sorted(objects)
+
+
+def test_json_is_what_the_journal_holds():
+    result = explain("--scenario", WHOLE_GANGS, "--output", "json")
+    entries = json.loads(result.stdout)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert {entry["decision"] for entry in entries} == {"preempt", "evict"}
+    whole = [entry for entry in entries if entry["object"]["name"] == "urgent-1"]
+    assert [entry["numbers"]["gangs broken"] for entry in whole] == [1]
+    assert whole[0]["numbers"]["certificate"] in ("optimal", "not compared")
+
+
+def test_one_seed_gives_one_answer():
+    answers = {explain("--scenario", WHOLE_GANGS, "--seed", "7").stdout for _ in range(2)}
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, status, said",
+    [
+        pytest.param(["--scenario", WHOLE_GANGS], 0, "", id="there were some"),
+        pytest.param(["--scenario", FIRST_POD], 1, "no preemptions\n", id="there were none"),
+        pytest.param(
+            ["nobody", "--scenario", WHOLE_GANGS], 1, "no preemption concerned nobody\n", id="none that concern it"
+        ),
+        pytest.param(["nobody", "--scenario", WHOLE_GANGS, "--output", "json"], 1, "[]\n", id="none, in JSON"),
+    ],
+)
+def test_exit_status(arguments, status, said):
+    result = explain(*arguments)
+    assert result.exit_code == status
+    assert result.stdout == said or status == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        pytest.param(["--scenario", "nowhere.yaml"], "nowhere.yaml: cannot be read: No such file", id="no such file"),
+        pytest.param(["--server", "http://127.0.0.1:1"], "http://127.0.0.1:1/preemptions could not be read: ",
+                     id="nobody there"),
+        pytest.param(["--server", "127.0.0.1"], "Is headgate running with --listen?", id="no address"),
+        pytest.param(["--output", "xml"], "'xml' is not one of 'text', 'json'", id="an unknown output"),
+    ],
+)  # fmt: skip
+def test_wrong_input_exits_with_2(arguments, complaint):
+    result = explain(*arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert result.stdout == ""
+
+
+def preempting_engine():
+    """An engine that has just asked one pod to leave for another."""
+    low = bound(pod("low", priority=1), "n", started=0.0)
+    steps = Steps(node("n", cpu=100), low, pod("high", priority=10))
+    made = [each for each in steps.effects if isinstance(each, PatchStatus) and isinstance(each.change, Nomination)]
+    return steps.later(60, *(Outcome(each) for each in made)).engine
+
+
+async def asked(page, *arguments):
+    """What the command says of a process that shows this page."""
+    shown = {**pages(Readiness(), lambda: b""), "/preemptions": lambda: page}
+    async with serving(Listen("127.0.0.1", 0), shown) as port:
+        return await asyncio.to_thread(explain, *arguments, "--server", f"http://127.0.0.1:{port}")
+
+
+async def test_a_running_process_is_asked_over_http():
+    engine = preempting_engine()
+    result = await asked(Page("200 OK", receipts_json(engine.journal.receipts())), "high")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Pod default/high preempt: pod default/high, priority 10, takes the room of pod default/low" in result.stdout
+    assert "Pod default/low evict: leaves n for pod default/high, priority 10" in result.stdout
+    assert "policy Kubernetes" in result.stdout
+
+
+async def test_a_page_that_is_no_json_is_an_error():
+    result = await asked(Page("200 OK", b"hello"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "/preemptions could not be read: " in result.stderr
+
+
+async def test_a_running_process_that_preempted_nobody_says_so():
+    result = await asked(Page("200 OK", Readiness().receipts()))
+    assert (result.exit_code, result.stdout) == (1, "no preemptions\n")
+
+
+async def test_a_process_without_the_page_is_an_error():
+    result = await asked(Page("404 Not Found", b"try elsewhere"))
+    assert result.exit_code == 2
