@@ -12,7 +12,7 @@ import itertools
 import time
 from typing import NamedTuple
 
-from headgate.engine.admission_cycle import Admitted, Preempting, QuotaSnapshot, admit_all
+from headgate.engine.quota.admission_cycle import Admitted, Preempting, QuotaSnapshot, admit_all
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import (

@@ -13,10 +13,10 @@ from headgate.api.times import format_time
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
-from headgate.engine.integrations_plane import IntegrationsPlane
+from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
-from headgate.engine.quota_plane import QuotaPlane
+from headgate.engine.quota.plane import QuotaPlane
 from headgate.model.effects import Create, EmitEvent, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Kind

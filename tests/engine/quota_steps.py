@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from headgate.engine.journal import Journal
-from headgate.engine.quota_plane import QuotaPlane
+from headgate.engine.quota.plane import QuotaPlane
 from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,

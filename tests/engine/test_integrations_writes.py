@@ -4,7 +4,7 @@ import pytest
 from integration_scenes import JOBS, PODS, Integrations, job, pod
 from msgspec.structs import replace
 
-from headgate.engine.integrations_writes import LONGEST_BACKOFF, UNSEEN_AFTER, Writes
+from headgate.engine.integrations.writes import LONGEST_BACKOFF, UNSEEN_AFTER, Writes
 from headgate.model.effects import Create, Delete, EmitEvent, EventType, Finalizers, PatchSpec, PatchStatus, Suspension
 from headgate.model.events import Observed, Outcome, Trouble
 from headgate.model.keys import Key, Kind, Target

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from headgate.engine.admission_cycle import QuotaSnapshot
+from headgate.engine.quota.admission_cycle import QuotaSnapshot
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape

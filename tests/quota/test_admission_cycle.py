@@ -18,7 +18,7 @@ from quota_builders import (
     snapshot,
 )
 
-from headgate.engine.admission_cycle import Admitted, Deferred, Gated, Preempting, Waits, admit_all, cycle
+from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, Waits, admit_all, cycle
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.assignment import admission

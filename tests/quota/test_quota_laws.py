@@ -9,7 +9,7 @@ from quota_oracle import Rules
 from quota_oracle_tree import State
 from quota_worlds import FLAVORS, crowded, crowded_applicant
 
-from headgate.engine.admission_cycle import Admitted, Preempting, admit_all, cycle, settle
+from headgate.engine.quota.admission_cycle import Admitted, Preempting, admit_all, cycle, settle
 from headgate.model.queues import QueueingStrategy, QueuePreemption, Reclaim
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.flavors import FlavorSearch, assign

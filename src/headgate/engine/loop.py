@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headgate.engine.extension_points import Watch, unwatched
-from headgate.engine.integrations_plane import IntegrationsPlane
+from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
-from headgate.engine.quota_plane import QuotaPlane
+from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduling import PodScheduling
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Effect

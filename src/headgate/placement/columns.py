@@ -25,8 +25,10 @@ class Columns:
 
     def at(self, name: str, rows: Any) -> Any:
         """The amounts of these rows; of one row a plain number, with which arithmetic is several times faster."""
-        column = self[name]
-        return column.item(rows) if type(rows) is int else column[rows]
+        if type(rows) is int:
+            cells = self._cells.get(name)
+            return 0 if cells is None else cells[rows]
+        return self[name][rows]
 
     def names(self) -> Iterable[str]:
         return self._columns.keys()

@@ -191,10 +191,11 @@ class Placer:
         """The best row when neighbours or the other nodes have a say, or not all nodes are asked."""
         ranking = self._ranking(pod.shape)
         ranking.refresh()
-        total = ranking.scores if within is None else np.where(within, ranking.scores, UNFIT)
+        allowed = within
         for rule in filters:
             for _, met in rule.demands(pod):
-                total = np.where(met, total, UNFIT)
+                allowed = met if allowed is None else allowed & met
+        total = ranking.scores if allowed is None else np.where(allowed, ranking.scores, UNFIT)
         if scores:
             total = self._with_comparisons(pod, total, scores)
         top = int(total.max(initial=UNFIT))

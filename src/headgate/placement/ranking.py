@@ -44,7 +44,7 @@ class RowRules:
 
     def fit(self, shape: PodShape, rows: Rows, already: Each) -> Each:
         """Which of the rows can run the shape."""
-        fit: Each = self.nodes.alive[rows]
+        fit: Each = self.nodes.alive.item(rows) if type(rows) is int else self.nodes.alive[rows]
         for verdicts in self.node_filters:
             passes = verdicts.passes(shape, rows)
             if passes is not None:

@@ -29,7 +29,7 @@ class ResourceScore:
         self._zero_drops_out = strategy.type == "RequestedToCapacityRatio"
 
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
-        total: Each = nodes.draws[rows] * 0
+        total: Each = _nothing(nodes, rows)
         weights: Each = total
         for resource, weight in self._resources:
             if resource not in NATIVE_RESOURCES and not shape.requests.asks_for(resource):
@@ -89,7 +89,7 @@ class BalancedAllocation:
 
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
         if not any(shape.requests.asks_for(resource) for resource in BALANCED_RESOURCES):
-            return nodes.draws[rows] * 0
+            return _nothing(nodes, rows)
         with_pod = _balance(shape, nodes, rows, already + 1)
         without_pod = _balance(shape, nodes, rows, already)
         return TOP_SCORE // 2 + (TOP_SCORE // 2 + with_pod - without_pod) // 2
@@ -108,6 +108,11 @@ def _share(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, pods: E
     capacity = nodes.allocatable.at(resource, rows)
     used = (nodes.requested.at(resource, rows) + shape.requests[resource] * pods) / (capacity + (capacity == 0))
     return (np.minimum(used, 1) if isinstance(used, np.ndarray) else min(used, 1.0)), capacity > 0
+
+
+def _nothing(nodes: NodeTable, rows: Rows) -> Each:
+    """Zero for each row; for one row a plain number, as `Columns.at` has it."""
+    return 0 if type(rows) is int else nodes.draws[rows] * 0
 
 
 def _percent(part: Each, whole: Each) -> Each:

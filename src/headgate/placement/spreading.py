@@ -31,6 +31,7 @@ class Ground(Struct, frozen=True):
     labelled: Mask
     counted: list[Mask]
     present: list[Mask]
+    missing: list[bool]  # by constraint, whether pods run on rows that do not count
 
 
 class PodTopologySpread:
@@ -67,7 +68,8 @@ class PodTopologySpread:
 
     def _within_skew(self, pod: Pod, spread: Spread, ground: Ground, index: int) -> Mask:
         domain = self._neighbours.domains.of(spread.topology_key)
-        totals, present = _totals(domain, self._matching(pod, spread), ground.counted[index]), ground.present[index]
+        counted = ground.counted[index] if ground.missing[index] else None
+        totals, present = _totals(domain, self._matching(pod, spread), counted), ground.present[index]
         enough = int(np.count_nonzero(present)) >= max(1, spread.min_domains)
         fewest = int(totals[present].min()) if enough else 0
         itself = 1 if selects(spread.selector, pod.labels) else 0
@@ -109,7 +111,8 @@ class PodTopologySpread:
             counted = [labelled & self._included(pod, spread) for spread in spreads]
             domains = [self._neighbours.domains.of(spread.topology_key) for spread in spreads]
             present = [_present(domain, mask) for domain, mask in zip(domains, counted, strict=True)]
-            known = self._grounds[pod.shape, spreads] = Ground(now, labelled, counted, present)
+            missing = [bool((self._neighbours.alive & ~mask).any()) for mask in counted]
+            known = self._grounds[pod.shape, spreads] = Ground(now, labelled, counted, present, missing)
             if len(self._grounds) > KEPT_GROUNDS:
                 del self._grounds[next(iter(self._grounds))]
         return known
@@ -141,9 +144,10 @@ class PodTopologySpread:
         return self._neighbours.answer(Question((term,), living=True))
 
 
-def _totals(domain: Domain, counts: Amounts, counted: Mask) -> Amounts:
-    """By domain number, how many pods there are on the counted rows."""
-    return np.bincount(domain.ids, weights=counts * counted, minlength=domain.count).astype(np.int64)
+def _totals(domain: Domain, counts: Amounts, counted: Mask | None) -> Amounts:
+    """By domain number, how many pods there are on the counted rows; None: on all."""
+    weights = counts if counted is None else counts * counted
+    return np.bincount(domain.ids, weights=weights, minlength=domain.count).astype(np.int64)
 
 
 def _present(domain: Domain, counted: Mask) -> Mask:

@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from headgate.engine.integrations_room import Room
-from headgate.engine.integrations_surroundings import Measure, Measures
-from headgate.engine.integrations_works import Works, work_key
-from headgate.engine.integrations_writes import Writes
+from headgate.engine.integrations.room import Room
+from headgate.engine.integrations.surroundings import Measure, Measures
+from headgate.engine.integrations.works import Works, work_key
+from headgate.engine.integrations.writes import Writes
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
 from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED

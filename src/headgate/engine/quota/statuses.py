@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from headgate.engine.quota_activity import Activity
-from headgate.engine.quota_finalizers import InUse
-from headgate.engine.quota_rests import Rests
-from headgate.engine.quota_surroundings import QuotaSurroundings
-from headgate.engine.quota_tally import QueueCount, Tally
+from headgate.engine.quota.activity import Activity
+from headgate.engine.quota.finalizers import InUse
+from headgate.engine.quota.rests import Rests
+from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota.tally import QueueCount, Tally
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus

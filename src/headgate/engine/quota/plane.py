@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from headgate.engine import telling_quota as telling
 from headgate.engine.journal import Journal
-from headgate.engine.quota_books import Books
-from headgate.engine.quota_counts import Number, QuotaCounts, gauges
-from headgate.engine.quota_cycles import Cycles
-from headgate.engine.quota_deadlines import Deadlines
-from headgate.engine.quota_desk import Desk, Sheet
-from headgate.engine.quota_finalizers import InUse
-from headgate.engine.quota_pace import Pace
-from headgate.engine.quota_statuses import QueueStatuses
-from headgate.engine.quota_surroundings import QuotaSurroundings
+from headgate.engine.quota import telling
+from headgate.engine.quota.books import Books
+from headgate.engine.quota.counts import Number, QuotaCounts, gauges
+from headgate.engine.quota.cycles import Cycles
+from headgate.engine.quota.deadlines import Deadlines
+from headgate.engine.quota.desk import Desk, Sheet
+from headgate.engine.quota.finalizers import InUse
+from headgate.engine.quota.pace import Pace
+from headgate.engine.quota.statuses import QueueStatuses
+from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.lifecycle.quota_conditions import FINISHED
 from headgate.lifecycle.quota_deadlines import next_deadline
 from headgate.lifecycle.quota_next import Step, next_step

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from headgate.engine.quota_desk import Sheet
-from headgate.engine.quota_surroundings import QuotaSurroundings
-from headgate.engine.quota_tally import Place, Standing, Tally
+from headgate.engine.quota.desk import Sheet
+from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota.tally import Place, Standing, Tally
 from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy

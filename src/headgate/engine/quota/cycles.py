@@ -7,8 +7,9 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from headgate.engine import telling_quota as telling
-from headgate.engine.admission_cycle import (
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.quota import telling
+from headgate.engine.quota.admission_cycle import (
     Admitted,
     Deferred,
     Gated,
@@ -18,12 +19,11 @@ from headgate.engine.admission_cycle import (
     Waits,
     admit_all,
 )
-from headgate.engine.journal import Entry, Journal
-from headgate.engine.quota_books import Books
-from headgate.engine.quota_counts import QuotaCounts
-from headgate.engine.quota_desk import Desk, Sheet
-from headgate.engine.quota_refusals import Refusal, Refusals
-from headgate.engine.quota_surroundings import QuotaSurroundings
+from headgate.engine.quota.books import Books
+from headgate.engine.quota.counts import QuotaCounts
+from headgate.engine.quota.desk import Desk, Sheet
+from headgate.engine.quota.refusals import Refusal, Refusals
+from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.lifecycle.quota_admission import IS_GATED, refused, reserved
 from headgate.lifecycle.quota_checks import required_checks
 from headgate.lifecycle.quota_conditions import EVICTED, QUOTA_RESERVED, Said, says

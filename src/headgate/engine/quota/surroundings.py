@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from headgate.engine.quota_activity import Activity, local_activity, queue_activity
+from headgate.engine.quota.activity import Activity, local_activity, queue_activity
 from headgate.lifecycle.quota_circumstances import Circumstances
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Namespace, Object

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.engine.quota_rests import Rests
-from headgate.engine.quota_surroundings import QuotaSurroundings
-from headgate.engine.quota_tally import Tally
+from headgate.engine.quota.rests import Rests
+from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota.tally import Tally
 from headgate.model.effects import Finalizers, PatchSpec
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headgate.engine.journal import Entry
-from headgate.engine.quota_refusals import Refusal
+from headgate.engine.quota.refusals import Refusal
 from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, REQUEUED, true_since
 from headgate.lifecycle.quota_next import Step
 from headgate.model.effects import EmitEvent, EventType

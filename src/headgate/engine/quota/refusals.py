@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from headgate.engine.quota_pace import Pace
+from headgate.engine.quota.pace import Pace
 from headgate.lifecycle.quota_conditions import Said
 from headgate.model.keys import Key
 

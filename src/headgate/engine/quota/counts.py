@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from headgate.engine.quota_surroundings import QuotaSurroundings
-from headgate.engine.quota_tally import Tally
+from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota.tally import Tally
 from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED, QUOTA_RESERVED
 from headgate.model.queues import QueuedWorkload
 from headgate.quota.ledger import Ledger

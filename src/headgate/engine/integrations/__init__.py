@@ -1,0 +1,1 @@
+"""Jobs and pods as workloads, and back: one plane of the engine."""

@@ -1,0 +1,1 @@
+"""Who holds quota of which queue: one plane of the engine."""
