@@ -325,3 +325,22 @@ def test_only_what_matters_is_a_difference():
     assert not differs(old, structs.replace(old, version="2", labels={"x": "y"}))
     assert differs(old, structs.replace(old, pod_sets=(PodSet("main", old.pod_sets[0].shape, 2),)))
     assert applicant(old, "q", PLAIN).rank == (0, 0.0, "uid-a")
+
+
+@pytest.mark.parametrize(
+    "strategy, tried",
+    [
+        pytest.param(STRICT, ["waits"], id="a strict queue kept room for it, which others may have now"),
+        pytest.param(BEST_EFFORT, [], id="another queue kept nothing for it"),
+    ],
+)
+def test_one_that_gives_up_waiting_lets_others_have_what_was_kept_for_it(strategy, tried):
+    books = ledger(queue("first", 9, "all", strategy=strategy), queue("second", 9, "all"))
+    queues = pending(books, applies("gives-up", "first"), applies("waits", "second"))
+    for head in queues.heads():
+        queues.refused(head, Requeue.GENERIC)
+    while heads := queues.heads():
+        for head in heads:
+            queues.refused(head, Requeue.GENERIC)
+    queues.leave(applies("gives-up", "first").key, 1.0)
+    assert names(queues.heads()) == tried

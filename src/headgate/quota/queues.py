@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from headgate.model.keys import Key
-from headgate.model.queues import ClusterQueue
+from headgate.model.queues import ClusterQueue, QueueingStrategy
 from headgate.quota.order import Applicant
 from headgate.quota.pending import LocalUsage, PendingQueue
 from headgate.quota.progress import Progress
@@ -79,6 +79,13 @@ class PendingQueues:
         self._home[applicant.key] = applicant.queue
         if queue.offer(applicant, now):
             self._stir(applicant.queue)
+
+    def leave(self, key: Key, now: float) -> None:
+        """The workload waits no longer though it got nothing. Room a strict queue kept for it is free for others."""
+        home = self._home.get(key)
+        self.withdraw(key)
+        if home is not None and self._queues[home].queue.strategy is QueueingStrategy.STRICT_FIFO:
+            self.wake(home, now)
 
     def withdraw(self, key: Key) -> None:
         """The workload waits no longer: it was admitted, or is finished, or gone."""

@@ -66,16 +66,22 @@ class Books:
         if holder is None:
             self._let_go(workload.key, now)
         if holder is not None or not sheet.is_open or not self._may_wait(workload):
-            self.pending.withdraw(workload.key)
+            self._stop_waiting(workload.key, now, admitted=holder is not None)
         else:
             queue = self._surroundings.queue_of(workload)
             self.pending.offer(applicant(workload, queue, self._settings), now)
         self.tally.put(workload.key, self._standing(holding or workload, holder))
 
+    def _stop_waiting(self, key: Key, now: float, *, admitted: bool) -> None:
+        if admitted:
+            self.pending.withdraw(key)
+        else:
+            self.pending.leave(key, now)
+
     def remove(self, workload: QueuedWorkload, now: float) -> None:
         """The workload is gone."""
         self._let_go(workload.key, now)
-        self.pending.withdraw(workload.key)
+        self.pending.leave(workload.key, now)
         self.tally.put(workload.key, None)
         self.leave_local(workload)
 
