@@ -12,11 +12,11 @@ from headgate.model.pod import Pod
 from headgate.placement.batches import bundles_with
 from headgate.placement.groups import GroupPlacement, place_group
 from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.placement.seating import WORTH_PLANNING
 from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue, same_verdicts
 from headgate.queueing.waiting import Waiting
 
-WORTH_PLANNING = 5  # equal pods from which a plan is cheaper than asking for each
 Found = Placement | GroupPlacement | NoPlacement
 Verdict = tuple[Waiting, Found]
 
