@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check test-kubernetes bench lock
+.PHONY: run test check test-kubernetes test-kueue nightly bench lock
 
 run: $(READY)  ## run the first example and say what to try next
 	@$(BIN)/headgate simulate examples/01-first-pod/scenario.yaml
@@ -17,7 +17,7 @@ run: $(READY)  ## run the first example and say what to try next
 
 test: $(READY)  ## all tests that need nothing but Python
 	$(BIN)/python -m pytest -n 2
-	@echo "Not tested here: a real kube-apiserver (make test-kubernetes); style, types and imports (make check)."
+	@echo "Not tested here: a real kube-apiserver (make test-kubernetes); that decisions are Kueue's own (make test-kueue); style, types and imports (make check)."
 
 check: $(READY)  ## style, types, import contracts, sizes
 	$(BIN)/ruff check .
@@ -30,16 +30,26 @@ test-kubernetes: $(READY)  ## the whole stack on a real kube-apiserver and etcd,
 	$(BIN)/python tests/kubernetes/assets.py
 	$(BIN)/python -m pytest tests/kubernetes
 
+test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own scheduler, built and cached on first use
+	$(BIN)/python tests/kueue/kueue_oracle.py
+	$(BIN)/python -m pytest tests/kueue
+
+nightly: $(READY)  ## a hundred thousand random histories of quota against its laws
+	$(BIN)/python tests/quota/nightly.py
+
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py
 	$(BIN)/python benchmarks/bench_apiserver.py
 	$(BIN)/python benchmarks/bench_placement.py
 	$(BIN)/python benchmarks/bench_gangs.py
 	$(BIN)/python benchmarks/bench_preemption.py
+	$(BIN)/python benchmarks/bench_quota.py
+	$(BIN)/python benchmarks/bench_quota.py --shape large-scale
 	$(BIN)/python tests/kubernetes/assets.py
 	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 3
 	$(BIN)/python benchmarks/bench_kubernetes.py --nodes 5000 --pods 10000 --rounds 1
 	$(BIN)/python benchmarks/bench_gated.py --rounds 10
+	$(BIN)/python benchmarks/bench_queues_kubernetes.py
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headgate needs Python 3.11 or newer: make PYTHON=python3.11")'

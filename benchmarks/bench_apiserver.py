@@ -1,5 +1,8 @@
 """How fast the small Kubernetes writes, beside merely decoding and encoding the same objects in the same run.
 
+Pods first, then objects of a kind that a definition adds, with rules in CEL and webhooks, and what it takes to see and
+decode each change.
+
 Run: python benchmarks/bench_apiserver.py
 """
 
@@ -12,12 +15,19 @@ from functools import partial
 
 import msgspec
 
-from headgate.apiserver.builtin import RESOURCE_TYPES
+from headgate.api.decode import READABLE
+from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.server import ApiServer
+from headgate.model.events import Observed
+from headgate.model.quota_settings import QuotaSettings
+from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
+from headgate.simulator.observing import Feed, Sight
 
 PODS = 10_000
+WORKLOADS = 3_000
+QUEUES = 30
 WATCHERS = 3
 DRAIN_EVERY = 100
 POD: Json = {
@@ -87,7 +97,7 @@ def body(name: str) -> bytes:
     return msgspec.json.encode({**POD, "metadata": {**POD["metadata"], "name": name}})
 
 
-def timed(work: Callable[[], None]) -> float:
+def timed(work: Callable[[], object]) -> float:
     gc.collect()
     gc.freeze()
     begun = time.process_time()
@@ -127,12 +137,81 @@ def report(title: str, server: ApiServer, floor: float) -> None:
     print(f"  {'all writes':14} {4 * PODS / total:9,.0f} writes/s in {total:.2f} s")
 
 
+def queue_server() -> ApiServer:
+    """A server with the kinds and webhooks every simulated cluster has."""
+    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: server))
+    server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
+    return server
+
+
+QUEUE_API = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default"
+
+
+def new_workload(number: int) -> Request:
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": str(1 + number % 3)}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    spec = {"queueName": f"queue-{number % QUEUES}", "podSets": [{"name": "main", "count": 1, "template": template}]}
+    identity = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": f"work-{number:05}"}}
+    return Request("POST", f"{QUEUE_API}/workloads", {}, msgspec.json.encode({**identity, "spec": spec}))
+
+
+def condition(type_: str, status: str, message: str) -> Json:
+    at = "2026-01-01T00:00:00Z"
+    return {"type": type_, "status": status, "reason": type_, "message": message, "lastTransitionTime": at}
+
+
+def statuses(number: int) -> dict[str, Json]:
+    """What becomes of a workload, in order."""
+    usage = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}, "count": 1}
+    reserved = condition("QuotaReserved", "True", f"after {number} s")
+    admitted = condition("Admitted", "True", f"at {number} s")
+    return {
+        "refuse": {"conditions": [condition("QuotaReserved", "False", f"{number} cpu more needed")]},
+        "admit": {
+            "admission": {"clusterQueue": f"queue-{number % QUEUES}", "podSetAssignments": [usage]},
+            "conditions": [reserved, admitted],
+        },
+        "finish": {"conditions": [reserved, admitted, condition("Finished", "True", "done")]},
+    }
+
+
+def status_patch(step: str, number: int, sight: Sight) -> Request:
+    assert isinstance(sight, Observed)
+    found = sight.object
+    precondition = {"uid": found.uid, "resourceVersion": found.version}
+    body = msgspec.json.encode({"metadata": precondition, "status": statuses(number)[step]})
+    path = f"{QUEUE_API}/workloads/{found.key.name}/status"
+    return Request("PATCH", path, {}, body, "application/merge-patch+json")
+
+
+def report_workloads(floor: float) -> None:
+    server = queue_server()
+    feed = Feed(server, READABLE)
+    feed.poll()
+    print(f"queued workloads, with rules in CEL and webhooks: {WORKLOADS}, each change seen and decoded")
+    seen = report_step("create", server, feed, [new_workload(number) for number in range(WORKLOADS)], floor)
+    for step in statuses(0):
+        todo = [status_patch(step, number, sight) for number, sight in enumerate(seen)]
+        seen = report_step(step, server, feed, todo, floor)
+
+
+def report_step(name: str, server: ApiServer, feed: Feed, todo: list[Request], floor: float) -> list[Sight]:
+    seen: list[Sight] = []
+    writing = timed(lambda: all(server.handle(request, 1_000.0).code in (200, 201) for request in todo))
+    seeing = timed(lambda: seen.extend(feed.poll()))
+    assert len(seen) == len(todo)
+    write, see = writing / len(todo) * 1e6, seeing / len(todo) * 1e6
+    print(f"  {name:14} {write:7.1f} us each {write / floor:6.1f} x bare; seen in {see:5.1f} us")
+    return seen
+
+
 def main() -> None:
     bodies = [body(f"pod-{number:05}") for number in range(PODS)]
     floor = timed(lambda: bare(bodies)) / PODS * 1e6
     print(f"bare decode and encode of a new pod ({len(bodies[0])} bytes): {floor:.1f} us")
     report("generic server alone", ApiServer(types=tuple(map(without_rules, RESOURCE_TYPES)), admission=()), floor)
     report("with the rules of the kinds", ApiServer(), floor)
+    report_workloads(floor)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from headgate.model.claims import (
     VolumeClaim,
 )
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import ReplicaOwner, Service
+from headgate.model.owners import ReplicaOwner, Service, StatefulSet
 from headgate.model.requirements import Operator, Requirement
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b", "a"]}]}
@@ -160,10 +160,10 @@ DEVICES = Key(Kind.DEVICE_CLAIM, "d", "x")
             pytest.param(
                 kind,
                 {"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}},
-                ReplicaOwner(Key(kind, "d", "x"), "u", "7", (Requirement("a", Operator.EXISTS),)),
+                owner(Key(kind, "d", "x"), "u", "7", (Requirement("a", Operator.EXISTS),)),
                 id=f"one of {kind}",
             )
-            for kind in (Kind.REPLICA_SET, Kind.STATEFUL_SET)
+            for kind, owner in ((Kind.REPLICA_SET, ReplicaOwner), (Kind.STATEFUL_SET, StatefulSet))
         ),
     ],
 )

@@ -94,6 +94,9 @@ def test_the_group_of_a_pod(labels, spec, annotations, expected):
         pytest.param(KUEUE, TOTAL, (BY_KUEUE, 5), id="a name and a total"),
         pytest.param({}, KUEUE | TOTAL, (BY_KUEUE, 5), id="a name in an annotation, and a total"),
         pytest.param(KUEUE, {}, (None, 0), id="a name alone is no group"),
+        pytest.param(
+            KUEUE, TOTAL | {"kueue.x-k8s.io/pod-group-serving": "true"}, (None, 0), id="pods that serve are no gang"
+        ),
         pytest.param({}, TOTAL, (None, 0), id="a total alone is no group"),
         pytest.param(KUEUE, {"kueue.x-k8s.io/pod-group-total-count": "0"}, (None, 0), id="a group of none is none"),
         pytest.param(KUEUE, {"kueue.x-k8s.io/pod-group-total-count": "-1"}, (None, 0), id="nor of less"),

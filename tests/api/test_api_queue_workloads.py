@@ -12,6 +12,7 @@ from headgate.api.decode import InvalidObject, decode
 from headgate.model.affinity import NodeTerm, Operator, PreferredTerm, Requirement, Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,
@@ -53,8 +54,10 @@ def one(**template: Any) -> PodShape:
 
 def test_a_workload_that_says_little():
     shape = PodShape(Resources.of({"cpu": 1000}), Resources.of({"cpu": 1000}))
+    needs = TemplateNeeds((ContainerNeeds(amounts(cpu=1000)),))
+    pod_sets = (PodSet("main", shape, needs=needs),)
     assert read({"podSets": [pod_set(asking(cpu=1))]}) == QueuedWorkload(
-        Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "7", NEW_YEAR, (PodSet("main", shape),), owned_by_stranger=False
+        Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "7", NEW_YEAR, pod_sets, owned_by_stranger=False
     )
 
 
@@ -124,7 +127,10 @@ def test_a_workload_with_everything():
         uid="u",
         version="7",
         created=NEW_YEAR,
-        pod_sets=(PodSet("driver", PodShape()), PodSet("workers", PodShape(memory, memory), 4, 2)),
+        pod_sets=(
+            PodSet("driver", PodShape()),
+            PodSet("workers", PodShape(memory, memory), 4, 2, TemplateNeeds((ContainerNeeds(memory),))),
+        ),
         queue="lq",
         priority=1000,
         priority_class=PriorityClassRef("kueue.x-k8s.io", "WorkloadPriorityClass", "high"),

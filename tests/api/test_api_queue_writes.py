@@ -152,7 +152,7 @@ def asked(write: Write) -> tuple[str, str, str, Any]:
                 2,
                 3,
                 usage=(FlavorUse("spot", Resources.of({"cpu": 0})),),
-                consumption=Consumption(amounts(1), AT),
+                consumption=Consumption(Resources.of({"cpu": 10**6, "example.com/gpu": 1}), AT),
             ),
             f"{GROUP}/namespaces/d/localqueues/lq/status",
             {
@@ -164,7 +164,10 @@ def asked(write: Write) -> tuple[str, str, str, Any]:
                 "flavorsUsage": [{"name": "spot", "resources": [{"name": "cpu", "total": "0"}]}],
                 "fairSharing": {
                     "weightedShare": 0,
-                    "admissionFairSharingStatus": {"consumedResources": {"cpu": "1m"}, "lastUpdate": TIME},
+                    "admissionFairSharingStatus": {
+                        "consumedResources": {"cpu": "1m", "example.com/gpu": "1n"},
+                        "lastUpdate": TIME,
+                    },
                 },
             },
             id="a local queue",

@@ -177,7 +177,7 @@ def test_a_local_queue():
         stop_policy=StopPolicy.HOLD_AND_DRAIN,
         fair_weight=2000,
         conditions=(msgspec.structs.replace(IS_ACTIVE, generation=None),),
-        consumed=Resources.of({"cpu": 1500}),
+        consumed=Resources.of({"cpu": 1_500_000_000}),
         consumed_at=NEW_YEAR,
         generation=3,
         deleted=NEW_YEAR,

@@ -10,9 +10,9 @@ from headgate.api.requests import calls_for
 from headgate.model.affinity import Toleration
 from headgate.model.effects import PatchSpec
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.node import TaintEffect
-from headgate.model.objects import PodTemplate
-from headgate.model.pod import HeldPod, PodShape
+from headgate.model.pod import HeldPod, PodShape, PodTemplate
 from headgate.model.resources import Resources
 from headgate.model.work_changes import Directives, JobRestore, JobStart, JobStop, Owners, PodStart, WorkloadRewrite
 
@@ -35,7 +35,8 @@ def test_what_a_job_says_of_its_pods():
     spec = {"containers": [container], "nodeSelector": {"a": "b"}, "priorityClassName": "high"}
     found = read(Kind.JOB, spec={"template": {"metadata": {"labels": {"l": "1"}}, "spec": spec}})
     cpu = Resources.of({"cpu": 2000})
-    assert found.pods == PodTemplate(PodShape(cpu, cpu, node_selector=(("a", "b"),)), {"l": "1"}, {}, "high")
+    needs = TemplateNeeds((ContainerNeeds(limits=cpu),))
+    assert found.pods == PodTemplate(PodShape(cpu, cpu, node_selector=(("a", "b"),)), {"l": "1"}, {}, "high", needs)
 
 
 def test_a_template_that_cannot_be_read_is_named():

@@ -11,10 +11,12 @@ from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.model.quota_settings import (
     FairStrategy,
     PodsReady,
+    QuotaMetrics,
     QuotaSettings,
     RequeueTime,
     Retention,
     Transformation,
+    UsageSharing,
 )
 from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
@@ -44,7 +46,7 @@ def test_a_file_as_users_of_kueue_have_it():
                 "backoffMaxSeconds": 100,
             },
         },
-        "integrations": {"frameworks": ["pod", "batch/job"]},
+        "integrations": {"frameworks": ["pod", "batch/job"], "labelKeysToCopy": ["a.b/team", "cost", "a.b/team"]},
         "fairSharing": {"preemptionStrategies": ["LessThanInitialShare"]},
         "resources": {
             "quotaCheckStrategy": "IgnoreUndeclared",
@@ -73,6 +75,7 @@ def test_a_file_as_users_of_kueue_have_it():
         manages_all=True,
         namespaces=(Requirement("kueue", Operator.IN, ("yes",)),),
         frameworks=("pod", "batch/job"),
+        copied_labels=("a.b/team", "cost"),
         pods_ready=PodsReady(300, 180, 5, 10, 100),
         retention=Retention(3600, 0),
     )
@@ -130,6 +133,37 @@ def test_a_file_as_users_of_kueue_have_it():
             id="a transformation that keeps its input",
         ),
         pytest.param({"objectRetentionPolicies": {"workloads": {}}}, {}, id="a policy that says nothing"),
+        pytest.param(
+            {"admissionFairSharing": {}},
+            {"usage_sharing": UsageSharing(0, 300)},
+            id="use is sampled every five minutes",
+        ),
+        pytest.param(
+            {
+                "admissionFairSharing": {
+                    "usageHalfLifeTime": "168h",
+                    "usageSamplingInterval": "10s",
+                    "resourceWeights": {"memory": 1e-9, "cpu": 2.5},
+                }
+            },
+            {"usage_sharing": UsageSharing(604800, 10, (("cpu", 25 * 10**11), ("memory", 1000)))},
+            id="use is weighed by resource",
+        ),
+        pytest.param({"metrics": {}}, {}, id="metrics of all local queues"),
+        pytest.param(
+            {"metrics": {"enableClusterQueueResources": True, "localQueueMetrics": {"enable": False}}},
+            {"metrics": QuotaMetrics(True, None)},
+            id="metrics of no local queue, and what cluster queues have and use",
+        ),
+        pytest.param(
+            {
+                "metrics": {
+                    "localQueueMetrics": {"enable": True, "localQueueSelector": {"matchLabels": {"told": "yes"}}}
+                }
+            },
+            {"metrics": QuotaMetrics(local_queues=(Requirement("told", Operator.IN, ("yes",)),))},
+            id="metrics of some local queues",
+        ),
     ],
 )
 def test_what_is_not_said_is_as_by_default(document, expected):
@@ -140,6 +174,24 @@ def test_what_is_not_said_is_as_by_default(document, expected):
     "document, path, expected",
     [
         pytest.param({"webhook": {}}, "", "object contains unknown field `webhook`", id="an unknown section"),
+        pytest.param(
+            {"admissionFairSharing": {"usageHalfLifeTime": "-1h"}},
+            "admissionFairSharing.usageHalfLifeTime",
+            "expected a duration of at least 0s, got '-1h'",
+            id="a half-life below nothing",
+        ),
+        pytest.param(
+            {"admissionFairSharing": {"resourceWeights": {"cpu": -1}}},
+            "admissionFairSharing.resourceWeights.cpu",
+            "expected a number of at least 0, got -1.0",
+            id="a resource that weighs less than nothing",
+        ),
+        pytest.param(
+            {"metrics": {"localQueueMetrics": {"enable": True, "localQueueSelector": {"labels": {}}}}},
+            "metrics.localQueueMetrics.localQueueSelector.labels",
+            "expected one of matchLabels, matchExpressions",
+            id="local queues selected by what is no selector",
+        ),
         pytest.param(
             {"waitForPodsReady": {"enable": True}},
             "waitForPodsReady",
@@ -177,9 +229,21 @@ def test_what_is_not_said_is_as_by_default(document, expected):
             id="an unknown time",
         ),
         pytest.param(
+            {"integrations": {"labelKeysToCopy": ["team", "not a key"]}},
+            "integrations.labelKeysToCopy[1]",
+            "expected the key of a label",
+            id="a label that can be none",
+        ),
+        pytest.param(
+            {"integrations": {"frameworks": ["statefulset"]}, "managedJobsNamespaceSelector": {}},
+            "managedJobsNamespaceSelector",
+            "expected a selector that leaves out headgate-system",
+            id="pods of sets in all namespaces",
+        ),
+        pytest.param(
             {"integrations": {"frameworks": ["pod", "ray.io/rayjob"]}},
             "integrations.frameworks[1]",
-            "expected one of batch/job, pod, got 'ray.io/rayjob'",
+            "expected one of batch/job, pod, deployment, statefulset, got 'ray.io/rayjob'",
             id="a framework we have no integration for",
         ),
         pytest.param(

@@ -27,6 +27,11 @@ def test_how_much_may_be_owed():
     assert settings_from({"quotaDebtPercent": 20}, "f").quota.debt_percent == 20
 
 
+def test_whether_pods_on_unreachable_nodes_are_removed():
+    assert not settings_from({}, "f").quota.recovers_failures
+    assert settings_from({"featureGates": {"FailureRecoveryPolicy": True}}, "f").quota.recovers_failures
+
+
 @pytest.mark.parametrize(
     "document, expected",
     [

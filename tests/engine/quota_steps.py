@@ -21,7 +21,7 @@ from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Namespace
 from headgate.model.pod import PodShape
-from headgate.model.queue_changes import ClusterQueueStatus, LocalQueueStatus, QueuedWorkloadStatus
+from headgate.model.queue_changes import ClusterQueueStatus, Consumption, LocalQueueStatus, QueuedWorkloadStatus
 from headgate.model.queues import (
     AdmissionCheck,
     ClusterQueue,
@@ -248,6 +248,8 @@ def _changed(found, write):
     match write:
         case PatchStatus(change=QueuedWorkloadStatus() as status):
             return structs.replace(found, **structs.asdict(status))
+        case PatchStatus(change=LocalQueueStatus(conditions=conditions, consumption=Consumption(consumed, at))):
+            return structs.replace(found, conditions=conditions, consumed=consumed, consumed_at=at)
         case PatchStatus(change=ClusterQueueStatus() | LocalQueueStatus() as status):
             return structs.replace(found, conditions=status.conditions)
         case PatchSpec(change=Activation(active)):

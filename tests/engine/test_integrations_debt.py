@@ -1,7 +1,7 @@
 """Quota that was released by pods that still run is a debt: it is counted, and who gets that quota waits for room."""
 
 import pytest
-from integration_scenes import JOBS, KUEUE, PODS, Integrations, cluster_queue, job, member, pod
+from integration_scenes import JOBS, KUEUE, PODS, Integrations, cluster_queue, flavor, job, member, pod
 
 from headgate.model.quota_settings import QuotaRelease
 
@@ -118,6 +118,24 @@ def test_pods_that_leave_owe_no_more_than_they_may():
     assert (released(), scene.number("headgate_released_debt", **DEBT)) == (2, 2000)
     scene.end("old-0", phase="Failed")
     assert (released(), scene.number("headgate_released_debt", **DEBT)) == (3, 2000)
+
+
+def test_debt_is_bounded_by_flavor():
+    """What is owed of one flavor does not count against another."""
+    scene = Integrations(debt_percent=50)
+    scene.create(f"{KUEUE}/resourceflavors", flavor("spot"))
+    quotas = [{"name": name, "resources": [{"name": "cpu", "nominalQuota": 2}]} for name in ("default", "spot")]
+    groups = [{"coveredResources": ["cpu"], "flavors": quotas}]
+    scene.create(f"{KUEUE}/clusterqueues", cluster_queue(0, resourceGroups=groups))
+    names = {}
+    for number, given in enumerate(("default", "default", "spot")):
+        scene.create(PODS, pod(f"old-{number}", **LONG))
+        (names[number],) = set(scene.settle().names(f"{KUEUE}/namespaces/default/workloads")) - set(names.values())
+        scene.admit(names[number], flavor=given).run(f"old-{number}")
+    for name in names.values():
+        scene.evict(name)
+    assert [scene.conditions(name)["QuotaReserved"][0] for name in names.values()] == ["False", "True", "False"]
+    assert scene.number("headgate_released_debt", **{**DEBT, "flavor": "spot"}) == 1000
 
 
 def test_room_of_pods_that_leave_and_keep_their_quota_is_not_given_away():

@@ -368,17 +368,22 @@ SUSPENDED = {"type": "Suspended", "status": "True"}
 
 
 @pytest.mark.parametrize(
-    "reason, kept_for, is_kept",
+    "reason, active, kept_for, is_kept",
     [
-        pytest.param("DeactivatedDueToRequeuingLimitExceeded", 10.0, False, id="we gave it up, some time ago"),
-        pytest.param("DeactivatedDueToRequeuingLimitExceeded", 60.0, True, id="not so long ago"),
-        pytest.param("DeactivatedDueToRequeuingLimitExceeded", None, True, id="it is kept for ever"),
-        pytest.param("Deactivated", 10.0, True, id="its user deactivated it"),
+        pytest.param("DeactivatedDueToRequeuingLimitExceeded", False, 10.0, False, id="we gave it up, some time ago"),
+        pytest.param("DeactivatedDueToRequeuingLimitExceeded", False, 60.0, True, id="not so long ago"),
+        pytest.param("DeactivatedDueToRequeuingLimitExceeded", False, None, True, id="it is kept for ever"),
+        pytest.param("DeactivatedDueToRequeuingLimitExceeded", True, 10.0, True, id="its user wants it all the same"),
+        pytest.param("Deactivated", False, 10.0, True, id="its user deactivated it"),
     ],
 )
-def test_how_long_a_job_that_was_given_up_is_kept(reason, kept_for, is_kept):
-    scene = waiting(retention=Retention(after_deactivated=kept_for)).admit(flavor="unknown").evict(reason=reason)
-    if reason != "Deactivated" and kept_for:
+def test_how_long_a_job_that_was_given_up_is_kept(reason, active, kept_for, is_kept):
+    scene = waiting(retention=Retention(after_deactivated=kept_for)).admit(flavor="unknown")
+    scene.patch(f"{WORKLOADS}/{scene.workload()['metadata']['name']}", spec={"active": active})
+    scene.evict(reason=reason)
+    if reason != "Deactivated" and kept_for and not active:
         assert scene.wakes == [scene.now + kept_for]
     scene.later(10)
     assert bool(scene.names(JOBS)) is is_kept
+    told = [effect.message for effect in scene.effects if getattr(effect, "reason", "") == "Deleted"]
+    assert told == ([] if is_kept else ["Deleted job: deactivation retention period expired"])

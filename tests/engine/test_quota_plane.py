@@ -49,7 +49,7 @@ def test_what_does_not_fit_waits_and_says_how_much_is_missing():
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed"
     )
     assert steps.condition("b", "QuotaReserved") == ("False", "WaitingForQuota", message)
-    assert steps.condition("b", "Admitted") is None
+    assert steps.condition("b", "Admitted") == ("False", "NoReservation", "The workload has no reservation")
     assert steps["b"].resource_requests == (("main", Resources.of({"cpu": 1000})),)
     assert ("b", "WaitingForQuota") in steps.told
 
@@ -313,7 +313,8 @@ def test_what_is_counted():
     assert steps.number("kueue_admitted_workloads_total", **by_queue, priority_class="") == 1
     assert steps.number("kueue_admission_attempts_total", result="success") == 1
     assert steps.number("kueue_cluster_queue_status", **by_queue, status="active") == 1
-    assert steps.number("kueue_local_queue_pending_workloads", name="lq", namespace="default") == 1
+    by_local = {"name": "lq", "namespace": "default"}
+    assert steps.number("kueue_local_queue_pending_workloads", **by_local, status="inadmissible") == 1
 
 
 def test_a_crowd_is_told_why_it_waits_bit_by_bit():

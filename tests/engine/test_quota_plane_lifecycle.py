@@ -30,7 +30,8 @@ def checked(**fields):
 def test_a_workload_with_checks_has_quota_first_and_is_admitted_when_all_are_ready():
     steps = checked()
     assert steps.reason("a") == ("True", "QuotaReserved")
-    assert steps.reason("a", "Admitted") is None
+    waits = ("False", "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
+    assert steps.condition("a", "Admitted") == waits
     assert [(one.name, one.state) for one in steps["a"].checks] == [("x", "Pending"), ("y", "Pending")]
     answers(steps, x=CheckState.READY)
     assert steps.admitted == []
@@ -236,7 +237,7 @@ def test_a_workload_is_switched_off_and_on_again():
 
 def test_a_gated_workload_waits_until_the_last_controller_lets_go():
     steps = QuotaSteps(queue(), work("a", gated_by=("x.io/one", "y.io/two")))
-    assert steps.condition("a", "QuotaReserved")[2] == "Admission is gated by x.io/one, y.io/two"
+    assert steps.condition("a", "QuotaReserved")[2] == "Admission is gated by: x.io/one,y.io/two"
     steps.edit("a", gated_by=("y.io/two",))
     assert steps.admitted == []
     steps.edit("a", gated_by=())
@@ -271,11 +272,22 @@ def test_finished_workloads_are_kept_as_long_as_said():
     assert any(isinstance(write, Delete) for write in steps.written)
 
 
+def test_who_is_not_tried_because_one_alike_was_refused_is_told_so():
+    steps = QuotaSteps(queue(cpu=1), work("a"), work("b", created=1.0), work("c", created=2.0))
+    assert steps.reason("b") == ("False", "WaitingForQuota")
+    assert steps.condition("c", "QuotaReserved") is None, "who has shown nothing yet is not told"
+    steps.says("c", "QuotaReserved", False, "PendingEvaluation", "evicted")
+    message = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+    assert steps.condition("c", "QuotaReserved") == ("False", "WaitingForQuota", message)
+    steps.says("c", "QuotaReserved", False, "NoMatchingFlavor", "found when it was tried")
+    assert steps.condition("c", "QuotaReserved")[2] == "found when it was tried"
+
+
 def test_a_workload_on_hold_waits_nowhere():
     steps = QuotaSteps(queue(cpu=1), work("a"), work("b", created=1.0))
-    steps.says("b", "OnHold", True, "Asked")
+    steps.says("b", "QuotaReserved", False, "OnHold", "scaled to zero")
     steps.finish("a")
     assert steps.admitted == []
-    assert steps.reason("b") == ("False", "OnHold")
-    steps.says("b", "OnHold", False, "Asked")
+    assert steps.condition("b", "QuotaReserved") == ("False", "OnHold", "scaled to zero")
+    steps.says("b", "QuotaReserved", False, "PendingEvaluation")
     assert steps.admitted == ["b"]

@@ -212,13 +212,16 @@ FIXED = "field is immutable"
         pytest.param(
             job({PRIORITY_CLASS: "b"}),
             job(),
-            [f'{LABELS}[{PRIORITY_CLASS}]: Invalid value: "b": {FIXED}'],
+            [
+                f'{LABELS}[{PRIORITY_CLASS}]: Invalid value: "b": '
+                "WorkloadPriorityClass cannot be added to a non-suspended workload"
+            ],
             id="no class for one that runs",
         ),
         pytest.param(
             waiting(),
             waiting({PRIORITY_CLASS: "a"}),
-            [f'{LABELS}[{PRIORITY_CLASS}]: Invalid value: "": {FIXED}'],
+            [f'{LABELS}[{PRIORITY_CLASS}]: Invalid value: "": WorkloadPriorityClass cannot be removed from a workload'],
             id="no class is taken away",
         ),
         pytest.param(waiting({SECONDS: "9"}), waiting({SECONDS: "5"}), [], id="another time to run while it waits"),

@@ -107,7 +107,7 @@ QUEUED = {QUEUE_NAME: "q"}
             {"frameworks": ()},
             {
                 **(there := held(finalized=False)),
-                "metadata": {**there["metadata"], "annotations": {PARENT: "x", ROLE: "role-5"}},
+                "metadata": {**there["metadata"], "labels": {}, "annotations": {PARENT: "x", ROLE: "role-5"}},
             },
             id="one held by its parent is only gated",
         ),

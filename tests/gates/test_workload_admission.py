@@ -244,5 +244,7 @@ def test_only_work_that_names_no_queue_is_stored_while_nobody_answers() -> None:
     assert [hook["name"] for hook in hooks if hook["failurePolicy"] == "Ignore"] == [
         "default.jobs-without-queue.headgate.dev",
         "default.pods-without-queue.headgate.dev",
+        "default.deployments-without-queue.headgate.dev",
+        "default.statefulsets-without-queue.headgate.dev",
         "validate.jobs-without-queue.headgate.dev",
     ]

@@ -21,7 +21,7 @@ from headgate.api.manifests import queue_definitions
 QUEUE_NAME, IN_USE = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/resource-in-use"
 MANAGED, GATE = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/admission"
 API = "/apis/kueue.x-k8s.io/v1beta2"
-CONFIG = {"integrations": {"frameworks": ["batch/job", "pod"]}}
+CONFIG = {"integrations": {"frameworks": ["batch/job", "pod", "deployment", "statefulset"]}}
 USERS_MANIFESTS = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -101,6 +101,7 @@ async def asked(
     await clear(client, f"/api/v1/namespaces/{namespace}/pods")
     await clear(client, f"/apis/batch/v1/namespaces/{namespace}/jobs")
     await clear(client, f"/apis/apps/v1/namespaces/{namespace}/deployments")
+    await clear(client, f"/apis/apps/v1/namespaces/{namespace}/statefulsets")
     for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "workloadpriorityclasses"):
         await clear(client, f"{API}/{plural}")
 
@@ -233,7 +234,43 @@ async def test_the_pods_of_a_deployment_are_to_wait_in_its_queue(
 ) -> None:
     cluster.kubectl("apply", "--filename=-", text=DEPLOYMENT.replace("NS", namespace))
     found = await client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/serving")
-    assert found["spec"]["template"]["metadata"]["labels"] == {"app": "serving", QUEUE_NAME: "user-queue"}
+    told = found["spec"]["template"]["metadata"]
+    assert told["labels"] == {"app": "serving", QUEUE_NAME: "user-queue", MANAGED: "true"}
+    assert told["annotations"] == {"kueue.x-k8s.io/pod-suspending-parent": "deployment"}
+
+
+STATEFUL_SET = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: web, namespace: NS, labels: {kueue.x-k8s.io/queue-name: user-queue}}
+spec:
+  replicas: 3
+  serviceName: web
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: registry.example/none}]}
+"""
+
+
+@pytest.mark.usefixtures("asked")
+async def test_the_pods_of_a_stateful_set_are_one_group(cluster: Cluster, client: Client, namespace: str) -> None:
+    cluster.kubectl("apply", "--filename=-", text=STATEFUL_SET.replace("NS", namespace))
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/web"
+    owner = await client.get(path)
+    reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": owner["metadata"]["uid"]}
+    template = owner["spec"]["template"]
+    metadata = {**template["metadata"], "name": "web-0", "ownerReferences": [{**reference, "controller": True}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    made = (await client.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)).value
+    assert made["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert made["metadata"]["labels"] == {"app": "web", QUEUE_NAME: "user-queue", MANAGED: "true"}
+    assert made["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-name"].startswith("statefulset-web-")
+    assert made["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "3"
+    larger = await client.request("PATCH", path, {"spec": {"replicas": 4}}, "application/merge-patch+json")
+    assert message(larger) == denied(
+        "validate.statefulsets.headgate.dev", "spec.replicas: Invalid value: field is immutable"
+    )
 
 
 async def test_an_outage_of_ours_stops_only_work_that_names_a_queue(
@@ -272,6 +309,11 @@ async def test_what_our_own_process_writes_is_not_asked_about(
         pytest.param("create", "batch", "jobs", "", False, id="it makes no jobs"),
         pytest.param("patch", "", "pods", "", True, id="it takes gates off"),
         pytest.param("create", "", "pods", "", False, id="it makes no pods"),
+        pytest.param("watch", "", "limitranges", "", True, id="it reads limit ranges"),
+        pytest.param("watch", "node.k8s.io", "runtimeclasses", "", True, id="it reads runtime classes"),
+        pytest.param("watch", "apps", "statefulsets", "", True, id="it reads stateful sets"),
+        pytest.param("patch", "apps", "statefulsets", "", False, id="it changes none"),
+        pytest.param("get", "apps", "deployments", "", True, id="it looks up deployments"),
         pytest.param("get", "", "secrets", "", False, id="it reads nobody's secrets"),
         pytest.param("patch", "", "nodes", "", False, id="it changes no node"),
     ],

@@ -196,6 +196,29 @@ async def test_an_urgent_pod_is_admitted_while_the_one_it_preempted_still_stops(
     scene.eventually("pod", "urgent", ".spec.nodeName", f"{scene.namespace}-n")
 
 
+async def test_the_queue_shows_what_the_pod_that_still_stops_owes(scene: Scene, urgent: str) -> None:
+    queue = f"{scene.namespace}-queue"
+    await preempt(scene, urgent)
+    scene.eventually("clusterqueue", queue, ".status.flavorsDebt[0].name", f"{scene.namespace}-flavor")
+    scene.eventually("clusterqueue", queue, ".status.flavorsDebt[*].resources[*]", '{"name":"cpu","total":"4"}')
+    await scene.let_go("leaves")
+    scene.eventually("clusterqueue", queue, ".status.flavorsDebt", "")
+
+
+async def test_an_urgent_pod_starts_before_that_one_has_stopped_once_another_node_has_room(
+    scene: Scene, client: Client, urgent: str
+) -> None:
+    await preempt(scene, urgent)
+    eventually("it has quota", lambda: has_quota(scene, "urgent"))
+    assert scene.get("pod", "urgent", "--output=jsonpath={.spec.schedulingGates[*].name}") == GATE
+    spare = node(f"{scene.namespace}-spare", "4")
+    spare["metadata"]["labels"]["pool"] = scene.namespace
+    await create_nodes(client, [spare])
+    scene.eventually("pod", "urgent", ".spec.nodeName", f"{scene.namespace}-spare")
+    assert scene.get("pod", "leaves", "--output=jsonpath={.status.phase}") == "Running"
+    await scene.let_go("leaves")
+
+
 @pytest.mark.parametrize("config", [pytest.param({"PodIntegrationFastQuotaRelease": False}, id="off")], indirect=True)
 async def test_without_fast_release_it_is_admitted_when_that_one_has_stopped(scene: Scene, urgent: str) -> None:
     await preempt(scene, urgent)

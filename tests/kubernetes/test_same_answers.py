@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import exchanges_changes
+import exchanges_limits
 import exchanges_others
 import exchanges_pods
 import pytest
@@ -18,7 +19,12 @@ from wire import Answer, Client
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 
-EXCHANGES = {**exchanges_pods.EXCHANGES, **exchanges_changes.EXCHANGES, **exchanges_others.EXCHANGES}
+EXCHANGES = {
+    **exchanges_pods.EXCHANGES,
+    **exchanges_changes.EXCHANGES,
+    **exchanges_limits.EXCHANGES,
+    **exchanges_others.EXCHANGES,
+}
 NOW = 1_800_000_000.0
 
 WORDED_BY_GO = {

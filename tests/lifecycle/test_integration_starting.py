@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from headgate.lifecycle.debt import debt_of
 from headgate.lifecycle.injecting import CannotStart, injections, merged_selector
-from headgate.lifecycle.naming import LONGEST, workload_name
 from headgate.model.affinity import Toleration
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, POD_SET
@@ -23,6 +22,7 @@ from headgate.model.queues import (
     ResourceFlavor,
 )
 from headgate.model.resources import Resources
+from headgate.model.workload_names import LONGEST, workload_name
 
 SPOT = Toleration("spot", exists=True)
 

@@ -16,6 +16,7 @@ from headgate.live.performer import CONCURRENCY, EVENT_CONCURRENCY, EVENTS_WAITI
 from headgate.model.effects import Bind, Delete, EmitEvent, EventType, Evict, PatchStatus, PodCondition, Write
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.queue_changes import ClusterQueueStatus, LocalQueueStatus
 
 
 def target(name: str) -> Target:
@@ -28,6 +29,14 @@ def bind(name: str, node: str = "n") -> Bind:
 
 def note(name: str) -> PatchStatus:
     return PatchStatus(target(name), PodCondition("PodScheduled", "False", "Unschedulable", "no room", 0.0))
+
+
+def counts(name: str) -> PatchStatus:
+    return PatchStatus(Target(Key(Kind.CLUSTER_QUEUE, "", name), f"uid-{name}"), ClusterQueueStatus((), 1, 2, 3))
+
+
+def local_counts(name: str) -> PatchStatus:
+    return PatchStatus(Target(Key(Kind.LOCAL_QUEUE, "default", name), f"uid-{name}"), LocalQueueStatus((), 1, 2, 3))
 
 
 def event(name: str) -> EmitEvent:
@@ -209,11 +218,19 @@ async def test_events_wait_for_writes_take_few_places_and_get_no_outcome():
         assert watcher.outcomes.empty()
 
 
-async def test_pods_that_get_a_node_do_not_wait_for_notes_to_those_that_do_not():
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(note, id="to pods that wait"),
+        pytest.param(counts, id="of cluster queues that fill"),
+        pytest.param(local_counts, id="of local queues that fill"),
+    ],
+)
+async def test_pods_that_get_a_node_do_not_wait_for_notes(told):
     server = Server()
     async with performing(server) as (performer, watcher):
         for number in range(500):
-            performer.submit(note(f"g{number}"))
+            performer.submit(told(f"g{number}"))
         for number in range(CONCURRENCY):
             performer.submit(bind(f"p{number}"))
         for _ in range(500 + CONCURRENCY):

@@ -69,14 +69,26 @@ class Around:
         self._placer = Placer(self._rules)
         for each in nodes:
             self.table.put(each)
+        self._namespaces = {}
         for namespace, labels in (namespaces or {}).items():
-            self.neighbours.relabel(namespace, labelled(labels))
+            self.relabel(namespace, labelled(labels))
         for index, (where, one) in enumerate(placed):
             key = Key(Kind.POD, one.key.namespace, f"placed-{index}")
             self.table.charge(msgspec.structs.replace(one, key=key), where)
 
+    def relabel(self, namespace, labels):
+        self._namespaces[namespace] = labels
+        self.neighbours.relabel(namespace, labels)
+
     def place(self, incoming):
         return self._placer.place(incoming)
+
+    def afresh(self):
+        """A placer for the same cluster, which has kept nothing."""
+        neighbours = Neighbours(self.table)
+        for namespace, labels in self._namespaces.items():
+            neighbours.relabel(namespace, labels)
+        return Placer(plugins_for(DEFAULTS, neighbours).rules)
 
     def takers(self, incoming):
         """The nodes that would take the pod, each asked for by its name."""

@@ -67,7 +67,7 @@ def outcome_of(head, *parts, settings=PLAIN, **fields):
             {},
             "Misconfigured",
             "NamespaceMismatch",
-            "Workload namespace doesn't match ClusterQueue selector",
+            "workload namespace doesn't match ClusterQueue selector",
             id="a namespace that is not selected",
         ),
         pytest.param(
@@ -182,7 +182,7 @@ def test_who_needs_the_same_victims_waits_for_them_too_when_they_are_enough_for_
     heads = [applies("first", "p", 2, priority=1), applies("second", "q", 2)]
     first, second = cycle(snapshot(books), heads, PLAIN)
     assert (type(first), type(second)) == (Preempting, Deferred)
-    assert second.message.endswith("Pending the preemption of 1 workload(s)")
+    assert second.message.endswith("will fit after these preemptions complete")
 
 
 def test_who_needs_the_same_victims_finds_others_when_they_are_not():

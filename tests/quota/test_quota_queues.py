@@ -9,11 +9,12 @@ from headgate.model.quota_settings import QuotaSettings, RequeueTime
 from headgate.quota.order import applicant, differs, has_rested, may_queue, ordered_at
 from headgate.quota.progress import Progress
 from headgate.quota.queues import PendingQueues
-from headgate.quota.requeue import Requeue, comes_back_at_once
+from headgate.quota.requeue import Requeue, Unreserved, comes_back_at_once
 
 STRICT, BEST_EFFORT = QueueingStrategy
 MORE = Progress(((("cpu", 0),),), 0, 0, None)
 ALL_TRIED = Progress(((("cpu", -1),),), 0, 0, None)
+MISSED = Progress((), 0, 0, None, missed=True)
 
 
 def names(applicants):
@@ -43,7 +44,7 @@ def drained(queues):
         pytest.param({"conditions": (condition("Finished", True),)}, False, id="nor a finished one"),
         pytest.param({"conditions": (condition("QuotaReserved", True),)}, False, id="nor one that has quota"),
         pytest.param({"conditions": (condition("QuotaReserved", False),)}, True, id="but one that lost it does"),
-        pytest.param({"conditions": (condition("OnHold", True),)}, False, id="nor one on hold"),
+        pytest.param({"conditions": (condition("QuotaReserved", False, "OnHold"),)}, False, id="nor one on hold"),
         pytest.param(
             {"conditions": (condition("WaitingForReplacementPods", True),)}, False, id="nor one that lacks pods"
         ),
@@ -107,7 +108,7 @@ def test_a_boost_counts_as_priority():
 
 def test_local_queues_that_used_less_go_first_where_usage_decides():
     used = {"busy": 10, "idle": 1}
-    queues = PendingQueues(local_usage=lambda key: used[key.name.split("-")[0]])
+    queues = PendingQueues(local_usage=lambda applicant: used[applicant.workload.queue])
     queues.configure([queue("q", 9, usage_based=True)], {"q": ("q",)})
     for name in ("busy-1", "idle-1", "busy-2", "idle-2"):
         queues.offer(applies(name, "q", queue=name.split("-")[0], priority=9 if "busy" in name else 0), 0.0)
@@ -157,17 +158,56 @@ def test_a_head_with_flavors_left_is_tried_again_at_once():
     assert again.progress == MORE
 
 
+def test_who_waits_for_its_victims_begins_anew_but_does_not_go_in_circles():
+    queues = one_queue(applies("head", "q"))
+    (head,) = queues.heads()
+    queues.refused(head, Requeue.NO_FIT, MORE)
+    (again,) = queues.heads()
+    queues.refused(again, Requeue.PENDING_PREEMPTION)
+    queues.wake("q", 1.0)
+    (anew,) = queues.heads()
+    assert anew.progress.next_flavor(0, "cpu") == 0
+    assert MORE.tried in anew.progress.earlier
+
+
 def test_one_that_is_refused_speaks_for_all_of_its_class():
     queues = one_queue(*(applies(f"same-{index}", "q", 5) for index in range(3)), applies("other", "q", 1, created=9.0))
     (head,) = queues.heads()
-    queues.refused(head, Requeue.NO_FIT, ALL_TRIED)
+    queues.refused(head, Requeue.NO_FIT, ALL_TRIED, Unreserved.TOO_LARGE)
     assert (queues.of("q").active, queues.of("q").inadmissible) == (1, 3)
     assert drained(queues) == ["other"]
     queues.offer(applies("same-9", "q", 5), 0.0)
     assert queues.heads() == [], "also for those that come later"
-    assert queues.of("q").refusal_of(applies("same-9", "q", 5)) is Requeue.NO_FIT
+    assert queues.passed_over(applies("same-9", "q").key)[1] is Unreserved.TOO_LARGE
+    assert queues.passed_over(applies("other", "q").key) is None
     queues.wake("q", 1.0)
     assert drained(queues) == ["same-0", "same-1", "same-2", "same-9"]
+
+
+def test_who_left_out_a_flavor_that_may_do_by_now_is_tried_again_when_all_others_had_their_turn():
+    books = ledger(queue("q", 9, "c"), queue("r", 9, "c"))
+    queues = pending(books, applies("head", "q", 5, priority=1), applies("next", "q"), applies("other", "r"))
+    head, other = queues.heads()
+    queues.refused(head, Requeue.NO_FIT, MISSED)
+    queues.refused(other, Requeue.NO_FIT, ALL_TRIED)
+    (next_,) = queues.heads()
+    queues.refused(next_, Requeue.NO_FIT, ALL_TRIED)
+    assert names(queues.heads()) == ["head"]
+
+
+def test_all_of_a_class_are_tried_again_with_who_left_out_a_flavor():
+    queues = one_queue(*(applies(f"same-{index}", "q", 5) for index in range(2)))
+    (head,) = queues.heads()
+    queues.refused(head, Requeue.NO_FIT, MISSED)
+    assert queues.of("q").inadmissible == 2
+    assert drained(queues) == ["same-0", "same-1"]
+
+
+def test_a_strict_head_that_left_out_a_flavor_tries_it_at_once():
+    queues = one_queue(applies("head", "q", 5, priority=1), applies("next", "q"), strategy=STRICT)
+    (head,) = queues.heads()
+    queues.refused(head, Requeue.NO_FIT, MISSED)
+    assert names(queues.heads()) == ["head"]
 
 
 def test_in_a_strict_queue_nobody_speaks_for_others():
@@ -182,6 +222,19 @@ def test_who_is_merely_skipped_speaks_for_nobody():
     (head,) = queues.heads()
     queues.refused(head, Requeue.GENERIC, ALL_TRIED)
     assert names(queues.heads()) == ["b"]
+
+
+def test_who_is_skipped_stays_in_front_as_long_as_anything_goes_on_in_the_tree():
+    books = ledger(queue("q", 9, "c"), queue("r", 9, "c"))
+    queues = pending(books, applies("head", "q", priority=1), applies("next", "q"), applies("other", "r"))
+    head, other = queues.heads()
+    queues.refused(head, Requeue.GENERIC, ALL_TRIED)
+    queues.refused(other, Requeue.NO_FIT, MORE)
+    again, other = queues.heads()
+    assert names([again, other]) == ["head", "other"]
+    queues.refused(again, Requeue.GENERIC, ALL_TRIED)
+    queues.refused(other, Requeue.NO_FIT, ALL_TRIED)
+    assert names(queues.heads()) == ["next"]
 
 
 def test_a_change_wakes_the_whole_tree_and_no_other():

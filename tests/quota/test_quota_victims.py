@@ -75,13 +75,6 @@ def reclaiming(reclaim, **fields):
         ),
         pytest.param(
             within(LOWER),
-            1,
-            [holds("quiet", "q", 2, priority=-1), holds("busy", "q", 2, local_share=7)],
-            {"busy": IN_QUEUE},
-            id="of busier local queues before the less important",
-        ),
-        pytest.param(
-            within(LOWER),
             3,
             [holds("small", "q", 1, priority=-1), holds("big", "q", 3)],
             {"big": IN_QUEUE},

@@ -173,10 +173,13 @@ def at_rest(path):
 
 TROUBLED = (
     "job-life",
+    "limit-range",
     "maximum-execution-time",
     "pod-group",
     "preempt-lower",
     "reclaim-any",
+    "retention-deactivated",
+    "statefulset",
     "stop-drain",
     "workload-alone",
 )

@@ -49,14 +49,33 @@ class AdmissionReview(Wire, frozen=True):
 
 _reviews = msgspec.json.Decoder(AdmissionReview)
 
+Read = Callable[[Kind, Json], Object | None]
+"""The object as we read it; None where we cannot."""
 
-def answer(review: Buffer | Json, judge: Callable[[Question], Inquiry]) -> Generator[Wanted, tuple[Object, ...], Json]:
+
+def read_once(kind: Kind, value: Json) -> Object | None:
+    """A new object may have no name yet."""
+    named = {**value, "metadata": {"name": "", **(value.get("metadata") or {})}}
+    return next(_readable(kind, (msgspec.json.encode(named),)), None)
+
+
+def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator[Object]:
+    for raw in raws:
+        try:
+            yield decode(kind, raw)
+        except InvalidObject:
+            continue
+
+
+def answer(
+    review: Buffer | Json, judge: Callable[[Question], Inquiry], read: Read = read_once
+) -> Generator[Wanted, tuple[Object, ...], Json]:
     """The answer to an AdmissionReview, by this judge, who is to be sent what it wants to know. Raises InvalidReview.
 
     Where an object cannot be read, the server's own validation says best what is missing.
     """
     request = _request(review)
-    question = _question(request)
+    question = _question(request, read)
     verdict = yield from judge(question)
     return answer_of(request.uid, question.new, verdict)
 
@@ -123,22 +142,7 @@ def _request(review: Buffer | Json) -> AdmissionRequest:
         raise InvalidReview(f"expected an AdmissionReview: {error}") from None
 
 
-def _question(request: AdmissionRequest) -> Question:
+def _question(request: AdmissionRequest, read: Read) -> Question:
     kind = _KINDS.get((request.resource.group, request.resource.resource))
-    return Question(request.namespace, request.object or {}, request.old_object, partial(_read, kind))
-
-
-def _read(kind: Kind | None, value: Json) -> Object | None:
-    """A new object may have no name yet."""
-    if kind is None:
-        return None
-    named = {**value, "metadata": {"name": "", **(value.get("metadata") or {})}}
-    return next(_readable(kind, (msgspec.json.encode(named),)), None)
-
-
-def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator[Object]:
-    for raw in raws:
-        try:
-            yield decode(kind, raw)
-        except InvalidObject:
-            continue
+    reads = (lambda _: None) if kind is None else partial(read, kind)
+    return Question(request.namespace, request.object or {}, request.old_object, reads)

@@ -8,8 +8,9 @@ from functools import lru_cache
 from headgate.api.containers import Container, ResourceNeeds
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Amounts, Wire
-from headgate.model.quantity import InvalidQuantity, parse_quantity
-from headgate.model.resources import CPU, HUGE_PAGES, MEMORY, Resources, amount_text
+from headgate.model.needs import PodParts, is_asked_of_whole_pods, total_requests
+from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
+from headgate.model.resources import CPU, MEMORY, Resources, amount_text
 
 SCORED_AS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 """What scoring assumes of a container that does not say: 100m and 200Mi."""
@@ -42,6 +43,15 @@ def amount_texts(resources: Resources) -> dict[str, str]:
     return {name: amount_text(name, amount) for name, amount in resources}
 
 
+def billionths_at(path: str, amounts: Amounts | None) -> Resources:
+    """As `resources_at`, in billionths of whole units: for averages, of which small parts matter."""
+    return Resources.of({name: _billionths(path, name, str(amount)) for name, amount in (amounts or {}).items()})
+
+
+def billionth_texts(resources: Resources) -> dict[str, str]:
+    return {name: str(Quantity(amount)) for name, amount in resources}
+
+
 def effective_requests(needs: PodNeeds) -> tuple[Resources, Resources]:
     """What the pod needs of a node, and what scoring takes it to need (see SCORED_AS)."""
     if needs.init_containers or needs.overhead or needs.resources:
@@ -70,55 +80,14 @@ def _effective(needs: PodNeeds) -> tuple[Resources, Resources]:
     of_pod = _of_whole_pod(needs.resources)
     overhead = _exact("$.spec.overhead", needs.overhead) if needs.overhead else {}
 
-    asked = _total(containers, steps, sidecars, of_pod, overhead)
+    asked = total_requests(PodParts(containers, steps, sidecars, of_pod, overhead))
     defaults = {name: amount for name, amount in SCORED_AS.items() if not of_pod or name not in asked}
     requests = _without_zeros(asked)
     if not _lacks(containers, defaults) and not _lacks(steps, defaults):
         return requests, requests
-    scored = _total(_filled(containers, defaults), _filled(steps, defaults), sidecars, of_pod, overhead)
+    filled = PodParts(_filled(containers, defaults), _filled(steps, defaults), sidecars, of_pod, overhead)
+    scored = total_requests(filled)
     return requests, _without_zeros({**asked, CPU: scored[CPU], MEMORY: scored[MEMORY]})
-
-
-def _total(
-    containers: Sequence[Mapping[str, int]],
-    steps: Sequence[Mapping[str, int]],
-    sidecars: Sequence[bool],
-    of_pod: Mapping[str, int],
-    overhead: Mapping[str, int],
-) -> dict[str, int]:
-    """The larger of running and starting, unless the pod itself says; overhead comes on top."""
-    running = _summed(containers)
-    if steps:
-        running, starting = _with_init_containers(running, steps, sidecars)
-        for name, amount in starting.items():
-            running[name] = max(running.get(name, 0), amount)
-    running.update(of_pod)
-    return _summed((running, overhead)) if overhead else running
-
-
-def _with_init_containers(
-    running: dict[str, int], steps: Sequence[Mapping[str, int]], sidecars: Sequence[bool]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """What runs in the end (with every sidecar), and the most that any step of starting needs at once."""
-    beside: dict[str, int] = {}  # the sidecars started so far
-    most: dict[str, int] = {}
-    for step, is_sidecar in zip(steps, sidecars, strict=True):
-        together = _summed((beside, step))
-        for name, amount in together.items():
-            most[name] = max(most.get(name, 0), amount)
-        if is_sidecar:
-            beside = together
-    return _summed((running, beside)), most
-
-
-def _summed(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    if not parts:
-        return {}
-    amounts = dict(parts[0])
-    for part in parts[1:]:
-        for name, amount in part.items():
-            amounts[name] = amounts.get(name, 0) + amount
-    return amounts
 
 
 def _without_zeros(amounts: Mapping[str, int]) -> Resources:
@@ -148,7 +117,7 @@ def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
     if resources is None or not resources.requests:
         return {}
     amounts = _exact("$.spec.resources.requests", resources.requests)
-    return {name: amount for name, amount in amounts.items() if name in SCORED_AS or name.startswith(HUGE_PAGES)}
+    return {name: amount for name, amount in amounts.items() if is_asked_of_whole_pods(name)}
 
 
 def _exact(path: str, amounts: Amounts) -> dict[str, int]:
@@ -158,6 +127,13 @@ def _exact(path: str, amounts: Amounts) -> dict[str, int]:
 def _amount(path: str, name: str, amount: str | int | float) -> int:
     try:
         return _units(name, amount)
+    except InvalidQuantity as error:
+        raise InvalidField(f"{path}.{name}", str(error)) from None
+
+
+def _billionths(path: str, name: str, text: str) -> int:
+    try:
+        return parse_quantity(text).nanos
     except InvalidQuantity as error:
         raise InvalidField(f"{path}.{name}", str(error)) from None
 

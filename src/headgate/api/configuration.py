@@ -28,6 +28,7 @@ MULTI_POINT = "multiPoint"
 GATES = "SchedulingGates"
 
 FEATURE_GATES = {
+    "FailureRecoveryPolicy": False,
     "MultiKueueOrchestratedPreemption": True,
     "PodIntegrationFastQuotaRelease": True,
     "PodSchedulingReadiness": True,
@@ -155,6 +156,7 @@ class _Reader:
                 read,
                 preemption_gates=features["MultiKueueOrchestratedPreemption"],
                 fast_release=features["PodIntegrationFastQuotaRelease"],
+                recovers_failures=features["FailureRecoveryPolicy"],
             )
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None

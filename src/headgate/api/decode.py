@@ -17,8 +17,14 @@ from headgate.api.claims import (
 from headgate.api.errors import InvalidField, InvalidObject, invalid_field
 from headgate.api.flavors import decode_admission_check, decode_resource_flavor, decode_workload_priority_class
 from headgate.api.jobs import decode_job
+from headgate.api.limits import decode_limit_range, decode_runtime_class
 from headgate.api.nodes import decode_node
-from headgate.api.owners import decode_replica_owner, decode_replication_controller, decode_service
+from headgate.api.owners import (
+    decode_replica_owner,
+    decode_replication_controller,
+    decode_service,
+    decode_stateful_set,
+)
 from headgate.api.pod_groups import decode_pod_group, decode_volcano_pod_group
 from headgate.api.pods import decode_pod
 from headgate.api.policies import decode_disruption_budget, decode_namespace, decode_priority_class
@@ -56,7 +62,10 @@ _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.SERVICE: decode_service,
     Kind.REPLICATION_CONTROLLER: decode_replication_controller,
     Kind.REPLICA_SET: decode_replica_owner(Kind.REPLICA_SET),
-    Kind.STATEFUL_SET: decode_replica_owner(Kind.STATEFUL_SET),
+    Kind.STATEFUL_SET: decode_stateful_set,
+    Kind.DEPLOYMENT: decode_replica_owner(Kind.DEPLOYMENT),
+    Kind.LIMIT_RANGE: decode_limit_range,
+    Kind.RUNTIME_CLASS: decode_runtime_class,
     Kind.WORKLOAD: decode_workload,
     Kind.POD_GROUP: decode_pod_group,
     Kind.VOLCANO_POD_GROUP: decode_volcano_pod_group,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 from msgspec import Raw
 
-from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
-from headgate.api.pod_sets import TemplateSpec, template_shape
+from headgate.api.pod_sets import pod_template
 from headgate.api.wire import Buffer, Condition, Metadata, Wire, is_true, time_at
 from headgate.model.keys import Kind
-from headgate.model.objects import Job, PodTemplate
+from headgate.model.objects import Job
 
 DEFAULT_BACKOFF_LIMIT = 6
 ENDINGS = ("Complete", "Failed")
@@ -25,20 +22,6 @@ class JobSpec(Wire, frozen=True):
     suspend: bool | None = None
     backoff_limit: int | None = None
     managed_by: str | None = None
-
-
-class TemplateMetadata(Wire, frozen=True):
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class NamedTemplateSpec(TemplateSpec, frozen=True):
-    priority_class_name: str = ""
-
-
-class Template(Wire, frozen=True):
-    spec: NamedTemplateSpec | None = None
-    metadata: TemplateMetadata = TemplateMetadata()
 
 
 class Uncounted(Wire, frozen=True):
@@ -63,7 +46,6 @@ class JobObject(Wire, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(JobObject)
-_templates = msgspec.json.Decoder(Template)
 
 
 def decode_job(raw: Buffer) -> Job:
@@ -87,7 +69,7 @@ def decode_job(raw: Buffer) -> Job:
         started=time_at("$.status.startTime", status.start_time),
         ended=_ended(status),
         deleted=metadata.deleted,
-        pods=_pods(bytes(spec.template), metadata.namespace),
+        pods=pod_template(spec.template, metadata.namespace, "$.spec.template"),
         ended_message=_ended_message(status),
         active=status.active,
         ready=status.ready or 0,
@@ -95,21 +77,8 @@ def decode_job(raw: Buffer) -> Job:
         uncounted_succeeded=_uncounted(status.uncounted_terminated_pods),
         suspension_shown=is_true(status.conditions, "Suspended"),
         owner=controller(metadata) if metadata.owner_references else None,
+        generation=metadata.generation,
     )
-
-
-@lru_cache(maxsize=16_384)
-def _pods(template: bytes, namespace: str) -> PodTemplate:
-    """A template is looked into once, however often its Job is seen."""
-    wire = _templates.decode(template)
-    if wire.spec is None:
-        return PodTemplate()
-    try:
-        shape = template_shape(wire.spec, namespace)
-    except InvalidField as wrong:
-        raise InvalidField(wrong.path.replace("$", "$.spec.template", 1), wrong.expected) from None
-    metadata = wire.metadata
-    return PodTemplate(shape, metadata.labels or {}, metadata.annotations or {}, wire.spec.priority_class_name)
 
 
 def _uncounted(pods: Uncounted | None) -> int:

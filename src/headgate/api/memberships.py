@@ -16,6 +16,7 @@ GROUP_NAME = "scheduling.k8s.io/group-name"  # Volcano's too, and the one it loo
 VOLCANO_GROUP_NAME = "scheduling.volcano.sh/group-name"
 KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _NOTHING: Mapping[str, str] = {}
@@ -37,7 +38,8 @@ def group_and_total(
     """The pod's group, and how many pods that has where the pods themselves say so (else 0).
 
     Of several ways to name a group the first counts: our labels, spec.workloadRef, spec.schedulingGroup,
-    Volcano's annotations, Kueue's label or annotation. Kueue's counts only with a total of at least one pod.
+    Volcano's annotations, Kueue's label or annotation. Kueue's counts only with a total of at least one pod, and
+    not of pods that serve: these come one after another, and each does its work without the others.
     """
     labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
     space = metadata.namespace
@@ -50,7 +52,7 @@ def group_and_total(
         return GroupKey(Key(Kind.POD_GROUP, space, scheduling.pod_group_name)), 0
     if volcano := annotations.get(GROUP_NAME) or annotations.get(VOLCANO_GROUP_NAME):
         return GroupKey(Key(Kind.VOLCANO_POD_GROUP, space, volcano)), 0
-    if total := annotations.get(KUEUE_TOTAL):
+    if (total := annotations.get(KUEUE_TOTAL)) and annotations.get(KUEUE_SERVING) != "true":
         return _group_of_kueue(space, labels.get(KUEUE_GROUP) or annotations.get(KUEUE_GROUP), total)
     return None, 0
 

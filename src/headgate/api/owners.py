@@ -6,17 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from headgate.api.errors import InvalidField
+from headgate.api.pod_sets import pod_template
 from headgate.api.wire import Buffer, Metadata, OwnerReference, Wire
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import ReplicaOwner, Service
+from headgate.model.owners import ReplicaOwner, Service, StatefulSet
+from headgate.model.peers import Selector
+from headgate.model.pod import PodTemplate
 from headgate.model.requirements import Operator, Requirement
 from headgate.model.selectors import InvalidSelector, label_selector
 
 _OWNERS = {
     ("apps/v1", "ReplicaSet"): Kind.REPLICA_SET,
     ("apps/v1", "StatefulSet"): Kind.STATEFUL_SET,
+    ("apps/v1", "Deployment"): Kind.DEPLOYMENT,
     ("v1", "ReplicationController"): Kind.REPLICATION_CONTROLLER,
 }
 
@@ -41,8 +46,20 @@ class SelectorObject(Wire, frozen=True):
     spec: SelectorSpec = SelectorSpec()
 
 
+class StatefulSetSpec(SelectorSpec, frozen=True):
+    replicas: int | None = None
+    template: Raw = Raw()
+    pod_management_policy: str = ""
+
+
+class StatefulSetObject(Wire, frozen=True):
+    metadata: Metadata
+    spec: StatefulSetSpec = StatefulSetSpec()
+
+
 _by_labels = msgspec.json.Decoder(LabelsObject)
 _by_selector = msgspec.json.Decoder(SelectorObject)
+_stateful_sets = msgspec.json.Decoder(StatefulSetObject)
 
 
 def controller(metadata: Metadata) -> Target | None:
@@ -68,15 +85,44 @@ def decode_replication_controller(raw: Buffer) -> ReplicaOwner:
 
 
 def decode_replica_owner(kind: Kind) -> Callable[[Buffer], ReplicaOwner]:
-    """The decoder for ReplicaSets or for StatefulSets, which look alike from here."""
+    """The decoder for ReplicaSets or for Deployments, which look alike from here."""
 
     def decode(raw: Buffer) -> ReplicaOwner:
         wire = _by_selector.decode(raw)
-        metadata, selector = wire.metadata, wire.spec.selector
-        chosen = None if selector is None else _requirements(selector)
-        return ReplicaOwner(metadata.key(kind), metadata.uid, metadata.resource_version, chosen)
+        metadata = wire.metadata
+        return ReplicaOwner(
+            key=metadata.key(kind),
+            uid=metadata.uid,
+            version=metadata.resource_version,
+            selector=_chosen(wire.spec.selector),
+            labels=metadata.labels or {},
+            owner=controller(metadata),
+        )
 
     return decode
+
+
+def decode_stateful_set(raw: Buffer) -> StatefulSet:
+    wire = _stateful_sets.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    return StatefulSet(
+        key=metadata.key(Kind.STATEFUL_SET),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        selector=_chosen(spec.selector),
+        labels=metadata.labels or {},
+        owner=controller(metadata),
+        annotations=metadata.annotations or {},
+        replicas=1 if spec.replicas is None else spec.replicas,
+        template=spec.template.copy() if spec.template else Raw(b"{}"),  # a copy, or it would keep the message alive
+        pods=pod_template(spec.template, metadata.namespace, "$.spec.template") if spec.template else PodTemplate(),
+        in_order=spec.pod_management_policy != "Parallel",
+        deleted=metadata.deleted,
+    )
+
+
+def _chosen(selector: dict[str, Any] | None) -> Selector:
+    return None if selector is None else _requirements(selector)
 
 
 def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Raw
 
 from headgate.api.affinities import NO_AFFINITY, TolerationEntry, affinity_demands, tolerations
-from headgate.api.amounts import PodNeeds, effective_requests
+from headgate.api.amounts import PodNeeds, effective_requests, resources_at
 from headgate.api.containers import Container, ResourceNeeds
-from headgate.api.errors import InvalidField
+from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.wire import Amounts, Wire
-from headgate.model.pod import PodShape
+from headgate.model.needs import ContainerNeeds, TemplateNeeds
+from headgate.model.pod import PodShape, PodTemplate
 from headgate.model.queues import PodSet
 
 DEFAULT_NAME = "main"
+SAYS_NOTHING = PodTemplate()
 
 
 class LimitedNeeds(Wire, frozen=True):
@@ -36,33 +40,70 @@ class TemplateSpec(Wire, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Raw = Raw()
     tolerations: list[TolerationEntry] | None = None
+    runtime_class_name: str | None = None
+    priority_class_name: str = ""
+
+
+class TemplateMetadata(Wire, frozen=True):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class Template(Wire, frozen=True):
-    spec: TemplateSpec
+    spec: TemplateSpec | None = None
+    metadata: TemplateMetadata = TemplateMetadata()
 
 
 class PodSetEntry(Wire, frozen=True):
-    template: Template
+    template: Raw
     name: str = DEFAULT_NAME
     count: Annotated[int, Meta(ge=0)] = 1
     min_count: Annotated[int, Meta(ge=1)] | None = None
 
 
+_templates = msgspec.json.Decoder(Template)
+
+
 def pod_sets_of(entries: Sequence[PodSetEntry], namespace: str) -> tuple[PodSet, ...]:
     """The pod sets of `$.spec.podSets`, in order."""
-    return tuple(_pod_set(entry, f"$.spec.podSets[{index}]", namespace) for index, entry in enumerate(entries))
+    return tuple([_pod_set(entry, f"$.spec.podSets[{index}]", namespace) for index, entry in enumerate(entries)])
+
+
+def pod_template(template: Raw, namespace: str, path: str) -> PodTemplate:
+    """What is said of pods in a template found at `path`."""
+    try:
+        return _read(bytes(template), namespace)
+    except msgspec.DecodeError as error:
+        wrong = invalid_field(error)
+    except InvalidField as error:
+        wrong = error
+    raise InvalidField(wrong.path.replace("$", path, 1), wrong.expected) from None
 
 
 def _pod_set(entry: PodSetEntry, path: str, namespace: str) -> PodSet:
-    try:
-        shape = template_shape(entry.template.spec, namespace)
-    except InvalidField as wrong:
-        raise InvalidField(wrong.path.replace("$.spec", f"{path}.template.spec", 1), wrong.expected) from None
-    return PodSet(entry.name, shape, entry.count, entry.min_count)
+    pods = pod_template(entry.template, namespace, f"{path}.template")
+    if pods is SAYS_NOTHING:
+        raise InvalidField(f"{path}.template", "Object missing required field spec")
+    return PodSet(entry.name, pods.shape, entry.count, entry.min_count, pods.needs)
 
 
-def template_shape(spec: TemplateSpec, namespace: str) -> PodShape:
+@lru_cache(maxsize=16_384)
+def _read(template: bytes, namespace: str) -> PodTemplate:
+    """A template is looked into once, however often and in whosever object it is seen."""
+    wire = _templates.decode(template)
+    spec, metadata = wire.spec, wire.metadata
+    if spec is None:
+        return SAYS_NOTHING
+    return PodTemplate(
+        shape=_shape(spec, namespace),
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        priority_class=spec.priority_class_name,
+        needs=_template_needs(spec),
+    )
+
+
+def _shape(spec: TemplateSpec, namespace: str) -> PodShape:
     """As far as quota looks at it; what a pod wants of its neighbours and its storage is not there."""
     affinity = affinity_demands(bytes(spec.affinity), namespace) if spec.affinity else NO_AFFINITY
     requests, _ = effective_requests(_needs(spec))
@@ -93,3 +134,26 @@ def _container(container: TemplateContainer) -> Container:
 
 def _filled(needs: LimitedNeeds) -> ResourceNeeds:
     return ResourceNeeds({**(needs.limits or {}), **(needs.requests or {})})
+
+
+def _template_needs(spec: TemplateSpec) -> TemplateNeeds:
+    """As it is written, nothing filled in."""
+    return TemplateNeeds(
+        containers=_each(spec.containers, "$.spec.containers"),
+        init_containers=_each(spec.init_containers or (), "$.spec.initContainers"),
+        whole_pod=None if spec.resources is None else _written(spec.resources, "$.spec.resources", is_sidecar=False),
+        overhead=resources_at("$.spec.overhead", spec.overhead),
+        runtime_class=spec.runtime_class_name or "",
+    )
+
+
+def _each(containers: Sequence[TemplateContainer], path: str) -> tuple[ContainerNeeds, ...]:
+    return tuple(
+        _written(one.resources or LimitedNeeds(), f"{path}[{index}].resources", one.restart_policy == "Always")
+        for index, one in enumerate(containers)
+    )
+
+
+def _written(needs: LimitedNeeds, path: str, is_sidecar: bool) -> ContainerNeeds:
+    requests, limits = resources_at(f"{path}.requests", needs.requests), resources_at(f"{path}.limits", needs.limits)
+    return ContainerNeeds(requests, limits, is_sidecar)

@@ -7,11 +7,12 @@ from typing import Any, assert_never
 
 from msgspec import Raw
 
-from headgate.api.amounts import amount_texts
+from headgate.api.amounts import amount_texts, billionth_texts
 from headgate.api.conditions import LONGEST_MESSAGE, condition_entries
 from headgate.api.times import format_time
 from headgate.model.queue_changes import (
     AdmissionCheckStatus,
+    ClusterQueueDebt,
     ClusterQueueStatus,
     CohortStatus,
     Consumption,
@@ -20,7 +21,7 @@ from headgate.model.queue_changes import (
     QueuedWorkloadStatus,
     QueueStatus,
 )
-from headgate.model.queues import Admission, CheckStatus, EvictionCount, GateStatus, RequeueState
+from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
 
 
 def queue_status_of(change: QueueStatus) -> dict[str, Any]:
@@ -35,11 +36,13 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any]:
                 "flavorsUsage": [_cluster_use(use) for use in change.usage],
                 "fairSharing": _share(change.weighted_share),
             }
+        case ClusterQueueDebt(debt):
+            return {"flavorsDebt": [_plain_use(owed) for owed in debt] or None}
         case LocalQueueStatus():
             return {
                 **_counts(change),
-                "flavorsReservation": [_local_use(use) for use in change.reservation],
-                "flavorsUsage": [_local_use(use) for use in change.usage],
+                "flavorsReservation": [_plain_use(use) for use in change.reservation],
+                "flavorsUsage": [_plain_use(use) for use in change.usage],
                 "fairSharing": _consumption(change.consumption),
             }
         case CohortStatus(weighted_share):
@@ -132,7 +135,7 @@ def _cluster_use(use: FlavorUse) -> dict[str, Any]:
     return {"name": use.flavor, "resources": resources}
 
 
-def _local_use(use: FlavorUse) -> dict[str, Any]:
+def _plain_use(use: FlavorUse | FlavorDebt) -> dict[str, Any]:
     resources = [{"name": name, "total": total} for name, total in amount_texts(use.total).items()]
     return {"name": use.flavor, "resources": resources}
 
@@ -145,5 +148,5 @@ def _consumption(consumption: Consumption | None) -> dict[str, Any] | None:
     """A local queue has no share of its own; the field is there because it must be."""
     if consumption is None:
         return None
-    status = {"consumedResources": amount_texts(consumption.consumed), "lastUpdate": format_time(consumption.at)}
+    status = {"consumedResources": billionth_texts(consumption.consumed), "lastUpdate": format_time(consumption.at)}
     return {"weightedShare": 0, "admissionFairSharingStatus": status}

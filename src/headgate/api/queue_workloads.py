@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from headgate.api.amounts import resources_at
 from headgate.api.conditions import ConditionEntry, conditions_of
+from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.pod_sets import DEFAULT_NAME, PodSetEntry, pod_sets_of
 from headgate.api.wire import Amounts, Buffer, FinalizedMetadata, Metadata, Wire, time_at
+from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
     ADMISSION_GATED_BY,
@@ -22,6 +26,7 @@ from headgate.model.queues import (
     CheckStatus,
     EvictionCount,
     GateStatus,
+    PodSet,
     PodSetAssignment,
     PriorityClassRef,
     QueuedWorkload,
@@ -29,6 +34,10 @@ from headgate.model.queues import (
 )
 from headgate.model.resources import Resources
 
+REMEMBERED = 16_384
+"""How many specs and statuses are kept decoded; the one not seen for longest goes first."""
+
+_OWN_TOGETHER = {("v1", "Pod"): Kind.POD, ("apps/v1", "StatefulSet"): Kind.STATEFUL_SET}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -125,80 +134,168 @@ class WorkloadObject(Wire, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-_decoder = msgspec.json.Decoder(WorkloadObject)
+class WorkloadParts(Wire, frozen=True):
+    """The same, with parts that are decoded once however often they are seen."""
+
+    metadata: FinalizedMetadata
+    spec: Raw
+    status: Raw = Raw(b"{}")
+
+
+class Asked(NamedTuple):
+    """What its spec says, beside its pod sets."""
+
+    queue: str
+    priority: int
+    priority_class: PriorityClassRef | None
+    preemption_gates: tuple[str, ...]
+    active: bool
+    max_execution_seconds: int | None
+
+
+class Standing(NamedTuple):
+    """What its status says, in the order of a QueuedWorkload."""
+
+    conditions: tuple[Condition, ...]
+    admission: Admission | None
+    requeue: RequeueState | None
+    reclaimable: tuple[tuple[str, int], ...]
+    checks: tuple[CheckStatus, ...]
+    gate_statuses: tuple[GateStatus, ...]
+    resource_requests: tuple[tuple[str, Resources], ...]
+    past_execution_seconds: int
+    evictions: tuple[EvictionCount, ...]
+    nominated_clusters: tuple[str, ...]
+    cluster: str
+
+
+_objects = msgspec.json.Decoder(WorkloadObject)
+_parts = msgspec.json.Decoder(WorkloadParts)
+_specs = msgspec.json.Decoder(WorkloadSpec)
+_statuses = msgspec.json.Decoder(WorkloadStatus)
 
 
 def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
-    wire = _decoder.decode(raw)
-    metadata, spec, status = wire.metadata, wire.spec, wire.status
-    annotations, stats = metadata.annotations or {}, status.scheduling_stats or StatsEntry()
-    return QueuedWorkload(
-        key=metadata.key(Kind.KUEUE_WORKLOAD),
-        uid=metadata.uid,
-        version=metadata.resource_version,
-        created=metadata.created,
-        pod_sets=pod_sets_of(spec.pod_sets, metadata.namespace),
+    """A write changes one part and leaves the others, and a part that stays is not looked into again."""
+    try:
+        wire = _parts.decode(raw)
+        pod_sets, asked = _read_spec(bytes(wire.spec), wire.metadata.namespace)
+        counts = tuple([(each.name, each.count) for each in pod_sets])
+        return _workload(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), counts))
+    except (msgspec.DecodeError, InvalidField):
+        return _decoded_whole(raw)  # which names the field by its place in the object
+
+
+def _decoded_whole(raw: Buffer) -> QueuedWorkload:
+    wire = _objects.decode(raw)
+    pod_sets = pod_sets_of(wire.spec.pod_sets, wire.metadata.namespace)
+    counts = {each.name: each.count for each in pod_sets}
+    return _workload(wire.metadata, pod_sets, _asked(wire.spec), _standing(wire.status, counts))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_spec(raw: bytes, namespace: str) -> tuple[tuple[PodSet, ...], Asked]:
+    spec = _specs.decode(raw)
+    return pod_sets_of(spec.pod_sets, namespace), _asked(spec)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_status(raw: bytes, counts: tuple[tuple[str, int], ...]) -> Standing:
+    return _standing(_statuses.decode(raw), dict(counts))
+
+
+def _asked(spec: WorkloadSpec) -> Asked:
+    return Asked(
         queue=spec.queue_name,
         priority=spec.priority or 0,
         priority_class=_priority_class(spec.priority_class_ref),
-        boost=_boost(annotations),
-        gated_by=_gates_named(annotations.get(ADMISSION_GATED_BY, "")),
         preemption_gates=tuple(gate.name for gate in spec.preemption_gates or ()),
         active=spec.active is not False,
         max_execution_seconds=spec.maximum_execution_time_seconds,
-        generation=metadata.generation,
-        labels=metadata.labels or {},
-        annotations=annotations,
-        finalizers=tuple(metadata.finalizers or ()),
-        owner=_owner(metadata),
-        owners=_pods(metadata),
-        owned_by_stranger=bool(metadata.owner_references) and _owner(metadata) is None,
-        deleted=metadata.deleted,
+    )
+
+
+def _standing(status: WorkloadStatus, counts: Mapping[str, int]) -> Standing:
+    stats = status.scheduling_stats or StatsEntry()
+    return Standing(
         conditions=conditions_of(status.conditions),
-        admission=_admission(status.admission, {entry.name: entry.count for entry in spec.pod_sets}),
+        admission=_admission(status.admission, counts),
         requeue=_requeue(status.requeue_state),
-        reclaimable=tuple((entry.name, entry.count) for entry in status.reclaimable_pods or ()),
-        checks=_checks(status.admission_checks or ()),
-        gate_statuses=_gate_statuses(status.preemption_gates or ()),
-        resource_requests=_requests(status.resource_requests or ()),
+        reclaimable=tuple([(entry.name, entry.count) for entry in status.reclaimable_pods or ()]),
+        checks=_checks(status.admission_checks) if status.admission_checks else (),
+        gate_statuses=_gate_statuses(status.preemption_gates) if status.preemption_gates else (),
+        resource_requests=_requests(status.resource_requests) if status.resource_requests else (),
         past_execution_seconds=status.accumulated_past_execution_time_seconds or 0,
         evictions=tuple(
-            EvictionCount(each.reason, each.underlying_cause, each.count) for each in stats.evictions or ()
+            [EvictionCount(each.reason, each.underlying_cause, each.count) for each in stats.evictions or ()]
         ),
         nominated_clusters=tuple(status.nominated_cluster_names or ()),
         cluster=status.cluster_name or "",
     )
 
 
+def _workload(
+    metadata: FinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Asked, standing: Standing
+) -> QueuedWorkload:
+    """By position: to look up that many names takes most of the time."""
+    annotations = metadata.annotations or {}
+    owners = _together(metadata) if metadata.owner_references else ()
+    owner = _owner(metadata, owners) if metadata.owner_references else None
+    return QueuedWorkload(
+        metadata.key(Kind.KUEUE_WORKLOAD),
+        metadata.uid,
+        metadata.resource_version,
+        metadata.created,
+        pod_sets,
+        asked.queue,
+        asked.priority,
+        asked.priority_class,
+        _boost(annotations),
+        _gates_named(annotations.get(ADMISSION_GATED_BY, "")),
+        asked.preemption_gates,
+        asked.active,
+        asked.max_execution_seconds,
+        metadata.generation,
+        metadata.labels or {},
+        annotations,
+        tuple(metadata.finalizers or ()),
+        owner,
+        metadata.deleted,
+        *standing,
+        owners,
+        bool(metadata.owner_references) and owner is None,
+    )
+
+
 def _gates_named(text: str) -> tuple[str, ...]:
     """The controllers an admission-gated-by annotation names, in order; a blank one is none."""
-    return tuple(name for part in text.split(",") if (name := part.strip()))
+    return tuple(name for part in text.split(",") if (name := part.strip())) if text else ()
 
 
 def _boost(annotations: Mapping[str, str]) -> int:
     """A boost that is no number is none: that is said when the annotation is written, and held quota is held."""
     text = annotations.get(PRIORITY_BOOST, "")
-    return int(text) if _WHOLE_NUMBER.fullmatch(text) else 0
+    return int(text) if text and _WHOLE_NUMBER.fullmatch(text) else 0
 
 
 def _priority_class(entry: PriorityClassEntry | None) -> PriorityClassRef | None:
     return None if entry is None else PriorityClassRef(entry.group, entry.kind, entry.name)
 
 
-def _owner(metadata: Metadata) -> Target | None:
+def _owner(metadata: Metadata, pods: Sequence[Target]) -> Target | None:
     """The job it stands for, or the pod, where that is a single one; of a group's, the first."""
     for owner in metadata.owner_references or ():
         if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)
-    return controller(metadata) or next(iter(_pods(metadata)), None)
+    return controller(metadata) or next(iter(pods), None)
 
 
-def _pods(metadata: Metadata) -> tuple[Target, ...]:
-    """The pods of a group own its workload together."""
+def _together(metadata: Metadata) -> tuple[Target, ...]:
+    """The pods of a group, or the stateful set they are of, own its workload together."""
     return tuple(
-        Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)
+        Target(Key(kind, metadata.namespace, owner.name), owner.uid)
         for owner in metadata.owner_references or ()
-        if not owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod")
+        if not owner.controller and (kind := _OWN_TOGETHER.get((owner.api_version, owner.kind)))
     )
 
 

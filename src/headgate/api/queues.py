@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.api.amounts import amount_at, resources_at
+from headgate.api.amounts import amount_at, billionths_at, resources_at
 from headgate.api.conditions import Conditions, conditions_of
 from headgate.api.errors import InvalidField
 from headgate.api.resource_groups import ResourceGroupEntry, groups_of
@@ -18,6 +18,7 @@ from headgate.model.queues import (
     BorrowWithinCohort,
     ClusterQueue,
     Cohort,
+    FlavorDebt,
     FlavorPreference,
     FlavorSearch,
     Fungibility,
@@ -83,10 +84,24 @@ class ClusterQueueSpec(Wire, frozen=True):
     admission_scope: AdmissionScope | None = None
 
 
+class OwedResource(Wire, frozen=True):
+    name: str
+    total: str | int | float = 0
+
+
+class OwedFlavor(Wire, frozen=True):
+    name: str
+    resources: list[OwedResource] | None = None
+
+
+class ClusterQueueStatus(Conditions, frozen=True):
+    flavors_debt: list[OwedFlavor] | None = None
+
+
 class ClusterQueueObject(Wire, frozen=True):
     metadata: FinalizedMetadata
     spec: ClusterQueueSpec = ClusterQueueSpec()
-    status: Conditions = Conditions()
+    status: ClusterQueueStatus = ClusterQueueStatus()
 
 
 class LocalQueueSpec(Wire, frozen=True):
@@ -151,7 +166,13 @@ def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
         finalizers=tuple(metadata.finalizers or ()),
         generation=metadata.generation,
         deleted=metadata.deleted,
+        debt=tuple(_owed(index, entry) for index, entry in enumerate(wire.status.flavors_debt or ())),
     )
+
+
+def _owed(index: int, entry: OwedFlavor) -> FlavorDebt:
+    path = f"$.status.flavorsDebt[{index}].resources"
+    return FlavorDebt(entry.name, resources_at(path, {each.name: each.total for each in entry.resources or ()}))
 
 
 def decode_local_queue(raw: Buffer) -> LocalQueue:
@@ -167,10 +188,11 @@ def decode_local_queue(raw: Buffer) -> LocalQueue:
         stop_policy=spec.stop_policy or StopPolicy.NONE,
         fair_weight=_weight(spec.fair_sharing),
         conditions=conditions_of(wire.status.conditions),
-        consumed=resources_at(f"{_CONSUMPTION}.consumedResources", used.consumed_resources),
+        consumed=billionths_at(f"{_CONSUMPTION}.consumedResources", used.consumed_resources),
         consumed_at=time_at(f"{_CONSUMPTION}.lastUpdate", used.last_update),
         generation=metadata.generation,
         deleted=metadata.deleted,
+        labels=metadata.labels or {},
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -11,23 +13,27 @@ from headgate.api.amounts import resources_at
 from headgate.api.durations import InvalidDuration, parse_duration
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Amounts
+from headgate.model.names import qualified_name_errors
 from headgate.model.quota_settings import (
+    BY_PODS,
     DEFAULT_FAIR,
     FRAMEWORKS,
     NAMESPACE_NAME,
+    RESOURCE_WEIGHT,
     SYSTEM_NAMESPACES,
     FairStrategy,
     PodsReady,
+    QuotaMetrics,
     QuotaRelease,
     QuotaSettings,
     RequeueTime,
     Retention,
     Transformation,
+    UsageSharing,
 )
 from headgate.model.requirements import Requirement
 from headgate.model.selectors import InvalidSelector, label_selector, selects
 
-POD = "pod"
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -51,10 +57,27 @@ class PodsReadySection(Section, frozen=True):
 
 class IntegrationsSection(Section, frozen=True):
     frameworks: tuple[str, ...] | None = None
+    label_keys_to_copy: tuple[str, ...] | None = None
 
 
 class FairSharingSection(Section, frozen=True):
     preemption_strategies: tuple[FairStrategy, ...] | None = None
+
+
+class UsageSharingSection(Section, frozen=True):
+    usage_half_life_time: str | None = None
+    usage_sampling_interval: str | None = None
+    resource_weights: dict[str, float] | None = None
+
+
+class LocalQueueMetricsSection(Section, frozen=True):
+    enable: bool = False
+    local_queue_selector: dict[str, Any] | None = None
+
+
+class MetricsSection(Section, frozen=True):
+    enable_cluster_queue_resources: bool = False
+    local_queue_metrics: LocalQueueMetricsSection | None = None
 
 
 class TransformationSection(Section, frozen=True):
@@ -85,17 +108,22 @@ class QuotaSections(Section, frozen=True):
     wait_for_pods_ready: PodsReadySection | None = None
     integrations: IntegrationsSection | None = None
     fair_sharing: FairSharingSection | None = None
+    admission_fair_sharing: UsageSharingSection | None = None
+    metrics: MetricsSection | None = None
     resources: ResourcesSection | None = None
     object_retention_policies: RetentionSection | None = None
     quota_release: QuotaRelease | None = None
     quota_debt_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
 
 
-def quota_settings(read: QuotaSections, *, preemption_gates: bool, fast_release: bool = True) -> QuotaSettings:
+def quota_settings(
+    read: QuotaSections, *, preemption_gates: bool, fast_release: bool = True, recovers_failures: bool = False
+) -> QuotaSettings:
     """What the sections ask for; raises InvalidField."""
     waiting, resources = read.wait_for_pods_ready or PodsReadySection(), read.resources or ResourcesSection()
     requeuing, retention = waiting.requeuing_strategy or RequeuingSection(), read.object_retention_policies
-    frameworks = _frameworks((read.integrations or IntegrationsSection()).frameworks)
+    integrations = read.integrations or IntegrationsSection()
+    frameworks = _frameworks(integrations.frameworks)
     return QuotaSettings(
         fair=() if read.fair_sharing is None else _fair(read.fair_sharing.preemption_strategies),
         requeue_time=requeuing.timestamp or RequeueTime.EVICTION,
@@ -109,8 +137,12 @@ def quota_settings(read: QuotaSections, *, preemption_gates: bool, fast_release:
         frameworks=frameworks,
         pods_ready=_pods_ready(waiting, requeuing),
         retention=_retention(retention.workloads if retention else None),
+        copied_labels=_label_keys(integrations.label_keys_to_copy or ()),
         quota_release=_release(read.quota_release, fast_release),
         debt_percent=read.quota_debt_percent,
+        recovers_failures=recovers_failures,
+        usage_sharing=None if read.admission_fair_sharing is None else _usage_sharing(read.admission_fair_sharing),
+        metrics=_metrics(read.metrics or MetricsSection()),
     )
 
 
@@ -121,6 +153,33 @@ def _fair(given: Sequence[FairStrategy] | None) -> tuple[FairStrategy, ...]:
         expected = f"expected one of them, or {' and then '.join(DEFAULT_FAIR)}, got {', '.join(chosen)}"
         raise InvalidField("fairSharing.preemptionStrategies", expected)
     return chosen
+
+
+def _usage_sharing(section: UsageSharingSection) -> UsageSharing:
+    path, default = "admissionFairSharing", UsageSharing()
+    interval = _seconds(f"{path}.usageSamplingInterval", section.usage_sampling_interval)
+    return UsageSharing(
+        half_life=_seconds(f"{path}.usageHalfLifeTime", section.usage_half_life_time) or default.half_life,
+        interval=interval or default.interval,
+        weights=_weights(f"{path}.resourceWeights", section.resource_weights or {}),
+    )
+
+
+def _weights(path: str, given: Mapping[str, float]) -> tuple[tuple[str, int], ...]:
+    """Rounded to the trillionth: memory is counted in bytes, so weights may be that small."""
+    for name, weight in given.items():
+        if not 0 <= weight < math.inf:
+            raise InvalidField(f"{path}.{name}", f"expected a number of at least 0, got {weight}")
+    return tuple((name, round(Fraction(weight) * RESOURCE_WEIGHT)) for name, weight in sorted(given.items()))
+
+
+def _metrics(section: MetricsSection) -> QuotaMetrics:
+    """Where nothing is said of local queues, all of them are told of."""
+    path, local = "metrics.localQueueMetrics.localQueueSelector", section.local_queue_metrics
+    if local is not None and not local.enable:
+        return QuotaMetrics(section.enable_cluster_queue_resources, None)
+    selector = (local.local_queue_selector if local is not None else None) or {}
+    return QuotaMetrics(section.enable_cluster_queue_resources, _requirements(selector, path))
 
 
 def _frameworks(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -135,19 +194,30 @@ def _frameworks(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _label_keys(given: Sequence[str]) -> tuple[str, ...]:
+    for index, key in enumerate(given):
+        if wrong := qualified_name_errors(key):
+            raise InvalidField(f"integrations.labelKeysToCopy[{index}]", f"expected the key of a label: {wrong[0]}")
+    return tuple(dict.fromkeys(given))
+
+
 def _namespaces(selector: dict[str, Any] | None, frameworks: Sequence[str]) -> tuple[Requirement, ...]:
     path = "managedJobsNamespaceSelector"
     if selector is None:
         return QuotaSettings().namespaces
-    _no_others(selector, ("matchLabels", "matchExpressions"), path)
-    try:
-        requirements = label_selector(selector)
-    except InvalidSelector as wrong:
-        raise InvalidField(path, str(wrong)) from None
-    for name in SYSTEM_NAMESPACES if POD in frameworks else ():
+    requirements = _requirements(selector, path)
+    for name in () if BY_PODS.isdisjoint(frameworks) else SYSTEM_NAMESPACES:
         if selects(requirements, {NAMESPACE_NAME: name}):
             raise InvalidField(path, f"expected a selector that leaves out {name}, as the pod integration is on")
     return requirements
+
+
+def _requirements(selector: dict[str, Any], path: str) -> tuple[Requirement, ...]:
+    _no_others(selector, ("matchLabels", "matchExpressions"), path)
+    try:
+        return label_selector(selector)
+    except InvalidSelector as wrong:
+        raise InvalidField(path, str(wrong)) from None
 
 
 def _no_others(section: Iterable[str], known: Sequence[str], path: str) -> None:

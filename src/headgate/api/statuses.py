@@ -21,6 +21,7 @@ from headgate.model.effects import (
 from headgate.model.pod import Phase
 from headgate.model.queue_changes import (
     AdmissionCheckStatus,
+    ClusterQueueDebt,
     ClusterQueueStatus,
     CohortStatus,
     LocalQueueStatus,
@@ -58,7 +59,12 @@ def status_of(change: StatusChange) -> dict[str, Any]:
             counts = {"expectedPods": expected, "currentHealthy": healthy, "desiredHealthy": desired}
             return {"observedGeneration": observed, "disruptionsAllowed": allowed, **counts}
         case (
-            QueuedWorkloadStatus() | ClusterQueueStatus() | LocalQueueStatus() | CohortStatus() | AdmissionCheckStatus()
+            QueuedWorkloadStatus()
+            | ClusterQueueStatus()
+            | ClusterQueueDebt()
+            | LocalQueueStatus()
+            | CohortStatus()
+            | AdmissionCheckStatus()
         ):
             return queue_status_of(change)
         case _:

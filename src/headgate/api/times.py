@@ -30,11 +30,13 @@ def parse_time(text: str) -> float:
     return (moment - _EPOCH).total_seconds()
 
 
+@lru_cache(maxsize=256)  # most times of one step are the same
 def format_time(seconds: float) -> str:
     """RFC 3339 in whole seconds, cut down as Kubernetes does."""
     return (_EPOCH + timedelta(seconds=seconds // 1)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@lru_cache(maxsize=64)
 def format_micro_time(seconds: float) -> str:
     """RFC 3339 with six decimals."""
     return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -56,7 +56,7 @@ MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue"
 
 
 class Asked(Struct, frozen=True):
-    """Where the objects are served that we are asked about; not all are of a kind we read."""
+    """Where the objects are served that we are asked about."""
 
     group: str
     version: str
@@ -93,6 +93,7 @@ class Webhook(Struct, frozen=True):
 _WORKLOAD, _KUEUE_WORKLOAD = Asked.of(Kind.WORKLOAD), Asked.of(Kind.KUEUE_WORKLOAD)
 _CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(Asked.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR))
 _JOB, _POD = Asked.of(Kind.JOB), Asked.of(Kind.POD)
+_DEPLOYMENT, _STATEFUL_SET = Asked.of(Kind.DEPLOYMENT), Asked.of(Kind.STATEFUL_SET)
 
 WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(Matter.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
@@ -103,8 +104,10 @@ WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=OTHERS, optional=True),
     Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=QUEUED),
     Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_REPLICAS, Asked("apps", "v1", "deployments"), _WRITE, among=QUEUED),
-    Webhook(Matter.DEFAULT_REPLICAS, Asked("apps", "v1", "statefulsets"), _WRITE, among=QUEUED),
+    Webhook(Matter.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
+    Webhook(Matter.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=OTHERS, optional=True),
+    Webhook(Matter.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
+    Webhook(Matter.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=OTHERS, optional=True),
     Webhook(Matter.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
     Webhook(Matter.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
     Webhook(Matter.VALIDATE_COHORT, _COHORT, _WRITE),
@@ -114,6 +117,8 @@ WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=OTHERS, optional=True),
     Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=QUEUED),
     Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
+    Webhook(Matter.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
+    Webhook(Matter.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
 )
 """In the order they are asked. An outage of ours never stops work that names no queue."""
 

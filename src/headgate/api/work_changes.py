@@ -14,13 +14,14 @@ from headgate.model.work_changes import (
     JobRestore,
     JobStart,
     JobStop,
+    JobSuspend,
     Owners,
     PodStart,
     WorkloadRewrite,
 )
 
 STOPPING = "kueue.x-k8s.io/stopping"
-Merged = JobStart | JobStop | JobRestore | WorkloadRewrite | Owners | Annotations
+Merged = JobStart | JobStop | JobSuspend | JobRestore | WorkloadRewrite | Owners | Annotations
 
 
 def merged(change: Merged, precondition: dict[str, str]) -> dict[str, Any]:
@@ -31,6 +32,8 @@ def merged(change: Merged, precondition: dict[str, str]) -> dict[str, Any]:
             return {"metadata": precondition, "spec": spec}
         case JobStop():
             return {"metadata": {**precondition, "annotations": {STOPPING: "true"}}, "spec": {"suspend": True}}
+        case JobSuspend():
+            return {"metadata": precondition, "spec": {"suspend": True}}
         case JobRestore(directives, parallelism, completions):
             spec = {**_counts(parallelism, completions), "template": _template(directives)}
             return {"metadata": {**precondition, "annotations": {STOPPING: None}}, "spec": spec}

@@ -37,17 +37,26 @@ class StoredCatalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._collections: dict[str, Collection] = {}
+        self._lists: dict[str, tuple[int, list[Json]]] = {}  # with the version they are of; asked for at every write
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
         found = self._collection(resource).get(namespace, name)
         return None if found is None else found.value
 
     def list(self, resource: str) -> Sequence[Json]:
-        return [revision.value for _, _, revision in self._collection(resource).items()]
+        collection, (version, values) = self._collection(resource), self._lists.get(resource, (-1, []))
+        if version != collection.version:
+            values = [revision.value for _, _, revision in collection.items()]
+            self._lists[resource] = (collection.version, values)
+        return values
 
     def _collection(self, resource: str) -> Collection:
-        plural, _, group = resource.partition(".")
-        return self._store.collection(group, plural)
+        known = self._collections.get(resource)
+        if known is None:
+            plural, _, group = resource.partition(".")
+            known = self._collections[resource] = self._store.collection(group, plural)
+        return known
 
 
 class Chain:

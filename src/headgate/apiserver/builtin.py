@@ -27,9 +27,11 @@ from headgate.apiserver.kind_rules import (
     only_status,
     plain_rules,
 )
+from headgate.apiserver.limit_ranger import LimitRanger
 from headgate.apiserver.messages import Json
 from headgate.apiserver.priority import Priority
 from headgate.apiserver.rules import Admission, ResourceType
+from headgate.apiserver.runtime_overhead import RuntimeOverhead
 from headgate.apiserver.validate_cluster import (
     SYSTEM_PRIORITIES,
     budget_errors,
@@ -51,6 +53,16 @@ from headgate.apiserver.validate_crd_shapes import Definition
 from headgate.apiserver.validate_job import job_errors
 from headgate.apiserver.validate_job_status import job_status_errors
 from headgate.apiserver.validate_job_update import job_update_errors
+from headgate.apiserver.validate_limits import (
+    LimitRange,
+    RuntimeClass,
+    default_limit_range,
+    default_runtime_class,
+    limit_range_errors,
+    limit_range_update_errors,
+    runtime_class_errors,
+    runtime_class_update_errors,
+)
 from headgate.apiserver.validate_pod import new_pod_errors, pod_status_errors
 from headgate.apiserver.validate_pod_update import pod_update_errors
 from headgate.apiserver.validate_shapes import (
@@ -118,6 +130,14 @@ def _update_definition(new: Json, old: Json) -> Json:
     return keeping_status(default_definition(new), old)
 
 
+def _update_limit_range(new: Json, _old: Json) -> Json:
+    return default_limit_range(new)
+
+
+def _update_runtime_class(new: Json, _old: Json) -> Json:
+    return default_runtime_class(new)
+
+
 def _update_config_map(new: Json, _old: Json) -> Json:
     return default_config_map(new)
 
@@ -180,6 +200,20 @@ CONFIG_MAP = Rules(
     check=generic_errors(namespaced=True),
     check_update=config_map_update_errors,
 )
+LIMIT_RANGE = Rules(
+    shape=LimitRange,
+    create=default_limit_range,
+    update=_update_limit_range,
+    check=limit_range_errors,
+    check_update=limit_range_update_errors,
+)
+RUNTIME_CLASS = Rules(
+    shape=RuntimeClass,
+    create=default_runtime_class,
+    update=_update_runtime_class,
+    check=runtime_class_errors,
+    check_update=runtime_class_update_errors,
+)
 
 DEFINITION = Rules(
     shape=Definition,
@@ -221,7 +255,9 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
         "", "v1", "persistentvolumes", "PersistentVolume", False, _CLUSTER_WIDE_WITH_STATUS, short_names=("pv",)
     ),
     _core("resourcequotas", "ResourceQuota", _NAMESPACED_WITH_STATUS, "quota"),
-    ResourceType("", "v1", "limitranges", "LimitRange", True, _NAMESPACED, False, ("limits",)),
+    ResourceType("", "v1", "limitranges", "LimitRange", True, LIMIT_RANGE, False, ("limits",)),
+    ResourceType("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RUNTIME_CLASS, has_status=False),
+    ResourceType("apps", "v1", "deployments", "Deployment", True, _NAMESPACED_WITH_STATUS, short_names=("deploy",)),
     ResourceType("apps", "v1", "replicasets", "ReplicaSet", True, _NAMESPACED_WITH_STATUS, short_names=("rs",)),
     ResourceType("apps", "v1", "statefulsets", "StatefulSet", True, _NAMESPACED_WITH_STATUS, short_names=("sts",)),
     ResourceType("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, _CLUSTER_WIDE, False, ("sc",)),
@@ -246,7 +282,13 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
 )
 """Every built-in kind, in the order in which discovery lists them."""
 
-ADMISSION: tuple[Admission, ...] = (TaintNewNodes(), Priority(), DefaultTolerationSeconds())
+ADMISSION: tuple[Admission, ...] = (
+    LimitRanger(),
+    TaintNewNodes(),
+    Priority(),
+    DefaultTolerationSeconds(),
+    RuntimeOverhead(),
+)
 """The built-in admission plugins, in order; webhooks come after them."""
 
 

@@ -46,7 +46,7 @@ class Expression:
 
     def __init__(self, text: str, *, optional_old: bool) -> None:
         """Raises RuleProblem."""
-        self._optional = optional_old
+        self.text, self._optional = text, optional_old
         self.uses_old = False
         try:
             self._compiled = _environment("self").compile(text)
@@ -93,6 +93,14 @@ class Rule(Struct, frozen=True):
     def name(self) -> str:
         """What errors call it."""
         return self.message or self.text
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return (self.test,) if self.says is None else (self.test, self.says)
+
+    @property
+    def uses_old(self) -> bool:
+        return any(expression.uses_old for expression in self.expressions)
 
     def concerns(self, old: Any) -> bool:
         return old is not None or not self.test.uses_old or self.old_optional

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from headgate.apiserver.cel_reads import EVERYTHING, Reads
 from headgate.apiserver.defaults_schema import EMBEDDED
 from headgate.apiserver.messages import Json
 
@@ -18,7 +19,7 @@ _RESERVED = re.compile(
 _ESCAPED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _TO_ESCAPE = re.compile(r"__|[-./]")
 _SPEAKABLE = re.compile(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*").fullmatch
-_VISIBLE_METADATA = ("name", "generateName")
+_VISIBLE_METADATA: Json = {"type": "object", "properties": {"name": {}, "generateName": {}}}
 
 
 def escaped(name: str) -> str | None:
@@ -28,15 +29,17 @@ def escaped(name: str) -> str | None:
     return f"__{name}__" if _RESERVED(name) else _TO_ESCAPE.sub(lambda found: _ESCAPED[found.group()], name)
 
 
-def compile_view(schema: Json, *, root: bool = False) -> View:
-    """How a rule sees values of this schema; of the metadata of whole objects it sees the name only."""
+def compile_view(schema: Json, reads: Reads = EVERYTHING, *, root: bool = False) -> View:
+    """How a rule that reads this much sees values of this schema; of whole objects' metadata it sees the name only."""
+    if reads.nothing:
+        return _that_it_is_there
     match schema.get("type"):
         case "object" if isinstance(schema.get("additionalProperties"), dict):
             return _map(compile_view(schema["additionalProperties"]))
         case "object" if schema.get("properties") or root or schema.get(EMBEDDED):
-            return _object(schema, root=root)
+            return _object(schema, reads, root=root)
         case "array" if isinstance(schema.get("items"), dict):
-            return _list(compile_view(schema["items"]))
+            return _list(schema["items"], reads)
         case "number":
             return lambda value: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
         case _:
@@ -47,26 +50,36 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _object(schema: Json, *, root: bool) -> View:
+def _that_it_is_there(value: Any) -> Any:
+    """The emptiest value of the same type, as far as there is one."""
+    return type(value)() if isinstance(value, dict | list | str) else value
+
+
+def _object(schema: Json, reads: Reads, *, root: bool) -> View:
     """Fields the schema does not declare cannot be seen."""
-    fields = {name: compile_view(part) for name, part in (schema.get("properties") or {}).items()}
+    fields: Json = dict(schema.get("properties") or {})
     if root or schema.get(EMBEDDED):
-        fields = {"apiVersion": _as_it_is, "kind": _as_it_is, **fields, "metadata": _named}
-    known = {name: (spelled, view) for name, view in fields.items() if (spelled := escaped(name)) is not None}
+        fields = {"apiVersion": {}, "kind": {}, **fields, "metadata": _VISIBLE_METADATA}
+    if reads.size or reads.items:
+        reads = EVERYTHING
+    known = [
+        (name, spelled, compile_view(part, EVERYTHING if reads.whole else reads.fields[spelled]))
+        for name, part in fields.items()
+        if (spelled := escaped(name)) is not None and (reads.whole or spelled in reads.fields)
+    ]
+    plain = [(name, spelled) for name, spelled, view in known if view is _as_it_is]
+    known = [(name, spelled, view) for name, spelled, view in known if view is not _as_it_is]
 
     def see(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        seen = ((known[name], part) for name, part in value.items() if name in known)
-        return {spelled: view(part) for (spelled, view), part in seen}
+        seen = {spelled: value[name] for name, spelled in plain if name in value}
+        for name, spelled, view in known:
+            if name in value:
+                seen[spelled] = view(value[name])
+        return seen
 
     return see
-
-
-def _named(metadata: Any) -> Any:
-    if not isinstance(metadata, dict):
-        return metadata
-    return {name: metadata[name] for name in _VISIBLE_METADATA if name in metadata}
 
 
 def _map(view: View) -> View:
@@ -75,7 +88,8 @@ def _map(view: View) -> View:
     return lambda value: {name: view(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
-def _list(view: View) -> View:
+def _list(items: Json, reads: Reads) -> View:
+    view = compile_view(items, EVERYTHING if reads.whole or reads.fields else reads.items or Reads())
     if view is _as_it_is:
         return view
     return lambda value: [view(item) for item in value] if isinstance(value, list) else value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any
 
+from headgate.apiserver.known_values import KnownValues
 from headgate.apiserver.messages import Json
 
 Rewrite = Callable[[Any], Any]
@@ -15,69 +17,95 @@ EMBEDDED = "x-kubernetes-embedded-resource"
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
-def compile_defaults(schema: Json) -> Rewrite | None:
-    """Missing properties get their default; nulls that may not be become the default or go."""
+def compile_defaults(schema: Json, *, root: bool = False) -> Rewrite | None:
+    """Missing properties get their default; nulls that may not be become the default or go.
+
+    At the root of objects, whose parts outlive many changes of status, such a part is completed once.
+    """
     properties, others, items = _parts(schema)
     if items is not None:
         return _each_item(compile_defaults(items))
     if not properties and others is None:
         return None
     given = {name: part["default"] for name, part in properties.items() if "default" in part}
-    nullable = frozenset(name for name, part in properties.items() if part.get("nullable"))
-    below = {name: compile_defaults(part) for name, part in properties.items()}
-    rewrites = {name: rewrite for name, rewrite in below.items() if rewrite is not None}
+    below = _parts_once({name: compile_defaults(part) for name, part in properties.items()}, root=root)
     of_others = compile_defaults(others) if others is not None else None
-    others_nullable = others is None or bool(others.get("nullable"))
+    without_nulls = _nulls_taken_out(properties, others)
+    rewritten = _rewritten(below, of_others)
 
     def default(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        changed = dict(value)
-        for name, part in value.items():
-            if part is None and name not in nullable and (name in below or not others_nullable):
-                del changed[name]
-        for name, part in given.items():
-            if name not in changed:
-                changed[name] = part
-        for name, rewrite in rewrites.items():
-            if name in changed:
-                changed[name] = rewrite(changed[name])
-        if of_others is not None:
-            changed.update({name: of_others(part) for name, part in changed.items() if name not in below})
-        return value if _identical(changed, value) else changed
+        result = without_nulls(value) if None in value.values() else value
+        if given and not given.keys() <= result.keys():
+            result = {**result, **{name: part for name, part in given.items() if name not in result}}
+        return rewritten(result)
 
     return default
 
 
-def compile_pruning(schema: Json) -> Rewrite | None:
-    """Properties the schema does not know go, unless it says to preserve them."""
+def compile_pruning(schema: Json, *, root: bool = False) -> Rewrite | None:
+    """Properties the schema does not know go, unless it says to preserve them; `root` as for defaults."""
     properties, others, items = _parts(schema)
     if items is not None:
         return _each_item(compile_pruning(items))
     keeps_all = bool(schema.get(PRESERVE)) or schema.get("additionalProperties") is True
     if schema.get("type") not in (None, "object") or (keeps_all and not properties):
         return None
-    below = {name: compile_pruning(part) for name, part in properties.items()}
+    below = _parts_once({name: compile_pruning(part) for name, part in properties.items()}, root=root)
     if schema.get(EMBEDDED):
         below = {**dict.fromkeys(_OBJECT_FIELDS), **below, "metadata": None}
     of_others = compile_pruning(others) if others is not None else None
-    keeps_others = keeps_all or others is not None
+    keeps_others, known = keeps_all or others is not None, frozenset(below)
+    rewritten = _rewritten(below, of_others)
 
     def prune(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        kept: Json = {}
-        for name, part in value.items():
-            if name in below:
-                rewrite = below[name]
-            elif keeps_others:
-                rewrite = of_others
-            else:
-                continue
-            kept[name] = part if rewrite is None else rewrite(part)
-        return value if _identical(kept, value) else kept
+        if keeps_others or known.issuperset(value):
+            return rewritten(value)
+        return rewritten({name: part for name, part in value.items() if name in known})
 
     return prune
+
+
+def _nulls_taken_out(properties: Mapping[str, Json], others: Json | None) -> Rewrite:
+    nullable = frozenset(name for name, part in properties.items() if part.get("nullable"))
+    others_nullable = others is None or bool(others.get("nullable"))
+
+    def without_nulls(value: Json) -> Json:
+        kept = {
+            name: part
+            for name, part in value.items()
+            if part is not None or name in nullable or (name not in properties and others_nullable)
+        }
+        return value if len(kept) == len(value) else kept
+
+    return without_nulls
+
+
+def _rewritten(below: Mapping[str, Rewrite | None], of_others: Rewrite | None) -> Rewrite:
+    """Objects with each part rewritten by its name."""
+    if of_others is None and not any(below.values()):
+        return lambda value: value
+
+    def rewrite_parts(value: Json) -> Json:
+        changed: Json = {}
+        for name, part in value.items():
+            rewrite = below.get(name, of_others)
+            if rewrite is not None and (rewritten := rewrite(part)) is not part:
+                changed[name] = rewritten
+        return {**value, **changed} if changed else value
+
+    return rewrite_parts
+
+
+def _parts_once(below: Mapping[str, Rewrite | None], *, root: bool) -> dict[str, Rewrite | None]:
+    """Status is what changes most and not worth remembering."""
+    return {
+        name: _once(rewrite) if root and rewrite is not None and name != "status" else rewrite
+        for name, rewrite in below.items()
+    }
 
 
 def _parts(schema: Json) -> tuple[dict[str, Json], Json | None, Json | None]:
@@ -98,14 +126,20 @@ def _each_item(rewrite: Rewrite | None) -> Rewrite | None:
         if not isinstance(value, list):
             return value
         items = [rewrite(item) for item in value]
-        return value if all(map(_is, items, value)) else items
+        return value if all(map(is_, items, value)) else items
 
     return each
 
 
-def _identical(one: Json, other: Json) -> bool:
-    return len(one) == len(other) and all(name in other and part is other[name] for name, part in one.items())
+def _once(rewrite: Rewrite) -> Rewrite:
+    """What it has made needs it no more."""
+    known = KnownValues()
 
+    def rewrite_once(value: Any) -> Any:
+        if value in known:
+            return value
+        rewritten = rewrite(value)
+        known.add(rewritten)
+        return rewritten
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+    return rewrite_once

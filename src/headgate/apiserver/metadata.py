@@ -17,7 +17,7 @@ NEVER_STORED = ("managedFields", "selfLink")
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 LONGEST_PREFIX = 58
-UNCOUNTED_GROUPS = ("", "coordination.k8s.io", "events.k8s.io")
+UNCOUNTED_GROUPS = ("", "coordination.k8s.io", "events.k8s.io", "node.k8s.io")
 """Groups whose kinds (pods aside) have no generation."""
 NOT_COUNTED = frozenset({"apiVersion", "kind", "metadata", "status"})
 

@@ -69,7 +69,10 @@ class Catalog(Protocol):
         """The object, or None; the namespace is empty for cluster-wide kinds."""
 
     def list(self, resource: str) -> Sequence[Json]:
-        """All objects of the resource in all namespaces, by namespace and name; none for an unknown resource."""
+        """All objects of the resource in all namespaces, by namespace and name; none for an unknown resource.
+
+        As long as nothing has changed, the very same list.
+        """
 
 
 class Admission(Protocol):

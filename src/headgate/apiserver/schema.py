@@ -23,8 +23,8 @@ class Schema:
     """A schema compiled once and used for every object. Values are never changed, new ones share what they can."""
 
     def __init__(self, document: Json) -> None:
-        self._defaults = compile_defaults(document)
-        self._pruning = compile_pruning(document)
+        self._defaults = compile_defaults(document, root=True)
+        self._pruning = compile_pruning(document, root=True)
         self._validation = compile_validation(document)
         self._status = compile_validation((document.get("properties") or {}).get("status") or {})
         self._rules = RuleTree(document, root=True)

@@ -86,6 +86,11 @@ class ApiServer:
         bookmarks = query.get("allowWatchBookmarks") == "true"
         return Watch(self._store, view, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
 
+    @property
+    def version(self) -> int:
+        """Of the last change of anything."""
+        return self._store.version
+
     def served(self) -> tuple[ResourceType, ...]:
         """Every type that is served now, custom ones too, each in all its versions."""
         return self._registry.types()

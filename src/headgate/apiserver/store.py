@@ -72,6 +72,7 @@ class Collection:
 
     def __init__(self, group: str, plural: str, keep: int) -> None:
         self.group, self.plural, self._keep = group, plural, keep
+        self.version = 0  # of the last change
         self._shelves: dict[str, Shelf] = {}
         self._namespaces: list[str] = []
         self._changes: list[Change] = []
@@ -98,7 +99,7 @@ class Collection:
         """What happened after this version; refuses a version whose successors are forgotten."""
         if version < self._forgotten_to:
             raise expired(f"too old resource version: {version} ({self._forgotten_to})")
-        if not self._changes or self._changes[-1].after.version <= version:
+        if self.version <= version:
             return []
         return self._changes[bisect_right(self._changes, version, key=_version) :]
 
@@ -123,6 +124,7 @@ class Collection:
         else:
             self._shelf(change.namespace).put(change.name, change.after)
         self._changes.append(change)
+        self.version = change.after.version
         if len(self._changes) > self._keep + self._keep // 4:
             self._forget(len(self._changes) - self._keep)
 

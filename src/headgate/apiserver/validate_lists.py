@@ -18,16 +18,16 @@ def compile_list_type(schema: Json) -> list[Callable[[Any, str, list[FieldError]
             return [_distinct(_itself)]
         case "map":
             keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
-            return [_distinct(lambda item: {key: item[key] for key in keys if key in item} if item else {})]
+            return [_distinct(lambda item: {key: item[key] for key in keys if key in item} if item else {}, keys)]
         case _:
             return []
 
 
-def _distinct(identity: Callable[[Any], Any]) -> Callable[[Any, str, list[FieldError]], None]:
-    """Reports each repeated item once, where it first comes again."""
+def _distinct(identity: Callable[[Any], Any], keys: Sequence[str] = ()) -> Callable[[Any, str, list[FieldError]], None]:
+    """Reports each repeated item once, where it first comes again; `keys` name the items of a map."""
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        if not isinstance(value, list):
+        if not isinstance(value, list) or (keys and _named_apart(value, keys)):
             return
         times: dict[bytes, int] = {}
         for index, item in enumerate(value):
@@ -41,6 +41,13 @@ def _distinct(identity: Callable[[Any], Any]) -> Callable[[Any, str, list[FieldE
                 errors.append(duplicate(f"{path}[{index}]", key))
 
     return check
+
+
+def _named_apart(items: list[Any], keys: Sequence[str]) -> bool:
+    """Whether it is plain to see that no two items have the same names."""
+    names = [tuple([item.get(key) for key in keys]) for item in items if type(item) is dict]
+    kinds = {type(text) for name in names for text in name}
+    return kinds == {str} and len(set(names)) == len(items)
 
 
 def _itself(item: Any) -> Any:

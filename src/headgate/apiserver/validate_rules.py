@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from headgate.apiserver.cel_answers import Answers
 from headgate.apiserver.cel_paths import field_path
 from headgate.apiserver.cel_rules import Failed, Rule, compile_rule
-from headgate.apiserver.cel_view import View, compile_view
 from headgate.apiserver.defaults_schema import EMBEDDED
 from headgate.apiserver.errors import Complaint, FieldError
 from headgate.apiserver.fields import OMITTED, invalid
+from headgate.apiserver.known_values import KnownValues
 from headgate.apiserver.messages import Json
 
 RULES = "x-kubernetes-validations"
@@ -27,35 +28,37 @@ _COMPLAINTS = {
 }
 
 
-class _Pair(NamedTuple):
-    """A value and the one it replaces, None where there is none."""
-
-    new: Any
-    old: Any
-
-    @property
-    def unchanged(self) -> bool:
-        return self.old is not None and bool(self.new == self.old)
+_Pair = tuple[Any, Any]
+"""A value and the one it replaces, None where there is none."""
 
 
 class RuleTree:
     """The rules of one schema and of all below it."""
 
     def __init__(self, schema: Json, *, root: bool = False) -> None:
-        """The schema is one whose rules are known to compile."""
+        """The schema is one whose rules are known to compile.
+
+        What lies right below the root outlives many changes beside it and is asked about once.
+        """
         self._type: str = schema.get("type") or ""
         self._rules = _compiled(schema)
-        self._view: View = compile_view(schema, root=root or bool(schema.get(EMBEDDED)))
+        self._answers = Answers(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
         self._properties = {name: RuleTree(part) for name, part in (schema.get("properties") or {}).items()}
         self._properties = {name: tree for name, tree in self._properties.items() if tree}
         self._others = _tree(schema.get("additionalProperties"))
         self._items = _tree(schema.get("items"))
+        below = [*self._properties.values(), *(tree for tree in (self._others, self._items) if tree is not None)]
+        self._exists = bool(self._rules or below)
         by_key = schema.get("x-kubernetes-list-type") == "map"
         self._keys: Sequence[str] = (schema.get("x-kubernetes-list-map-keys") or ()) if by_key else ()
+        self._timeless: bool = not any(rule.uses_old for rule in self._rules) and all(tree._timeless for tree in below)
+        self._known: KnownValues | None = None  # all rules hold for them, whatever they replace
+        for tree in self._properties.values() if root else ():
+            tree._known = KnownValues() if tree._timeless else None
 
     def __bool__(self) -> bool:
         """Whether there is any rule."""
-        return bool(self._rules or self._properties or self._others or self._items)
+        return self._exists
 
     def errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules refuse; nothing more is asked of an object whose errors `found` so far are too bad."""
@@ -64,52 +67,62 @@ class RuleTree:
         if any(error.complaint in _BLOCKING or error.wrong_type for error in found):
             return [invalid(NOWHERE, None, UNCHECKED)]
         errors: list[FieldError] = []
-        self._check(_Pair(new, old), _Pair(new, None), "", errors)
+        self._check((new, old), (new, None), "", errors)
         return errors
 
-    def _check(self, pair: _Pair, above: _Pair, path: str, errors: list[FieldError]) -> None:
-        """`above` is the nearest pair around this one that was matched."""
-        if pair.new is None:
-            return
-        nearest = above if pair.old is None else pair
-        if self._rules:
-            self._ask(pair, nearest, path, errors)
-        if isinstance(pair.new, dict):
-            self._check_fields(pair, nearest, path, errors)
-        elif isinstance(pair.new, list) and self._items is not None:
-            self._check_items(self._items, pair, nearest, path, errors)
+    def _check(self, pair: _Pair, above: _Pair, path: str, errors: list[FieldError]) -> bool:
+        """Whether all rules hold, also those that are not asked to; `above` is the nearest pair that was matched."""
+        new, old = pair
+        if new is None or (self._known is not None and new in self._known):
+            return True
+        nearest = above if old is None else pair
+        holds = not self._rules or self._ask(pair, nearest, path, errors)
+        if isinstance(new, dict):
+            holds &= self._check_fields(pair, nearest, path, errors)
+        elif isinstance(new, list) and self._items is not None:
+            holds &= self._check_items(self._items, pair, nearest, path, errors)
+        if holds and self._known is not None:
+            self._known.add(new)
+        return holds
 
-    def _check_fields(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> None:
-        before = pair.old if isinstance(pair.old, dict) else {}
-        for name, part in pair.new.items():
+    def _check_fields(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:
+        new, old = pair
+        before = old if isinstance(old, dict) else {}
+        holds = True
+        for name, part in new.items():
             if name in self._properties:
                 where = f"{path}.{name}" if path else name
-                self._properties[name]._check(_Pair(part, before.get(name)), nearest, where, errors)
+                holds &= self._properties[name]._check((part, before.get(name)), nearest, where, errors)
             elif self._others is not None:
-                self._others._check(_Pair(part, before.get(name)), nearest, f"{path}[{name}]", errors)
+                holds &= self._others._check((part, before.get(name)), nearest, f"{path}[{name}]", errors)
+        return holds
 
-    def _check_items(self, items: RuleTree, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> None:
-        before = pair.old if isinstance(pair.old, list) else []
-        known = {self._identity(item): item for item in before} if self._keys else {}
-        for index, item in enumerate(pair.new):
-            old = known.get(self._identity(item)) if known else None
-            items._check(_Pair(item, old), nearest, f"{path}[{index}]", errors)
+    def _check_items(self, items: RuleTree, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:
+        new, old = pair
+        known = {self._identity(item): item for item in old} if self._keys and isinstance(old, list) else {}
+        holds = True
+        for index, item in enumerate(new):
+            before = known.get(self._identity(item)) if known else None
+            holds &= items._check((item, before), nearest, f"{path}[{index}]", errors)
+        return holds
 
     def _identity(self, item: Any) -> tuple[Any, ...]:
         return tuple(item.get(key) for key in self._keys) if isinstance(item, dict) else ()
 
-    def _ask(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> None:
-        new = self._view(pair.new)
-        old = None if pair.old is None else self._view(pair.old)
-        for rule in self._rules:
-            if not rule.concerns(old):
-                continue
-            held = rule.test.evaluate(new, old)
-            if isinstance(held, Failed):
-                errors.append(invalid(path or NOWHERE, self._type, _unanswered(rule, held)))
-            elif held is not True and (rule.test.uses_old or not nearest.unchanged):
-                shown = OMITTED if self._type in ("object", "array") else pair.new
-                errors.append(_refusal(rule, path, shown, rule.complaint(new, old)))
+    def _ask(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:
+        objections = self._answers.about(*pair)
+        for rule, said in objections:
+            if isinstance(said, Failed):
+                errors.append(invalid(path or NOWHERE, self._type, _unanswered(rule, said)))
+            elif rule.test.uses_old or not _unchanged(nearest):
+                shown = OMITTED if self._type in ("object", "array") else pair[0]
+                errors.append(_refusal(rule, path, shown, said))
+        return not objections
+
+
+def _unchanged(pair: _Pair) -> bool:
+    new, old = pair
+    return old is not None and bool(new == old)
 
 
 def _compiled(schema: Json) -> tuple[Rule, ...]:

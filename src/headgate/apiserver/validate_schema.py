@@ -25,6 +25,10 @@ Check = Callable[[Any, str, list[FieldError]], None]
 """Adds what is wrong with the value at this path."""
 
 _NOWHERE = "<nil>"  # the path a real server shows for errors about combined schemas
+_SHORT = frozenset({str, int})
+"""Types that are remembered, without those that count as equal to a value of another type."""
+_LONGEST_REMEMBERED = 64  # characters
+_MOST_REMEMBERED = 1_024  # values of one field
 _INTEGER_RANGES = {"int32": 2**31, "int64": 2**63}
 _TYPE_NAMES: dict[type, str] = {
     bool: "boolean",
@@ -35,6 +39,8 @@ _TYPE_NAMES: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
+
+_USUAL_TYPES: dict[str, type] = {name: kind for kind, name in _TYPE_NAMES.items() if name != "null"}
 
 
 def compile_validation(schema: Json) -> Check:
@@ -49,11 +55,12 @@ def compile_validation(schema: Json) -> Check:
     )
     checks = tuple(check for part in parts for check in part)
     fits, expected, nullable = _fits(schema), schema.get("type") or "", bool(schema.get("nullable"))
+    usual = _USUAL_TYPES.get(expected)
 
     def check_value(value: Any, path: str, errors: list[FieldError]) -> None:
         if value is None and (nullable or not expected):
             return
-        if not fits(value):
+        if type(value) is not usual and not fits(value):
             found = _TYPE_NAMES[type(value)]
             errors.append(wrong_type(path, found, f"{path} in body must be of type {expected}: {quote(found)}"))
             return
@@ -253,20 +260,38 @@ def _most_properties(limit: int) -> Check:
 
 
 def _properties(properties: dict[str, Check], check_other: Check | None) -> Check:
+    """The same few texts and numbers come again and again in objects of a kind: each is found right once."""
+    right: dict[str, set[str | int]] = {name: set() for name in properties}
+    right_elsewhere: set[str | int] = set()
+
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if not isinstance(value, dict):
             return
         for name, part in value.items():
-            check_part = properties.get(name, check_other)
+            known, is_short = right.get(name, right_elsewhere), type(part) in _SHORT
+            if is_short and part in known:
+                continue
+            check_part, found = properties.get(name, check_other), len(errors)
             if check_part is not None:
                 check_part(part, f"{path}.{name}" if path else name, errors)
+            if is_short and len(errors) == found:
+                _remember(part, known)
 
     return check
 
 
+def _remember(value: str | int, known: set[str | int]) -> None:
+    if isinstance(value, int) or len(value) <= _LONGEST_REMEMBERED:
+        if len(known) >= _MOST_REMEMBERED:
+            known.clear()
+        known.add(value)
+
+
 def _required(names: Sequence[str]) -> Check:
+    needed = frozenset(names)
+
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not needed <= value.keys():
             errors.extend(required(f"{path}.{name}" if path else name) for name in names if name not in value)
 
     return check

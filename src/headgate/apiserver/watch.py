@@ -52,6 +52,11 @@ class Watch:
             self._initial.append(self._bookmark({"annotations": {INITIAL_EVENTS_END: "true"}}))
         view.served.collection.changes_after(self._seen)  # refuses at once what is too old
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there may be anything to tell, bookmarks aside."""
+        return bool(self._initial) or self._view.served.collection.version > self._seen
+
     def drain(self) -> list[WatchEvent]:
         """What is new since the last call; raises ApiError 410 when the history does not reach back that far.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from headgate.apiserver.errors import ApiError
 from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
 from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import Catalog, Operation
-from headgate.apiserver.selectors import object_selector
+from headgate.apiserver.selectors import LabelTest, object_selector
 
 Handler = Callable[[str, Json], Json]
 """Answers an AdmissionReview for the webhook of this name; may raise Unreachable."""
@@ -33,25 +33,15 @@ class _Hook(Struct, frozen=True):
     name: str
     rules: tuple[Json, ...]
     ignores_failure: bool
-    selects_object: Callable[[Mapping[str, str]], bool]
-    selects_namespace: Callable[[Mapping[str, str]], bool]
+    selects_object: LabelTest | None  # None: everything
+    selects_namespace: LabelTest | None
 
 
-class _Compiled(Struct, frozen=True):
-    """The webhooks of one configuration, and those of them whose rules fit a kind of operation: asked for often."""
+class _Ruled(NamedTuple):
+    """The webhooks whose rules fit one sort of operation, by all configurations there are: asked for often."""
 
-    version: str
+    configurations: Sequence[Json]
     hooks: tuple[_Hook, ...]
-    fitting: dict[tuple[str, ...], tuple[_Hook, ...]]
-
-    def ruled(self, operation: Operation) -> tuple[_Hook, ...]:
-        resource = operation.resource
-        sort = (operation.verb, resource.group, resource.version, resource.plural, operation.subresource)
-        known = self.fitting.get(sort)
-        if known is None:
-            known = tuple(hook for hook in self.hooks if any(_rule_fits(rule, operation) for rule in hook.rules))
-            self.fitting[sort] = known
-        return known
 
 
 class WebhookAdmission:
@@ -61,7 +51,7 @@ class WebhookAdmission:
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
-        self._known: dict[tuple[str, str], _Compiled] = {}
+        self._known: dict[tuple[str, ...], _Ruled] = {}
         self._calls = 0
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
@@ -78,22 +68,21 @@ class WebhookAdmission:
 
     def _concerned(self, resource: str, operation: Operation, catalog: Catalog) -> Iterator[_Hook]:
         """The hooks whose rules and selectors fit, by configuration name and then in their order."""
-        configurations = catalog.list(resource)
-        if not configurations or operation.resource.group == _GROUP:
-            return
-        for configuration in configurations:
-            for hook in self._compiled(resource, configuration).ruled(operation):
-                if _selected(hook, operation, catalog):
-                    yield hook
+        for hook in self._ruled(resource, operation, catalog):
+            if _selected(hook, operation, catalog):
+                yield hook
 
-    def _compiled(self, resource: str, configuration: Json) -> _Compiled:
-        metadata = configuration["metadata"]
-        place, version = (resource, metadata["name"]), metadata.get("resourceVersion", "")
-        known = self._known.get(place)
-        if known is None or known.version != version:
-            hooks = tuple(_hook(webhook) for webhook in configuration.get("webhooks") or ())
-            known = self._known[place] = _Compiled(version, hooks, {})
-        return known
+    def _ruled(self, resource: str, operation: Operation, catalog: Catalog) -> tuple[_Hook, ...]:
+        configurations, of = catalog.list(resource), operation.resource
+        if not configurations or of.group == _GROUP:
+            return ()
+        sort = (resource, operation.verb, of.group, of.version, of.plural, operation.subresource)
+        known = self._known.get(sort)
+        if known is None or known.configurations is not configurations:
+            webhooks = [webhook for one in configurations for webhook in one.get("webhooks") or ()]
+            fitting = [hook for hook in map(_hook, webhooks) if any(_rule_fits(rule, operation) for rule in hook.rules)]
+            known = self._known[sort] = _Ruled(configurations, tuple(fitting))
+        return known.hooks
 
     def _ask(self, hook: _Hook, operation: Operation) -> Json | None:
         """What the webhook allows, None when it failed and may be ignored; a refusal is raised."""
@@ -140,14 +129,24 @@ def _hook(webhook: Json) -> _Hook:
         name=webhook.get("name") or "",
         rules=tuple(webhook.get("rules") or ()),
         ignores_failure=webhook.get("failurePolicy") == "Ignore",
-        selects_object=object_selector(webhook.get("objectSelector") or {}),
-        selects_namespace=object_selector(webhook.get("namespaceSelector") or {}),
+        selects_object=_label_test(webhook.get("objectSelector")),
+        selects_namespace=_label_test(webhook.get("namespaceSelector")),
     )
 
 
+def _label_test(selector: Json | None) -> LabelTest | None:
+    return object_selector(selector) if selector else None
+
+
 def _selected(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
-    values = (value for value in (operation.new, operation.old) if value is not None)
-    return any(hook.selects_object(_labels(value)) for value in values) and _namespace_fits(hook, operation, catalog)
+    return _object_fits(hook.selects_object, operation) and _namespace_fits(hook.selects_namespace, operation, catalog)
+
+
+def _object_fits(selects: LabelTest | None, operation: Operation) -> bool:
+    """As it is to be or as it was."""
+    if selects is None:
+        return True
+    return any(selects(_labels(value)) for value in (operation.new, operation.old) if value is not None)
 
 
 def _rule_fits(rule: Json, operation: Operation) -> bool:
@@ -179,14 +178,16 @@ def _labels(value: Json) -> Mapping[str, str]:
     return (value.get("metadata") or {}).get("labels") or {}
 
 
-def _namespace_fits(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
+def _namespace_fits(selects: LabelTest | None, operation: Operation, catalog: Catalog) -> bool:
     """Cluster-wide objects are not excluded by namespaces; a namespace speaks for itself."""
+    if selects is None:
+        return True
     if operation.resource.namespaced:
         namespace = catalog.get("namespaces", "", operation.namespace)
-        return hook.selects_namespace({} if namespace is None else _labels(namespace))
+        return selects({} if namespace is None else _labels(namespace))
     if (operation.resource.group, operation.resource.plural) != ("", "namespaces"):
         return True
-    return hook.selects_namespace(_labels(operation.new or operation.old or {}))
+    return selects(_labels(operation.new or operation.old or {}))
 
 
 def _review(uid: str, operation: Operation) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import msgspec
@@ -89,13 +90,21 @@ class Choosing:
         return msgspec.structs.replace(resolved, shape=msgspec.structs.replace(resolved.shape, node_selector=selector))
 
     def _for_alike(self, alike: list[Waiting]) -> Iterator[Verdict]:
-        """Pods of one shape: what can be planned for all at once, then one by one."""
-        planned: list[Placement] = []
-        if len(alike) >= WORTH_PLANNING and all(self._names_nothing(waiting.pod) for waiting in alike):
-            planned = self._placer(alike[0]).plan(alike[0].pod, len(alike))
-        yield from zip(alike, planned, strict=False)
-        for waiting in alike[len(planned) :]:
-            yield waiting, self._place(waiting.pod)
+        """Pods of one shape: those whom one plan serves at once, the others one by one."""
+        while alike:
+            served = self._served(alike)
+            planned = self._placer(alike[0]).plan(alike[0].pod, served) if served >= WORTH_PLANNING else []
+            run, alike = alike[: served or None], alike[served:] if served else []
+            yield from zip(run, planned, strict=False)
+            for waiting in run[len(planned) :]:
+                yield waiting, self._place(waiting.pod)
+
+    def _served(self, alike: list[Waiting]) -> int:
+        """How many of them, from the first on, can be planned for together; none if the first must be asked for."""
+        pods = [waiting.pod for waiting in alike]
+        if len(pods) < WORTH_PLANNING or not self._names_nothing(pods[0]):
+            return 0
+        return self._placer(alike[0]).plan_serves(pods[0], itertools.takewhile(self._names_nothing, pods))
 
     def _for_different(self, first: Waiting, room: int) -> Iterator[Verdict]:
         """Pods that differ in amounts only: as many as can be planned at once, or just this one."""

@@ -31,6 +31,7 @@ from headgate.placement.verdicts import Verdicts
 from headgate.placement.volumes import DynamicResources, Seldom, VolumeBinding, VolumeRestrictions, VolumeZone
 
 FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
+ADMISSION = "Admission"  # of workloads, one cycle: no place to add a rule at, but timed like one
 
 R = TypeVar("R", bound=Named)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.extension_points import Watch, unwatched
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
@@ -16,8 +17,6 @@ from headgate.model.events import Event, Gone, Observed
 from headgate.model.keys import Kind
 from headgate.model.settings import Role, Settings
 from headgate.preemption.problem import Certifier
-
-Labels = tuple[tuple[str, str], ...]
 
 
 class Engine:
@@ -36,7 +35,7 @@ class Engine:
         self.journal = Journal()
         self._planes: list[Plane] = []
         if Role.QUOTA in settings.roles:
-            self._planes.append(QuotaPlane(settings, self.journal))
+            self._planes.append(QuotaPlane(settings, self.journal, watch))
         if Role.INTEGRATIONS in settings.roles:
             self._planes.append(IntegrationsPlane(settings, self.journal))
         if Role.SCHEDULER in settings.roles:
@@ -59,9 +58,9 @@ class Engine:
             plane.check()
         return effects
 
-    def gauges(self) -> Mapping[tuple[str, Labels], float]:
+    def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
-        return {(name, labels): float(value) for plane in self._planes for name, labels, value in plane.numbers()}
+        return {(name, labels): value for plane in self._planes for name, labels, value in plane.numbers()}
 
     def _told(self, event: Event) -> list[Plane]:
         """The planes that an event concerns."""

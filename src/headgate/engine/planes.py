@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from headgate.engine.distributions import Distribution, Labels
 from headgate.model.effects import Effect
 from headgate.model.events import Event
 from headgate.model.keys import Kind
 
-Number = tuple[str, tuple[tuple[str, str], ...], int]
+Number = tuple[str, Labels, int | float | Distribution]
+"""A metric, its labels sorted by name, and its value."""
 
 
 class Plane(Protocol):

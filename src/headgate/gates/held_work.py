@@ -32,9 +32,9 @@ def work_change_errors(new: Json, old: Json, *, waits: bool, waited: bool) -> li
     return [
         *(() if waits else _unchanged(QUEUE_NAME, now, before)),
         *unchanged(f"{LABELS}[{PREBUILT_WORKLOAD}]", prebuilt_workload(new), prebuilt_workload(old)),
-        *_class_errors(now, before, waits),
+        *class_change_errors(now, before, waits=waits),
         *(() if waits and waited else _unchanged(MAX_EXECUTION_SECONDS, now, before)),
-        *gate_change_errors(_gates(new), _gates(old)),
+        *gate_change_errors(gates_of(new), gates_of(old)),
     ]
 
 
@@ -60,17 +60,20 @@ def _seconds_errors(labels: Mapping[str, str]) -> Iterator[FieldError]:
         yield invalid(path, seconds, "should be greater than 0")
 
 
-def _class_errors(now: Mapping[str, str], before: Mapping[str, str], waits: bool) -> list[FieldError]:
+def class_change_errors(now: Mapping[str, str], before: Mapping[str, str], *, waits: bool) -> Iterator[FieldError]:
     """A class may be exchanged for another; it is not taken away, and not given to work that already runs."""
-    new, old = now.get(PRIORITY_CLASS, ""), before.get(PRIORITY_CLASS, "")
-    may_change = bool(new) and (bool(old) or waits)
-    return [] if may_change else _unchanged(PRIORITY_CLASS, now, before)
+    path, new, old = f"{LABELS}[{PRIORITY_CLASS}]", now.get(PRIORITY_CLASS, ""), before.get(PRIORITY_CLASS, "")
+    if new and not old and not waits:
+        yield invalid(path, new, "WorkloadPriorityClass cannot be added to a non-suspended workload")
+    if old and not new:
+        yield invalid(path, new, "WorkloadPriorityClass cannot be removed from a workload")
 
 
 def _unchanged(label: str, now: Mapping[str, str], before: Mapping[str, str]) -> list[FieldError]:
     return unchanged(f"{LABELS}[{label}]", now.get(label, ""), before.get(label, ""))
 
 
-def _gates(value: Json) -> list[str]:
+def gates_of(value: Json) -> list[str]:
+    """The controllers that hold it back."""
     named = annotations_of(value).get(ADMISSION_GATED_BY, "")
     return [name for name in named.split(",") if name]

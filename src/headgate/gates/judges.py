@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from headgate.gates.ancestors import Asking
 from headgate.gates.field_errors import FieldError, immutable, verdict_on
 from headgate.gates.jobs import job_errors, suspended_if_managed
-from headgate.gates.managing import Asking
 from headgate.gates.pod_sets import pod_set_change_errors, template_errors
 from headgate.gates.pods import gated_if_managed, pod_errors
 from headgate.gates.queued_workloads import RESERVED, workload_change_errors, workload_errors
 from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
-from headgate.gates.replicas import labels_passed_on
-from headgate.gates.wire_values import spec_of, with_finalizer, with_spec
+from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
+from headgate.gates.wire_values import is_going, spec_of, with_finalizer, with_spec
 from headgate.gates.workloads import class_to_fill_in, judged
-from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules
+from headgate.model.admission import Admit, Inquiry, Judge, Matter, Question, Rules
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
@@ -28,7 +28,7 @@ from headgate.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from headgate.model.quota_settings import JOBS, PODS
+from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 
 Errors = Callable[[Question], Iterable[FieldError]]
 
@@ -73,7 +73,7 @@ def checked(errors: Errors, framework: str = "") -> Judge:
 
     def judge(question: Question, rules: Rules) -> Inquiry:
         yield from ()
-        if (framework and framework not in rules.quota.frameworks) or _is_going(question.new):
+        if (framework and framework not in rules.quota.frameworks) or is_going(question.new):
             return Admit()
         return verdict_on(errors(question))
 
@@ -91,10 +91,6 @@ def _value_of(named: PriorityClassRef | None) -> Asking[int | None]:
         return None
     found = yield Key(kind, "", named.name)
     return next((one.value for one in found if isinstance(one, PriorityClass | WorkloadPriorityClass)), None)
-
-
-def _is_going(value: Json) -> bool:
-    return bool((value.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _of_cluster_queue(question: Question) -> list[FieldError]:
@@ -152,5 +148,8 @@ JUDGES: Mapping[Matter, Judge] = {
     Matter.VALIDATE_JOB: checked(lambda question: job_errors(question.new, question.old), JOBS),
     Matter.DEFAULT_POD: gated_if_managed,
     Matter.VALIDATE_POD: checked(lambda question: pod_errors(question.new, question.old), PODS),
-    Matter.DEFAULT_REPLICAS: labels_passed_on,
+    Matter.DEFAULT_DEPLOYMENT: pods_wait(DEPLOYMENTS),
+    Matter.VALIDATE_DEPLOYMENT: checked(lambda question: replicas_errors(question.new, question.old), DEPLOYMENTS),
+    Matter.DEFAULT_STATEFUL_SET: pods_wait(STATEFUL_SETS),
+    Matter.VALIDATE_STATEFUL_SET: checked(stateful_set_errors, STATEFUL_SETS),
 }

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from headgate.gates.field_errors import FieldError, forbidden, invalid, required, unchanged
 from headgate.gates.held_work import name_errors, prebuilt_workload, work_change_errors, work_errors
 from headgate.gates.managing import labels_to_add
+from headgate.gates.replicas import as_member_of_set
 from headgate.gates.wire_values import (
     ANNOTATIONS,
     LABELS,
     annotations_of,
     labels_of,
     spec_of,
-    with_annotation,
+    with_annotations,
     with_finalizer,
     with_labels,
     with_spec,
@@ -31,7 +32,7 @@ from headgate.model.kueue_names import (
     SUSPENDED_BY_PARENT,
 )
 from headgate.model.pod import ENDED, Pod
-from headgate.model.quota_settings import PODS
+from headgate.model.quota_settings import PODS, STATEFUL_SETS
 from headgate.model.requirements import whole_number
 
 GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
@@ -43,12 +44,15 @@ def gated_if_managed(question: Question, rules: Rules) -> Inquiry:
 
     What gates pods for a parent of theirs sees to the rest itself.
     """
-    if SUSPENDED_BY_PARENT in annotations_of(question.new):
-        return Admit(_gated(question, {}, rules))
+    if (parent := annotations_of(question.new).get(SUSPENDED_BY_PARENT)) is not None:
+        gated = _gated(question, {}, rules)
+        return Admit((yield from as_member_of_set(gated, question.namespace)) if parent == STATEFUL_SETS else gated)
     if PODS not in rules.quota.frameworks:
         return Admit()
     labels = yield from labels_to_add(question, rules)
-    return Admit() if labels is None else Admit(with_finalizer(_gated(question, labels, rules), MANAGED))
+    if labels is None:
+        return Admit()
+    return Admit(with_finalizer(_gated(question, {**labels, MANAGED: MANAGED_VALUE}, rules), MANAGED))
 
 
 def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
@@ -62,11 +66,12 @@ def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
 
 
 def _gated(question: Question, labels: Mapping[str, str], rules: Rules) -> Json:
-    pod = with_labels(question.new, {**labels, MANAGED: MANAGED_VALUE})
+    pod = with_labels(question.new, labels)
     if ADMISSION_GATE not in _gates(pod):
         pod = with_spec(pod, schedulingGates=[*(spec_of(pod).get("schedulingGates") or ()), {"name": ADMISSION_GATE}])
     read = question.thing
-    return with_annotation(pod, ROLE_HASH, rules.role_hash(read.shape, read.priority)) if isinstance(read, Pod) else pod
+    role = {ROLE_HASH: rules.role_hash(read.shape, read.priority)} if isinstance(read, Pod) else {}
+    return with_annotations(pod, role) if role else pod
 
 
 def _managed_errors(pod: Json) -> Iterator[FieldError]:

@@ -1,20 +1,135 @@
-"""Deployments and stateful sets that name a queue: it is their pods that wait in it, each for itself."""
+"""Deployments and stateful sets that name a queue: it is their pods that wait in it.
+
+Those of a Deployment wait each for itself, those of a StatefulSet all together, in a group of the set's own.
+"""
 
 from __future__ import annotations
 
-from headgate.gates.wire_values import labels_of, spec_of, with_labels, with_spec
-from headgate.model.admission import Admit, Inquiry, Question, Rules
-from headgate.model.kueue_names import PRIORITY_CLASS, QUEUE_NAME
-from headgate.model.quota_settings import PODS
+from collections.abc import Iterator
 
+from headgate.gates.ancestors import Asking, controller_of, found_owner
+from headgate.gates.field_errors import FieldError, forbidden, immutable, unchanged
+from headgate.gates.held_work import class_change_errors, gates_of, name_errors
+from headgate.gates.managing import labels_to_add
+from headgate.gates.queued_workloads import gate_change_errors, gate_errors
+from headgate.gates.wire_values import (
+    LABELS,
+    annotations_of,
+    is_going,
+    labels_of,
+    spec_of,
+    with_annotations,
+    with_labels,
+    with_spec,
+)
+from headgate.model.admission import Admit, Inquiry, Json, Judge, Question, Rules
+from headgate.model.kueue_names import (
+    FAST_ADMISSION,
+    GROUP_NAME,
+    GROUP_TOTAL,
+    MANAGED,
+    MANAGED_VALUE,
+    PREBUILT_WORKLOAD,
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    ROLE_HASH,
+    SERVING,
+    SUSPENDED_BY_PARENT,
+)
+from headgate.model.owners import StatefulSet
+from headgate.model.quota_settings import DEPLOYMENTS, STATEFUL_SETS
+from headgate.model.workload_names import stateful_set_workload
+
+MAIN = "main"
+QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"
 PASSED_ON = (QUEUE_NAME, PRIORITY_CLASS)
+"""What is said of the whole and holds for its pods."""
 
 
-def labels_passed_on(question: Question, rules: Rules) -> Inquiry:
-    """Its pods are labelled with the queue and the class it names itself."""
-    yield from ()
-    own = labels_of(question.new)
-    if PODS not in rules.quota.frameworks or not own.get(QUEUE_NAME):
-        return Admit()
-    template = with_labels(spec_of(question.new).get("template") or {}, {x: own[x] for x in PASSED_ON if x in own})
-    return Admit(with_spec(question.new, template=template))
+def pods_wait(framework: str) -> Judge:
+    """Pods made from now on wait for quota in the queue, and with the class, that the whole of them names."""
+
+    def judge(question: Question, rules: Rules) -> Inquiry:
+        parent = annotations_of(_template(question.new)).get(SUSPENDED_BY_PARENT, framework)
+        if framework not in rules.quota.frameworks or parent != framework or is_going(question.new):
+            return Admit()
+        labels = yield from labels_to_add(question, rules)
+        if labels is None:
+            return Admit()
+        whole = with_labels(question.new, labels)
+        own = {name: value for name in PASSED_ON if (value := labels_of(whole).get(name))}
+        managed = {MANAGED: MANAGED_VALUE} if framework == DEPLOYMENTS else {}
+        pods = with_annotations(with_labels(_template(whole), {**managed, **own}), {SUSPENDED_BY_PARENT: framework})
+        return Admit(with_spec(whole, template=pods))
+
+    return judge
+
+
+def as_member_of_set(pod: Json, namespace: str) -> Asking[Json]:
+    """A pod of a stateful set, as one of the group that the set's pods make together; others are left as they are."""
+    owner = controller_of(pod, namespace)
+    parent = (yield from found_owner(owner)) if owner is not None else None
+    if not isinstance(parent, StatefulSet):
+        return pod
+    group = stateful_set_workload(parent.key.name, parent.uid)
+    own = {name: value for name in PASSED_ON if (value := parent.labels.get(name))}
+    annotations = {
+        PREBUILT_WORKLOAD: group,
+        GROUP_NAME: group,
+        GROUP_TOTAL: str(parent.replicas),
+        FAST_ADMISSION: "true",
+        SERVING: "true",
+        ROLE_HASH: MAIN,
+    }
+    return with_annotations(with_labels(pod, {MANAGED: MANAGED_VALUE, **own}), annotations)
+
+
+def replicas_errors(new: Json, old: Json | None = None) -> list[FieldError]:
+    """All that is wrong with a deployment or stateful set, and with changing `old` into it."""
+    errors = [*name_errors(LABELS, labels_of(new), QUEUE_NAME), *gate_errors(annotations_of(new))]
+    if old is None:
+        return errors
+    waits = not (old.get("status") or {}).get("readyReplicas")
+    queues = [labels_of(value).get(QUEUE_NAME, "") for value in (new, old)]
+    return [
+        *errors,
+        *([] if waits and queues[0] else unchanged(QUEUE_PATH, *queues)),
+        *class_change_errors(labels_of(new), labels_of(old), waits=waits),
+        *gate_change_errors(gates_of(new), gates_of(old)),
+    ]
+
+
+def stateful_set_errors(question: Question) -> list[FieldError]:
+    new, old = question.new, question.old
+    if annotations_of(_template(new)).get(SUSPENDED_BY_PARENT, STATEFUL_SETS) != STATEFUL_SETS:
+        return []
+    errors = replicas_errors(new, old)
+    return errors if old is None else [*errors, *_scaling_errors(new, old), *_shape_errors(question)]
+
+
+def _scaling_errors(new: Json, old: Json) -> Iterator[FieldError]:
+    """It is admitted as a whole, so it can only be scaled to none and from none."""
+    now, before = _replicas(new), _replicas(old)
+    if now and before and now != before:
+        yield immutable("spec.replicas")
+    if now and not before and (new.get("status") or {}).get("replicas"):
+        yield forbidden("spec.replicas", "scaling down is still in progress")
+
+
+def _shape_errors(question: Question) -> Iterator[FieldError]:
+    """What its pods ask for is what it was admitted with."""
+    now, before = question.thing, question.was
+    if not isinstance(now, StatefulSet) or not isinstance(before, StatefulSet):
+        return
+    if (now.pods.shape, now.pods.needs) != (before.pods.shape, before.pods.needs):
+        yield immutable("spec.template.spec")
+
+
+def _template(value: Json) -> Json:
+    template: Json = spec_of(value).get("template") or {}
+    return template
+
+
+def _replicas(value: Json) -> int:
+    number: int | None = spec_of(value).get("replicas")
+    return 1 if number is None else number

@@ -23,12 +23,16 @@ def spec_of(value: Json) -> Json:
     return spec
 
 
+def is_going(value: Json) -> bool:
+    return bool((value.get("metadata") or {}).get("deletionTimestamp"))
+
+
 def with_labels(value: Json, labels: Mapping[str, str]) -> Json:
     return _with_metadata(value, "labels", {**labels_of(value), **labels}) if labels else value
 
 
-def with_annotation(value: Json, name: str, text: str) -> Json:
-    return _with_metadata(value, "annotations", {**annotations_of(value), name: text})
+def with_annotations(value: Json, annotations: Mapping[str, str]) -> Json:
+    return _with_metadata(value, "annotations", {**annotations_of(value), **annotations})
 
 
 def with_finalizer(value: Json, name: str) -> Json:

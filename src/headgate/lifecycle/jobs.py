@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.lifecycle.injecting import merged_selector
-from headgate.lifecycle.naming import workload_name
 from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
-from headgate.model.effects import Effect, PatchSpec
+from headgate.model.effects import Delete, Effect, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (
     COMPLETIONS_EQUAL_PARALLELISM,
@@ -23,6 +22,7 @@ from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
 from headgate.model.work_changes import Directives, JobRestore, JobStart, JobStop
+from headgate.model.workload_names import workload_name
 
 POD_SET_NAME = "main"
 _ENDINGS = {"Complete": ("Succeeded", "Job finished successfully"), "Failed": ("Failed", "Job failed")}
@@ -32,9 +32,11 @@ class JobWork:
     """A Job as it is now. Where it says who replaces its pods, that is its own controller's matter."""
 
     runs_again = True
+    startable = None
     missing = None
-    problem = ""
+    problem = on_hold = ""
     is_complete = True
+    marks: Mapping[str, str] = {}
 
     def __init__(self, job: Job, release: QuotaRelease) -> None:
         self.job = job
@@ -51,6 +53,18 @@ class JobWork:
     @property
     def controller(self) -> Target | None:
         return self.job.target
+
+    @property
+    def owners(self) -> tuple[Target, ...]:
+        return self.parts
+
+    @property
+    def uid(self) -> str:
+        return self.job.uid
+
+    @property
+    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+        return (self.job.labels,)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -159,6 +173,9 @@ class JobWork:
         counts = (None, None) if wanted is None else self._counts(wanted.count, wanted)
         directives = _back_to(job, job.pods.shape if wanted is None else wanted.shape)
         yield PatchSpec(Target(job.key, job.uid, job.version), JobRestore(directives, *counts))
+
+    def discard(self) -> Iterator[Effect]:
+        yield Delete(self.job.target)
 
     def let_go(self) -> Iterator[Effect]:
         return iter(())

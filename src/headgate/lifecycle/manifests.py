@@ -6,6 +6,7 @@ names and counts. So whoever decides that a Workload is needed can say which, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,29 +16,39 @@ from headgate.lifecycle.ranking import QueueRank
 from headgate.lifecycle.work import WantedPodSet, Work
 from headgate.model.effects import Create
 from headgate.model.keys import Kind, Target
-from headgate.model.kueue_names import IN_USE, IS_GROUP_WORKLOAD, JOB_UID, MAX_EXECUTION_SECONDS, QUEUE_NAME, positive
+from headgate.model.kueue_names import IN_USE, JOB_UID, MAX_EXECUTION_SECONDS, QUEUE_NAME, positive
 from headgate.model.queues import ADMISSION_GATED_BY
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
-OWNING = {Kind.JOB: ("batch/v1", "Job"), Kind.POD: ("v1", "Pod")}
+OWNING = {Kind.JOB: ("batch/v1", "Job"), Kind.POD: ("v1", "Pod"), Kind.STATEFUL_SET: ("apps/v1", "StatefulSet")}
 """The kinds that can own a Workload, as owner references name them."""
 
 
-def create_workload(work: Work, rank: QueueRank) -> Create:
+def create_workload(work: Work, rank: QueueRank, labels: Mapping[str, str]) -> Create:
+    """`labels` are those it has in common with the work."""
     key, controller = work.workload_key, work.controller
     gated_by = work.annotations.get(ADMISSION_GATED_BY)
-    annotations = {ADMISSION_GATED_BY: gated_by} if gated_by else {}
     metadata = {
         "name": key.name,
         "namespace": key.namespace,
-        "labels": {JOB_UID: controller.uid} if controller is not None else {},
-        "annotations": annotations if controller is not None else {**annotations, IS_GROUP_WORKLOAD: "true"},
+        "labels": {**labels, JOB_UID: work.uid} if work.uid else labels,
+        "annotations": {**({ADMISSION_GATED_BY: gated_by} if gated_by else {}), **work.marks},
         "finalizers": [IN_USE],
-        "ownerReferences": [_reference(part, part == controller) for part in work.parts],
+        "ownerReferences": [_reference(owner, owner == controller) for owner in work.owners],
     }
     spec = {name: value for name, value in _spec(work, rank).items() if value is not None}
     manifest = {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
     return Create(key, Raw(msgspec.json.encode(manifest)))
+
+
+def common_labels(work: Work, names: Sequence[str]) -> Mapping[str, str] | None:
+    """Those of the named labels that its parts have; None where they contradict each other."""
+    found: dict[str, str] = {}
+    for labels in work.labels_of_parts:
+        for name in names:
+            if name in labels and found.setdefault(name, labels[name]) != labels[name]:
+                return None
+    return found
 
 
 def rewritten_spec(work: Work, rank: QueueRank) -> Raw:

@@ -31,6 +31,8 @@ class GroupWork:
     """All pods of one group, at least one. The pod sets of their Workload, where there is one, are their places."""
 
     runs_again = True
+    on_hold = uid = ""
+    marks: Mapping[str, str] = {IS_GROUP_WORKLOAD: "true"}
 
     def __init__(self, pods: Sequence[Pod], workload: QueuedWorkload | None, release: QuotaRelease) -> None:
         self._release = release
@@ -49,6 +51,14 @@ class GroupWork:
     @property
     def controller(self) -> Target | None:
         return None
+
+    @property
+    def owners(self) -> tuple[Target, ...]:
+        return self.parts
+
+    @property
+    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+        return [pod.labels for pod in self._members.kept]
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -84,6 +94,10 @@ class GroupWork:
     @property
     def can_start(self) -> bool:
         return any(pod_writes.can_start(pod) for pod in self._members.kept)
+
+    @property
+    def startable(self) -> Mapping[str, int] | None:
+        return Counter(role_of(pod) for pod in self._members.kept if pod_writes.can_start(pod))
 
     @property
     def may_run(self) -> bool:
@@ -138,7 +152,7 @@ class GroupWork:
         """A Workload someone made under the group's name is not the group's, unless the pods ask for that one."""
         if workload.is_controlled:
             return False
-        made_for_it = self._speaker.labels.get(PREBUILT_WORKLOAD) == workload.key.name
+        made_for_it = self.labels.get(PREBUILT_WORKLOAD) == workload.key.name
         return made_for_it or workload.annotations.get(IS_GROUP_WORKLOAD) == "true"
 
     def matches(self, workload: QueuedWorkload) -> bool:
@@ -165,6 +179,9 @@ class GroupWork:
         for pod in self._members.kept if self._serves else ():
             if pod.phase in ENDED or pod.deleted is not None:
                 yield from pod_writes.let_go(pod)
+
+    def discard(self) -> Iterator[Effect]:
+        yield from (Delete(pod.target) for pod in self._pods)
 
     def let_go(self) -> Iterator[Effect]:
         for pod in self._pods:

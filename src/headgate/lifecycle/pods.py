@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.lifecycle import activity, pod_writes
-from headgate.lifecycle.naming import workload_name
 from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
-from headgate.model.effects import Effect
+from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import PREBUILT_WORKLOAD
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
+from headgate.model.workload_names import workload_name
 
 POD_SET_NAME = "main"
 
@@ -20,9 +20,11 @@ POD_SET_NAME = "main"
 class PodWork:
     """One pod by itself. What it asks for cannot change, so its Workload always fits it."""
 
+    startable = None
     missing = None
-    problem = ""
+    problem = on_hold = ""
     is_complete = True
+    marks: Mapping[str, str] = {}
     reclaimable = ()
 
     def __init__(self, pod: Pod, release: QuotaRelease) -> None:
@@ -40,6 +42,18 @@ class PodWork:
     @property
     def controller(self) -> Target | None:
         return self.pod.target
+
+    @property
+    def owners(self) -> tuple[Target, ...]:
+        return self.parts
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+    @property
+    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+        return (self.pod.labels,)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -117,6 +131,9 @@ class PodWork:
 
     def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         return iter(())
+
+    def discard(self) -> Iterator[Effect]:
+        yield Delete(self.pod.target)
 
     def let_go(self) -> Iterator[Effect]:
         yield from pod_writes.let_go(self.pod)

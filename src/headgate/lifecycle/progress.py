@@ -8,6 +8,8 @@ from headgate.lifecycle.quota_conditions import (
     ADMITTED,
     EVICTED,
     FINISHED,
+    ON_HOLD,
+    PENDING_EVALUATION,
     PODS_READY,
     QUOTA_RESERVED,
     REQUEUED,
@@ -17,13 +19,14 @@ from headgate.lifecycle.quota_conditions import (
     with_status,
 )
 from headgate.lifecycle.quota_deadlines import RECOVERING, STARTING
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.quota_eviction import released, unreserved
 from headgate.lifecycle.work import Ending, Work
 from headgate.model.queues import QueuedWorkload
 
 WAITING = "WaitingForReplacementPods"
 OWNER_GONE = Ending("OwnerNotFound", "The work this workload stands for is being deleted")
 READY = "All pods reached readiness and the workload is running"
+NO_LONGER_ON_HOLD = "Workload no longer on hold; waiting for quota reservation"
 NOT_READY = {
     STARTING: "Not all pods are ready or succeeded",
     RECOVERING: "At least one pod has failed, waiting for recovery",
@@ -40,6 +43,7 @@ def progressed(work: Work, workload: QueuedWorkload, active: bool, now: float) -
     if (ending := work.ending) is not None:
         return finished(workload, ending, now)
     workload = _with_replacements(work, _with_reclaimable(work, workload), now)
+    workload = _with_hold(work, workload, active, now)
     if workload.is_true(EVICTED):
         workload = _with_release(work, workload, now) if workload.admission is not None and not active else workload
     elif workload.is_true(ADMITTED):
@@ -60,6 +64,15 @@ def _with_release(work: Work, workload: QueuedWorkload, now: float) -> QueuedWor
         workload = _saying(workload, now, Said(REQUEUED, False, again.reason, again.message))
     if workload.is_true(PODS_READY):
         workload = _saying(workload, now, Said(PODS_READY, False, STARTING, NOT_READY[STARTING]))
+    return workload
+
+
+def _with_hold(work: Work, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
+    """What wants no quota has none, and does not queue for it, until it does again."""
+    if work.on_hold and workload.active and not active and not workload.is_on_hold:
+        return with_status(workload, unreserved(workload, ON_HOLD, work.on_hold, now))
+    if workload.is_on_hold and not work.on_hold:
+        return _saying(workload, now, Said(QUOTA_RESERVED, False, PENDING_EVALUATION, NO_LONGER_ON_HOLD))
     return workload
 
 

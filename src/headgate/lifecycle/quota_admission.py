@@ -20,6 +20,7 @@ from headgate.model.queues import Admission, QueuedWorkload
 from headgate.model.resources import Resources
 
 IS_ADMITTED = Said(ADMITTED, True, ADMITTED, "The workload is admitted")
+HAS_OPEN_CHECKS = Said(ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
 HAS_NO_RESERVATION = Said(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
 IS_GATED = Said(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
 
@@ -32,8 +33,7 @@ def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[st
         if before is not None and before.status == "True":
             said.append(Said(type_, False, QUOTA_RESERVED, f"Previously: {before.message}"))
     states = synced_checks(workload.checks, checks, now)
-    if are_ready(states, checks):
-        said.append(IS_ADMITTED)
+    said.append(IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS)
     return edited(workload, now, *said, admission=admission, checks=states, resource_requests=())
 
 
@@ -50,7 +50,5 @@ def refused(
     *also: Said,
 ) -> QueuedWorkloadStatus:
     """It has no quota, for this reason; what it asked for is told with it."""
-    said = [Said(QUOTA_RESERVED, False, reason, message), *also]
-    if workload.is_true(ADMITTED):
-        said.append(HAS_NO_RESERVATION)
+    said = [Said(QUOTA_RESERVED, False, reason, message), HAS_NO_RESERVATION, *also]
     return edited(workload, now, *said, resource_requests=requests)

@@ -10,6 +10,8 @@ from headgate.model.queues import Admission, CheckState, CheckStatus, ClusterQue
 
 def required_checks(queue: ClusterQueue, admission: Admission | None) -> tuple[str, ...]:
     """Before it has flavors, those that hold for all of them; then those of the flavors it has. By name."""
+    if not queue.checks:
+        return ()
     if admission is None:
         flavors = [quotas.flavor for group in queue.groups for quotas in group.flavors]
         return _names(check for check in queue.checks if not check.on_flavors or _covers(check, flavors))
@@ -19,6 +21,8 @@ def required_checks(queue: ClusterQueue, admission: Admission | None) -> tuple[s
 
 def synced_checks(checks: Sequence[CheckStatus], names: Sequence[str], now: float) -> tuple[CheckStatus, ...]:
     """One state for each name, the known ones as they stand, new ones pending; what is not needed is left out."""
+    if not names:
+        return ()
     known = {check.name: check for check in checks}
     return tuple(known.get(name) or CheckStatus(name, at=second(now)) for name in names)
 
@@ -29,6 +33,8 @@ def reset_checks(checks: Sequence[CheckStatus], now: float) -> tuple[CheckStatus
 
 
 def are_ready(checks: Sequence[CheckStatus], names: Sequence[str]) -> bool:
+    if not names:
+        return True
     ready = {check.name for check in checks if check.state is CheckState.READY}
     return all(name in ready for name in names)
 

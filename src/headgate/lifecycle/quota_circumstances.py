@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from headgate.lifecycle.quota_conditions import ON_HOLD
 from headgate.model.queues import ClusterQueue, LocalQueue, QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings
 
 MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"
 GATED = "AdmissionGated"
-WRONG_NAMESPACE = "Workload namespace doesn't match ClusterQueue selector"
+WRONG_NAMESPACE = "workload namespace doesn't match ClusterQueue selector"
 
 
 class Circumstances(Struct, frozen=True):
@@ -25,6 +24,7 @@ class Circumstances(Struct, frozen=True):
     queue_is_active: bool
     may_enter: bool  # the queue is for workloads of its namespace
     settings: QuotaSettings
+    problem: str = ""  # why no server would have its pods, where that is so
 
 
 class Hindrance(NamedTuple):
@@ -54,16 +54,6 @@ def is_stopped(workload: QueuedWorkload, around: Circumstances) -> Hindrance | N
     return None
 
 
-def _gated(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
-    if not workload.gated_by:
-        return None
-    return Hindrance(GATED, f"Admission is gated by {', '.join(workload.gated_by)}")
-
-
-def _held(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
-    return Hindrance(ON_HOLD, "The workload is on hold") if workload.is_true(ON_HOLD) else None
-
-
 def _queues(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
     local, queue = around.local, around.queue
     if local is None:
@@ -74,7 +64,20 @@ def _queues(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None
         return Hindrance(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
     if not around.queue_is_active:
         return Hindrance(SUSPENDED, f"ClusterQueue {queue.name} is inactive")
-    return None if around.may_enter else Hindrance(MISCONFIGURED, WRONG_NAMESPACE)
+    return None
 
 
-_RULES: tuple[Callable[[QueuedWorkload, Circumstances], Hindrance | None], ...] = (_gated, _held, _queues)
+def _its_own(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    """Where it is, and what its pods ask for."""
+    if not around.may_enter:
+        return Hindrance(MISCONFIGURED, WRONG_NAMESPACE)
+    return Hindrance(MISCONFIGURED, around.problem) if around.problem else None
+
+
+def _gated(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+    if not workload.gated_by:
+        return None
+    return Hindrance(GATED, f"Admission is gated by: {','.join(workload.gated_by)}")
+
+
+_RULES: tuple[Callable[[QueuedWorkload, Circumstances], Hindrance | None], ...] = (_queues, _its_own, _gated)

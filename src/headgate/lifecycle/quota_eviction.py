@@ -85,9 +85,7 @@ def unreserved(workload: QueuedWorkload, reason: str, message: str, now: float, 
     """Without quota, as if it had never had any, but for the time it ran."""
     since = true_since(workload, ADMITTED)
     ran = 0 if since is None else max(0, int(second(now) - since))
-    said = [Said(QUOTA_RESERVED, False, reason, message), *also]
-    if since is not None:
-        said.append(HAS_NO_RESERVATION)
+    said = [Said(QUOTA_RESERVED, False, reason, message), *also, HAS_NO_RESERVATION]
     return edited(workload, now, *said, admission=None, past_execution_seconds=workload.past_execution_seconds + ran)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, structs
 
 from headgate.lifecycle import quota_eviction as leaving
-from headgate.lifecycle.quota_admission import admitted
+from headgate.lifecycle.quota_admission import HAS_NO_RESERVATION, admitted
 from headgate.lifecycle.quota_checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
 from headgate.lifecycle.quota_circumstances import GATED, Circumstances, hindrance, is_stopped
 from headgate.lifecycle.quota_conditions import (
@@ -181,7 +181,7 @@ def _admitted(workload: QueuedWorkload, around: Circumstances, now: float) -> St
 
 
 def _checks_failed(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    if not _stays(workload) or workload.is_true(DEACTIVATION_TARGET):
+    if not workload.checks or not _stays(workload) or workload.is_true(DEACTIVATION_TARGET):
         return None
     rejected, retried = in_state(workload, CheckState.REJECTED), in_state(workload, CheckState.RETRY)
     if rejected:
@@ -261,17 +261,20 @@ def _kept_out(workload: QueuedWorkload, around: Circumstances, now: float) -> St
     why = hindrance(workload, around)
     if not workload.active:
         reason, message = DEACTIVATED, "The workload is deactivated"
+    elif workload.is_on_hold:
+        return None
     elif why is not None:
         reason, message = why
     elif shown is None or before in SAID_BY_CYCLE or workload.is_true(BLOCKED_ON_GATES):
         return None
     else:
-        reason, message = PENDING_EVALUATION, "The workload waits to be considered"
+        reason, message = PENDING_EVALUATION, "Workload is pending evaluation in the scheduling queue"
     said = Said(QUOTA_RESERVED, False, reason, message)
     if says(workload, said) or (reason == before == DEACTIVATED):
         return None
     cleared = before == GATED and reason != GATED
-    return Step("wait", "AdmissionGateCleared" if cleared else reason, message, edited(workload, now, said))
+    change = edited(workload, now, said, HAS_NO_RESERVATION)
+    return Step("wait", "AdmissionGateCleared" if cleared else reason, message, change)
 
 
 def _is_on_its_own(workload: QueuedWorkload) -> bool:

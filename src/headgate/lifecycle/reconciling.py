@@ -7,9 +7,17 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from headgate.lifecycle.injecting import CannotStart, injections
-from headgate.lifecycle.manifests import create_workload, priority_of, rewritten_spec
+from headgate.lifecycle.manifests import common_labels, create_workload, priority_of, rewritten_spec
 from headgate.lifecycle.progress import finished, progressed
-from headgate.lifecycle.quota_conditions import ADMITTED, DEACTIVATED, EVICTED, FINISHED, QUOTA_RESERVED
+from headgate.lifecycle.quota_conditions import (
+    ADMITTED,
+    DEACTIVATED,
+    EVICTED,
+    FINISHED,
+    QUOTA_RESERVED,
+    reason_of,
+    true_since,
+)
 from headgate.lifecycle.ranking import QueueRank
 from headgate.lifecycle.work import Ending, Stop, StopReason, Work
 from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Finalizers, PatchSpec, PatchStatus
@@ -35,6 +43,7 @@ class Scene(Struct, frozen=True):
     has_room: bool = True  # the room its quota stands for is not still taken by pods that leave
     extras: tuple[QueuedWorkload, ...] = ()  # other Workloads that say they are its own
     kept_for: float | None = None  # seconds after which work that was deactivated is deleted; None: never
+    copied: tuple[str, ...] = ()  # labels that a Workload gets from the work it is made for
 
     @property
     def is_active(self) -> bool:
@@ -60,10 +69,10 @@ def decisions(scene: Scene) -> Iterator[Effect]:
 
 def expires_at(workload: QueuedWorkload, seconds: float | None) -> float | None:
     """When the work of a Workload that we deactivated is deleted; what its user deactivated is kept."""
-    evicted = workload.condition(EVICTED)
-    if seconds is None or evicted is None or evicted.status != "True" or not evicted.reason.startswith(BY_US):
+    since = true_since(workload, EVICTED)
+    if seconds is None or since is None or workload.active or not reason_of(workload, EVICTED).startswith(BY_US):
         return None
-    return evicted.at + seconds
+    return since + seconds
 
 
 def without_finalizer(workload: QueuedWorkload) -> Iterator[Effect]:
@@ -86,9 +95,16 @@ def _without_workload(scene: Scene) -> Iterator[Effect]:
     elif isinstance(scene.rank, str):
         yield _warning(scene, "ErrWorkloadCompose", scene.rank)
     elif not scene.is_active and work.is_complete and PREBUILT_WORKLOAD not in work.labels:
-        yield create_workload(work, scene.rank)
-        key = work.workload_key
-        yield _event(scene, "CreatedWorkload", f"Created Workload: {key.namespace}/{key.name}")
+        yield from _created(scene, scene.rank)
+
+
+def _created(scene: Scene, rank: QueueRank) -> Iterator[Effect]:
+    key, labels = scene.work.workload_key, common_labels(scene.work, scene.copied)
+    if labels is None:
+        yield _warning(scene, "ErrWorkloadCompose", "constructing workload: pods have different label values")
+        return
+    yield create_workload(scene.work, rank, labels)
+    yield _event(scene, "CreatedWorkload", f"Created Workload: {key.namespace}/{key.name}")
 
 
 def _with_workload(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
@@ -115,7 +131,7 @@ def _moved_on(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
     evicted = workload.condition(EVICTED)
     until = expires_at(workload, scene.kept_for)
     if until is not None and until <= scene.now and not scene.is_active:
-        yield from (Delete(part) for part in scene.work.parts)
+        yield from _discarded(scene)
     elif evicted is not None and evicted.status == "True":
         yield from _stop(scene, StopReason.EVICTED, evicted.message)
     elif not workload.is_true(ADMITTED):
@@ -124,6 +140,13 @@ def _moved_on(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
         yield from _start(scene, workload)
     yield from _renamed(scene, workload)
     yield from _ungated(scene.work, workload)
+
+
+def _discarded(scene: Scene) -> Iterator[Effect]:
+    discarded = list(scene.work.discard())
+    yield from discarded
+    if discarded:
+        yield _event(scene, "Deleted", "Deleted job: deactivation retention period expired")
 
 
 def _start(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
@@ -193,7 +216,7 @@ def _is_workload_class(ref: PriorityClassRef | None) -> bool:
 def _adopted(work: Work, workload: QueuedWorkload) -> Iterator[Effect]:
     """A Workload made beforehand gets its owner."""
     if work.controller is not None and workload.owner is None:
-        yield PatchSpec(_exact(workload), Owners(work.parts, work.controller))
+        yield PatchSpec(_exact(workload), Owners(work.owners, work.controller))
 
 
 def _remove(workload: QueuedWorkload) -> Iterator[Effect]:

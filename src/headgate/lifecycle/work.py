@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -75,6 +75,22 @@ class Work(Protocol):
         """The one that controls its Workload; None when its parts own it together."""
 
     @property
+    def owners(self) -> tuple[Target, ...]:
+        """Who owns its Workload, so that this lasts as long as any of them."""
+
+    @property
+    def uid(self) -> str:
+        """Whose Workload it is, as a label on that says; empty for pods that are a group by themselves."""
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """Annotations by which its Workload tells what kind of work it stands for."""
+
+    @property
+    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+        """Where labels are found that its Workload is to have too."""
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """Where its queue, its priority class and the like are said."""
 
@@ -94,6 +110,10 @@ class Work(Protocol):
         """Why no Workload can be made of it, ever, as it is; empty when nothing is wrong."""
 
     @property
+    def on_hold(self) -> str:
+        """Why it wants no quota, for the time being; empty when it does."""
+
+    @property
     def is_complete(self) -> bool:
         """Whether all is there that its Workload is made of."""
 
@@ -104,6 +124,10 @@ class Work(Protocol):
     @property
     def can_start(self) -> bool:
         """Whether some of it is held back and may start now."""
+
+    @property
+    def startable(self) -> Mapping[str, int] | None:
+        """How many of its pods that are held back may start now, by pod set; None: it starts as a whole."""
 
     @property
     def may_run(self) -> bool:
@@ -151,6 +175,9 @@ class Work(Protocol):
 
     def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         """What is to be put in order on its own parts while it lives."""
+
+    def discard(self) -> Iterator[Effect]:
+        """Delete it: nobody will start it again."""
 
     def let_go(self) -> Iterator[Effect]:
         """Give up what keeps its parts from being deleted."""

@@ -52,6 +52,11 @@ def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
     return Access(reached, _identity(user, cluster), _certificate(user))
 
 
+def context_namespace(files: Sequence[Path], context: str = "") -> str:
+    """The namespace that `context`, or else the current context, is for; empty when it names none."""
+    return _context([read(file) for file in files], context).text("namespace")
+
+
 def _context(documents: Sequence[Section], wanted: str) -> Section:
     if wanted:
         return _find(documents, "contexts", "context", wanted, _missing_context(documents, wanted))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from itertools import accumulate
 
 from prometheus_client import (
     CollectorRegistry,
@@ -13,16 +16,21 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
+from headgate.engine.distributions import Distribution, Labels
+from headgate.engine.extension_points import ADMISSION
 from headgate.engine.journal import Entry
+from headgate.live.metric_texts import ENGINE, TEXTS
 from headgate.live.stopwatch import FAILED, PASSED
 from headgate.model.effects import Bind, Write
 from headgate.model.events import Trouble
 from headgate.model.keys import Kind
 
-Gauges = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
+Measure = int | float | Distribution
+Gauges = Mapping[tuple[str, Labels], Measure]
 
 ATTEMPT_RESULTS = {"bind": "scheduled", "wait": "unschedulable", "forget": "error"}
 """What a decision about a pod counts as in kube-scheduler's metric."""
@@ -34,14 +42,21 @@ TRIES_BUCKETS = (1, 2, 4, 8, 16)
 VICTIMS_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 MOST_TRIES = 15  # that are told apart
 
+KUEUE = "kueue_"
 STEP_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 BATCH_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
+CYCLE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # Kueue's
+
+STANDALONE, LEADER = "standalone", "leader"  # what this process is while it decides, as Kueue's metrics call it
 
 
 class Metrics:
-    """All series of one process. `profile` names attempts whose entry does not say which profile made them."""
+    """All series of one process. `profile` names attempts whose entry does not say which profile made them.
 
-    def __init__(self, profile: str) -> None:
+    Metrics of Kueue's names carry the `replica_role` of the process, for it is the one that decides.
+    """
+
+    def __init__(self, profile: str, replica_role: str = STANDALONE) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody reads
         self.registry = CollectorRegistry()
         self._profile = profile
@@ -67,6 +82,13 @@ class Metrics:
             ("plugin", "extension_point", "status"),
         )
         self._answers = functools.cache(self._plugins.labels)  # asked for so often that finding them would tell
+        self._cycles = self._histogram(
+            "kueue_admission_attempt_duration_seconds",
+            "One admission cycle; a success is one that admitted a workload.",
+            CYCLE_BUCKETS,
+            ("result", "replica_role"),
+        )
+        self._role = replica_role
         self._decisions = self._counter("headgate_decisions", "Decisions in the journal.", ("decision", "reason"))
         self._effects = self._counter("headgate_effects", "Writes to the cluster.", ("effect", "outcome"))
         self._restarts = self._counter("headgate_watch_restarts", "Watches opened again.", ("kind",))
@@ -74,7 +96,7 @@ class Metrics:
         self._steps = self._histogram("headgate_step_duration_seconds", "One step of the engine.", STEP_BUCKETS)
         self._batches = self._histogram("headgate_batch_size", "Events in one step.", BATCH_BUCKETS)
         self._leading = Gauge("headgate_leader", "1 while this process decides.", registry=self.registry)
-        self._engine = _EngineGauges()
+        self._engine = _EngineGauges(replica_role)
         self.registry.register(self._engine)
         self._count_preemptions()
 
@@ -135,8 +157,11 @@ class Metrics:
         self._violations.labels(preemptor).inc(int(entry.numbers.get("budget violations", 0)))
 
     def asked(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """A plugin was asked at this extension point, and answered."""
-        self._answers(plugin, point, status).observe(seconds)
+        """A plugin was asked at this extension point, or an admission cycle was run, and answered."""
+        if point == ADMISSION:
+            self._cycles.labels(status, self._role).observe(seconds)
+        else:
+            self._answers(plugin, point, status).observe(seconds)
 
     def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None:
         self._effects.labels(type(write).__name__, trouble.value if trouble else "accepted").inc()
@@ -165,14 +190,48 @@ class Metrics:
 class _EngineGauges(Collector):
     """Asked only when somebody reads the metrics. What is called …_total is a counter."""
 
-    def __init__(self) -> None:
+    def __init__(self, replica_role: str) -> None:
         self.source: Callable[[], Gauges] = dict
+        self._role = ("replica_role", replica_role)
 
     def collect(self) -> Iterator[Metric]:
-        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
-        for (name, labels), value in self.source().items():
-            names = [label for label, _ in labels]
-            made = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family = families.setdefault(name, made(name, "As the engine sees it.", labels=names))
-            family.add_metric([text for _, text in labels], value)
+        families: dict[str, Family] = {}
+        for (name, labels), measure in self.source().items():
+            said = (*labels, self._role) if name.startswith(KUEUE) else labels
+            if name not in families:
+                families[name] = _family(name, [label for label, _ in said], measure)
+            _add(families[name], [text for _, text in said], measure)
         yield from families.values()
+        if any(name.startswith(KUEUE) for name in families):
+            yield build_info()
+
+
+Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+
+
+def _family(name: str, labels: Sequence[str], measure: Measure) -> Family:
+    text = TEXTS.get(name, ENGINE)
+    if isinstance(measure, Distribution):
+        return HistogramMetricFamily(name, text, labels=labels)
+    made = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return made(name, text, labels=labels)
+
+
+def _add(family: Family, labels: Sequence[str], measure: Measure) -> None:
+    if isinstance(measure, Distribution):
+        assert isinstance(family, HistogramMetricFamily)
+        upto = [*map(floatToGoString, measure.bounds), "+Inf"]
+        family.add_metric(labels, list(zip(upto, accumulate(measure.counts), strict=True)), measure.total)
+    else:
+        assert not isinstance(family, HistogramMetricFamily)
+        family.add_metric(labels, measure)
+
+
+def build_info() -> Metric:
+    """Under the name and labels by which Kueue tells of itself."""
+    labels = ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
+    family = GaugeMetricFamily("kueue_build_info", "1, with the version of Headgate that is running.", labels=labels)
+    compiler = f"{platform.python_implementation()} {platform.python_version()}"
+    built_for = f"{platform.system().lower()}/{platform.machine()}"
+    family.add_metric([f"v{version('headgate')}", "", "", "", compiler, built_for], 1)
+    return family

@@ -13,15 +13,18 @@ from headgate.live.connection import Answer, AnswerLost, NeverSent
 from headgate.model.effects import Create, EmitEvent, PatchStatus, PodCondition, Write
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
+from headgate.model.queue_changes import ClusterQueueStatus, CohortStatus, LocalQueueStatus
 
 CONCURRENCY = 32  # writes under way
-ACTS_PER_NOTE = 8  # other writes before the next condition that only tells a pod why it waits
+ACTS_PER_NOTE = 8  # other writes before the next that only tells how things stand
 EVENT_CONCURRENCY = 4  # of them Kubernetes events, which may wait
 EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 TRIES = 5  # of one request, where asking again is safe
 FIRST_RETRY = 0.1  # seconds, doubling
 DRAIN_SECONDS = 10.0
 REPORTER = "headgate"
+Note = PodCondition | ClusterQueueStatus | LocalQueueStatus | CohortStatus
+"""Changes that tell a pod why it waits, or people how full their queues are: nothing follows from them."""
 
 
 class Asks(Protocol):
@@ -51,7 +54,7 @@ class Performer:
     ) -> None:
         self._client, self._tell, self._tally, self._sleep, self._clock = client, tell, tally, sleep, clock
         self._ready: deque[Write] = deque()
-        self._notes: deque[Write] = deque()  # ready too, but whoever waits for a node does not wait for these
+        self._notes: deque[Write] = deque()  # ready too, but whoever waits for a node or quota does not wait for these
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
         self._events: deque[EmitEvent] = deque()
         self._events_under_way = 0
@@ -198,7 +201,7 @@ class Performer:
 
 
 def is_note(write: Write) -> bool:
-    return isinstance(write, PatchStatus) and isinstance(write.change, PodCondition)
+    return isinstance(write, PatchStatus) and isinstance(write.change, Note)
 
 
 def object_of(write: Write) -> Key:

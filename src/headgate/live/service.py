@@ -20,7 +20,7 @@ from headgate.live.door import door
 from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import Listen, Readiness, pages, serving
 from headgate.live.logs import Log
-from headgate.live.metrics import Metrics
+from headgate.live.metrics import LEADER, STANDALONE, Metrics
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Surroundings
 from headgate.live.term import Equipment, Term
@@ -50,7 +50,8 @@ class Plan(Struct, frozen=True):
 
 async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
     """Returns after a clean stop. Raises CannotListen, InvalidKubeconfig, InvalidCertificate or BrokenEngine."""
-    metrics, readiness, outages = Metrics(_profile(plan.settings)), Readiness(), Outages(log)
+    role = LEADER if plan.lease is not None else STANDALONE
+    metrics, readiness, outages = Metrics(_profile(plan.settings), role), Readiness(), Outages(log)
     client = _client(plan)
     equipment = _equipment(plan, log, client, metrics, outages)
     async with contextlib.AsyncExitStack() as stack:

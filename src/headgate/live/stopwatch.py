@@ -1,4 +1,7 @@
-"""How long plugins take to answer. Of a placement rule every tenth answer is timed; the others pass by untouched."""
+"""How long plugins and admission cycles take to answer.
+
+Of a placement rule every tenth answer is timed, of admission cycles every one; the others pass by untouched.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from headgate.engine.extension_points import FILTER, POST_FILTER, RESERVE, SCORE
+from headgate.engine.extension_points import ADMISSION, FILTER, POST_FILTER, RESERVE, SCORE
+from headgate.engine.quota.admission_cycle import Admitted
 from headgate.model.happenings import Happening
 from headgate.placement.plugins import Each, Named
 from headgate.preemption.search import Plan
@@ -19,12 +23,16 @@ Answered = Callable[[str, str, str, float], None]
 PASSED, FAILED = "Success", "Error"
 REFUSED, REFUSED_FOR_GOOD = "Unschedulable", "UnschedulableAndUnresolvable"
 
+# as Kueue names them
+SUCCESS, INADMISSIBLE = "success", "inadmissible"
+
 ONE_IN = 10  # answers: kube-scheduler times as many of its cycles
 ANSWERS: Mapping[str, tuple[str, ...]] = {
     FILTER: ("refusal", "demands", "admits"),
     POST_FILTER: ("plan",),
     SCORE: ("scores",),
     RESERVE: ("reserve",),
+    ADMISSION: ("outcomes",),
 }
 """The methods by which a rule answers at each extension point."""
 
@@ -51,7 +59,7 @@ class Stopwatch:
             if untimed:
                 untimed -= 1
                 return ask(*about)
-            untimed = ONE_IN - 1
+            untimed = 0 if point == ADMISSION else ONE_IN - 1
             began = clock()
             found = ask(*about)
             if method == "demands":
@@ -80,6 +88,8 @@ class _Watched:
 
 def _status(rule: Named, method: str, answer: Any) -> str:
     """One answer for many nodes counts as a refusal when it refuses all of them."""
+    if method == "outcomes":
+        return SUCCESS if any(isinstance(outcome, Admitted) for outcome in answer) else INADMISSIBLE
     if _passes(method, answer):
         return PASSED
     curable = method == "plan" or Happening.ROOM_FREED in getattr(rule, "wake_on", ())

@@ -32,7 +32,10 @@ class Matter(StrEnum):
     VALIDATE_JOB = "validate-job"
     DEFAULT_POD = "default-pod"
     VALIDATE_POD = "validate-pod"
-    DEFAULT_REPLICAS = "default-replicas"
+    DEFAULT_DEPLOYMENT = "default-deployment"
+    VALIDATE_DEPLOYMENT = "validate-deployment"
+    DEFAULT_STATEFUL_SET = "default-stateful-set"
+    VALIDATE_STATEFUL_SET = "validate-stateful-set"
 
     @property
     def fills_in(self) -> bool:

@@ -10,9 +10,10 @@ from headgate.model.affinity import Requirement
 from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volume, VolumeClaim
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
+from headgate.model.limits import LimitRange, RuntimeClass
 from headgate.model.node import Node
 from headgate.model.owners import ReplicaOwner, Service
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Pod, PodTemplate
 from headgate.model.queues import QueuedWorkload, QueueObject
 
 
@@ -61,15 +62,6 @@ class DisruptionBudget(Struct, frozen=True, gc=False):
     generation: int = 0
 
 
-class PodTemplate(Struct, frozen=True, gc=False):
-    """What a Job says of its pods; `shape` as far as quota looks at it."""
-
-    shape: PodShape = PodShape()
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
-    priority_class: str = ""
-
-
 class Job(Struct, frozen=True, gc=False):
     key: Key
     uid: str
@@ -96,6 +88,7 @@ class Job(Struct, frozen=True, gc=False):
     uncounted_succeeded: int = 0  # pods that succeeded and are not yet in `succeeded`
     suspension_shown: bool = False  # its controller says that it is suspended
     owner: Target | None = None  # its controller, where that is of a kind we know
+    generation: int = 0
 
     @property
     def target(self) -> Target:
@@ -104,7 +97,7 @@ class Job(Struct, frozen=True, gc=False):
 
 ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
-QuotaObject = QueueObject | QueuedWorkload
+QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass
 Object = (
     Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job | Workload | ClaimObject | OwnerObject | QuotaObject
 )

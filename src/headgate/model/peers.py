@@ -16,7 +16,7 @@ def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     return selector is not None and all(part.holds(labels) for part in selector)
 
 
-class PodTerm(Struct, frozen=True, gc=False):
+class PodTerm(Struct, frozen=True, gc=False, cache_hash=True):
     """Pods that a term speaks of, and how near they must be: on nodes that agree on `topology_key`.
 
     `namespaces` are complete: a term that names none has its own pod's namespace there.

@@ -11,6 +11,7 @@ from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.claims import ClaimDemands, ClaimName
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Target
+from headgate.model.needs import TemplateNeeds
 from headgate.model.peers import HostPort, PeerDemands
 from headgate.model.resources import Resources
 
@@ -41,6 +42,16 @@ class PodShape(Struct, frozen=True, gc=False, cache_hash=True):
     peers: PeerDemands | None = None
     claims: tuple[ClaimName, ...] = ()  # as the manifest names them
     bound_to: ClaimDemands | None = None  # what these claims demand, in place of their names when the pod is placed
+
+
+class PodTemplate(Struct, frozen=True, gc=False):
+    """What is said of pods yet to be made; `shape` as far as quota looks at it, worked out from `needs`."""
+
+    shape: PodShape = PodShape()
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    priority_class: str = ""
+    needs: TemplateNeeds = TemplateNeeds()
 
 
 class ScheduledCondition(Struct, frozen=True, gc=False):

@@ -5,10 +5,20 @@ Lists are written whole, so the target of such a change must name the version it
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from msgspec import Struct
 
 from headgate.model.conditions import Condition
-from headgate.model.queues import Admission, CheckStatus, EvictionCount, GateStatus, QueuedWorkload, RequeueState
+from headgate.model.queues import (
+    Admission,
+    CheckStatus,
+    EvictionCount,
+    FlavorDebt,
+    GateStatus,
+    QueuedWorkload,
+    RequeueState,
+)
 from headgate.model.resources import Resources
 
 
@@ -30,7 +40,10 @@ class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, workload: QueuedWorkload) -> QueuedWorkloadStatus:
         """As it stands on the object; writing it changes nothing."""
-        return cls(**{name: getattr(workload, name) for name in cls.__struct_fields__})
+        return cls(*_parts_of_status(workload))
+
+
+_parts_of_status = attrgetter(*QueuedWorkloadStatus.__struct_fields__)
 
 
 class FlavorUse(Struct, frozen=True, gc=False):
@@ -51,8 +64,14 @@ class ClusterQueueStatus(Struct, frozen=True, gc=False):
     weighted_share: int | None = None  # None: without fair sharing
 
 
+class ClusterQueueDebt(Struct, frozen=True, gc=False):
+    """What is owed, by flavor, and nothing else of the status: who knows the pods need not know the quota."""
+
+    debt: tuple[FlavorDebt, ...] = ()
+
+
 class Consumption(Struct, frozen=True, gc=False):
-    """What a local queue has used, where that decides who goes first."""
+    """What a local queue has used, where that decides who goes first; in billionths of whole units."""
 
     consumed: Resources
     at: float
@@ -76,4 +95,11 @@ class AdmissionCheckStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
-QueueStatus = QueuedWorkloadStatus | ClusterQueueStatus | LocalQueueStatus | CohortStatus | AdmissionCheckStatus
+QueueStatus = (
+    QueuedWorkloadStatus
+    | ClusterQueueStatus
+    | ClusterQueueDebt
+    | LocalQueueStatus
+    | CohortStatus
+    | AdmissionCheckStatus
+)

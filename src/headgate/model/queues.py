@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.model.affinity import Requirement, Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
+from headgate.model.needs import TemplateNeeds
 from headgate.model.node import Taint
 from headgate.model.pod import PodShape
 from headgate.model.resources import Resources
@@ -114,6 +115,13 @@ class RequiredCheck(Struct, frozen=True, gc=False):
     on_flavors: tuple[str, ...] = ()
 
 
+class FlavorDebt(Struct, frozen=True, gc=False):
+    """What pods that leave still take of a flavor although its quota was given back."""
+
+    flavor: str
+    total: Resources
+
+
 class ClusterQueue(Struct, frozen=True, gc=False):
     """`namespaces` None selects no namespace, empty selects all."""
 
@@ -134,6 +142,7 @@ class ClusterQueue(Struct, frozen=True, gc=False):
     finalizers: tuple[str, ...] = ()
     generation: int = 0
     deleted: float | None = None
+    debt: tuple[FlavorDebt, ...] = ()  # what its status says is owed, by flavor
 
     @property
     def name(self) -> str:
@@ -152,10 +161,11 @@ class LocalQueue(Struct, frozen=True, gc=False):
     stop_policy: StopPolicy = StopPolicy.NONE
     fair_weight: int = WHOLE_WEIGHT
     conditions: tuple[Condition, ...] = ()
-    consumed: Resources = Resources()  # what it has used, where its status says so
+    consumed: Resources = Resources()  # what it has used, where its status says so; in billionths of whole units
     consumed_at: float | None = None  # as of when
     generation: int = 0
     deleted: float | None = None
+    labels: Mapping[str, str] = {}
 
     @property
     def target(self) -> Target:
@@ -241,6 +251,7 @@ class PodSet(Struct, frozen=True, gc=False):
     shape: PodShape
     count: int = 1
     min_count: int | None = None
+    needs: TemplateNeeds = TemplateNeeds()  # what the requests were worked out from
 
 
 class PodSetAssignment(Struct, frozen=True, gc=False):
@@ -327,7 +338,7 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
     evictions: tuple[EvictionCount, ...] = ()
     nominated_clusters: tuple[str, ...] = ()
     cluster: str = ""
-    owners: tuple[Target, ...] = ()  # pods of a group, which own it together; `owner` is then the first of them
+    owners: tuple[Target, ...] = ()  # pods of a group or their set, owning it together; `owner` is the first of them
     owned_by_stranger: bool | None = None  # by something of a kind we do not know; None: that is not told
 
     @property
@@ -344,11 +355,24 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         return self.priority + self.boost
 
     def condition(self, type_: str) -> Condition | None:
-        return next((condition for condition in self.conditions if condition.type == type_), None)
+        for condition in self.conditions:  # asked for a hundred times in the life of a workload
+            if condition.type == type_:
+                return condition
+        return None
 
     def is_true(self, type_: str) -> bool:
         found = self.condition(type_)
         return found is not None and found.status == "True"
+
+    def looks_like(self, other: QueuedWorkload) -> bool:
+        """Nothing differs but the version."""
+        return self is other or structs.replace(self, version=other.version) == other
+
+    @property
+    def is_on_hold(self) -> bool:
+        """Its owner keeps it from queueing, for now."""
+        shown = self.condition("QuotaReserved")
+        return shown is not None and shown.status == "False" and shown.reason == "OnHold"
 
     @property
     def has_closed_gate(self) -> bool:

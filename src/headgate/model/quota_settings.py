@@ -9,9 +9,11 @@ from msgspec import Struct
 from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
 
-JOBS, PODS = "batch/job", "pod"
-FRAMEWORKS = (JOBS, PODS)
+JOBS, PODS, DEPLOYMENTS, STATEFUL_SETS = "batch/job", "pod", "deployment", "statefulset"
+FRAMEWORKS = (JOBS, PODS, DEPLOYMENTS, STATEFUL_SETS)
 """The kinds of work that can be held back until there is quota for it, by Kueue's names."""
+BY_PODS = frozenset({PODS, DEPLOYMENTS, STATEFUL_SETS})
+"""Those of which it is the pods that are held back."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 SYSTEM_NAMESPACES = ("headgate-system", "kube-system")
@@ -72,6 +74,24 @@ class Retention(Struct, frozen=True):
     after_deactivated: float | None = None
 
 
+RESOURCE_WEIGHT = 10**12  # a resource weight of one; weights are counted in trillionths
+
+
+class UsageSharing(Struct, frozen=True):
+    """How the past use of local queues is weighed, where those that used less go first."""
+
+    half_life: float = 0.0  # seconds after which half of what was used is forgotten; 0: all of it, at once
+    interval: float = 300.0  # seconds between two samples
+    weights: tuple[tuple[str, int], ...] = ()  # of resources, in trillionths; what is not listed weighs one
+
+
+class QuotaMetrics(Struct, frozen=True):
+    """Which queues and how much of them metrics tell. A selector of None selects no local queue, empty selects all."""
+
+    cluster_queue_resources: bool = False
+    local_queues: tuple[Requirement, ...] | None = ()
+
+
 class QuotaSettings(Struct, frozen=True):
     fair: tuple[FairStrategy, ...] = ()  # strategies of fair sharing in order; empty: no fair sharing
     requeue_time: RequeueTime = RequeueTime.EVICTION
@@ -85,8 +105,12 @@ class QuotaSettings(Struct, frozen=True):
     frameworks: tuple[str, ...] = FRAMEWORKS
     pods_ready: PodsReady = PodsReady()
     retention: Retention = Retention()
+    copied_labels: tuple[str, ...] = ()  # of jobs and pods, that their Workloads get too
     quota_release: QuotaRelease = QuotaRelease.FAST
     debt_percent: int | None = None  # of all quota of a flavor, the most that pods which leave may owe; None: all of it
+    recovers_failures: bool = False  # pods that cannot stop on unreachable nodes are removed, if they say that is safe
+    usage_sharing: UsageSharing | None = None  # None: what local queues used does not matter
+    metrics: QuotaMetrics = QuotaMetrics()
 
     @property
     def is_fair(self) -> bool:

@@ -35,6 +35,10 @@ class JobStop(Struct, frozen=True, gc=False):
     """Suspend a Job and mark it: its template is to be put back once nothing of it runs."""
 
 
+class JobSuspend(Struct, frozen=True, gc=False):
+    """Suspend a Job that others start again."""
+
+
 class JobRestore(Struct, frozen=True, gc=False):
     """Put back the template of a Job that was stopped, and take the mark off; the target must name the version."""
 
@@ -75,4 +79,4 @@ class Annotations(Struct, frozen=True, gc=False):
     values: Mapping[str, str | None]
 
 
-WorkChange = JobStart | JobStop | JobRestore | PodStart | WorkloadRewrite | Owners | Annotations
+WorkChange = JobStart | JobStop | JobSuspend | JobRestore | PodStart | WorkloadRewrite | Owners | Annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import and_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,9 @@ from headgate.model.happenings import Happening
 from headgate.model.peers import PodTerm
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
+from headgate.placement.domains import Domain
 from headgate.placement.neighbours import Neighbours, Question, Role
-from headgate.placement.plugins import Mask
+from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Limit, Mask
 from headgate.placement.scores import TOP_SCORE
 
 HARD_AFFINITY_WEIGHT = 1  # what an existing pod's required affinity adds to the score of a pod it speaks of
@@ -35,10 +38,10 @@ class InterPodAffinity:
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         """A row that fails one is not counted for the next, as one reason a node is given."""
-        failed: Mask | None = None
+        passed: Mask | None = None
         for reason, met in self._each_demand(pod):
-            yield reason, met if failed is None else met | failed
-            failed = ~met if failed is None else failed | ~met
+            yield reason, met if passed is None else met | ~passed
+            passed = met if passed is None else passed & met
 
     def _each_demand(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         own = pod.shape.peers
@@ -56,6 +59,20 @@ class InterPodAffinity:
     def hopeless(self, pod: Pod) -> Mask | bool:
         """Pods that leave bring none of those nearer that must be near."""
         return ~self._near(pod)
+
+    def foresee(self, pod: Pod) -> Foresight | None:
+        """Those who must be near others depend on who came first; those who only stay away close what they take."""
+        own = pod.shape.peers
+        if own is not None and own.affinity:
+            return None
+        most: Amounts = reduce(and_, (met for _, met in self.demands(pod))) * MANY
+        held = own.anti_affinity if own is not None else ()
+        mutual = [term for term in held if self._neighbours.speaks_of(term, pod)]
+        domains = [self._neighbours.domains.of(term.topology_key) for term in mutual]
+        for domain in domains:
+            if domain.single:
+                most = np.minimum(most, np.where(domain.somewhere, 1, MANY))
+        return Foresight(most, tuple(_one_each(domain) for domain in domains if not domain.single))
 
     def _near(self, pod: Pod) -> Mask:
         """Every required term has a pod near; the first pod of a series may start alone."""
@@ -85,10 +102,8 @@ class InterPodAffinity:
 
     def _without(self, counted: list[tuple[PodTerm, Amounts]]) -> Mask:
         """The rows in whose domains there is none of those counted."""
-        free = self._everywhere()
-        for term, counts in counted:
-            free &= self._neighbours.domains.of(term.topology_key).sums(counts) == 0
-        return free
+        free = [self._neighbours.domains.of(term.topology_key).without(counts) for term, counts in counted]
+        return reduce(and_, free)
 
     def _everywhere(self) -> Mask:
         return np.ones(self._neighbours.rows, dtype=np.bool_)
@@ -114,3 +129,8 @@ class InterPodAffinity:
         for term, counts in self._neighbours.holding(Role.REQUIRED, pod):
             yield term, counts * HARD_AFFINITY_WEIGHT
         yield from self._neighbours.holding(Role.PREFERRED, pod)
+
+
+def _one_each(domain: Domain) -> Limit:
+    """At most one pod in every domain; the rows that are nowhere share none."""
+    return Limit(domain.ids, domain.somewhere, np.zeros(domain.count, dtype=np.int64), NO_DOMAINS, 0)

@@ -13,7 +13,7 @@ from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts, Columns
-from headgate.placement.plugins import Mask
+from headgate.placement.plugins import Foresight, Mask
 from headgate.placement.table import NodeTable
 
 T = TypeVar("T")
@@ -154,3 +154,6 @@ class NodeVolumeLimits:
 
     def hopeless(self, pod: Pod) -> Mask | bool:
         return False
+
+    def foresee(self, pod: Pod) -> Foresight | None:
+        return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from headgate.placement.columns import Amounts, padded
 from headgate.placement.table import NodeTable
 
 NOWHERE = 0
+FEW = 32  # changed rows up to which taking them in one by one is faster than adding up all
 
 
 class Domain:
@@ -30,6 +33,13 @@ class Domain:
     def number(self, value: str | None) -> int:
         return NOWHERE if value is None else self._numbers.setdefault(value, len(self._numbers) + 1)
 
+    def having(self, values: Iterable[str]) -> NDArray[np.bool_]:
+        """The rows whose label has one of these values."""
+        wanted = np.zeros(self.count, dtype=np.bool_)
+        wanted[[self._numbers[value] for value in values if value in self._numbers]] = True
+        having: NDArray[np.bool_] = wanted[self.ids]
+        return having
+
     def sums(self, counts: Amounts) -> Amounts:
         """For each row, the total of `counts` over its domain; 0 for rows that are nowhere."""
         if self.single:
@@ -38,6 +48,48 @@ class Domain:
         totals[NOWHERE] = 0
         summed: Amounts = totals[self.ids]
         return summed
+
+    def without(self, counts: Amounts) -> NDArray[np.bool_]:
+        """The rows in whose domains none is counted; rows that are nowhere share a domain with nobody."""
+        free: NDArray[np.bool_] = (counts if self.single else self.sums(counts)) == 0
+        return free | ~self.somewhere
+
+
+class Totals:
+    """By domain number, how many of those counted by row there are; brought up to date for changed rows only.
+
+    It holds while no node changes, for counts that change with pods alone.
+    """
+
+    def __init__(self, nodes: NodeTable, domain: Domain, included: NDArray[np.bool_]) -> None:
+        self._changes = nodes.load_changes
+        self._domains = domain.count
+        self._ids = np.where(included, domain.ids, domain.count)  # the last number is for what is left out
+        self._cursor = -1
+        self._counts: Amounts = np.zeros(0, dtype=np.int64)  # when last looked at
+        self._totals: Amounts = np.zeros(0, dtype=np.int64)
+
+    def of(self, counts: Amounts) -> Amounts:
+        """The totals of these counts, which must be the ones given before as they are now."""
+        if self._cursor != self._changes.end:
+            changed = self._changes.since(self._cursor) if self._cursor >= 0 else None
+            if changed is None or len(changed) > FEW:
+                self._add_up(counts)
+            else:
+                self._take_in(changed, counts)
+            self._cursor = self._changes.end
+        return self._totals[: self._domains]
+
+    def _add_up(self, counts: Amounts) -> None:
+        self._counts = counts.copy()
+        self._totals = np.bincount(self._ids, counts, self._domains + 1).astype(np.int64)
+
+    def _take_in(self, changed: list[int], counts: Amounts) -> None:
+        for row in changed:
+            more = counts.item(row) - self._counts.item(row)
+            if more:
+                self._counts[row] += more
+                self._totals[self._ids.item(row)] += more
 
 
 class Domains:
@@ -48,7 +100,9 @@ class Domains:
         self._by_key: dict[str, Domain] = {}
 
     def of(self, key: str) -> Domain:
-        domain = self._by_key.setdefault(key, Domain(key))
+        domain = self._by_key.get(key)
+        if domain is None:
+            domain = self._by_key[key] = Domain(key)
         if domain.cursor != self._nodes.node_changes.end:
             self._refresh(domain)
         return domain

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator
 from headgate.model.happenings import Happening
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.pod import PodShape
+from headgate.model.requirements import Operator
 from headgate.placement.plugins import Each, LoadFilter, Mask, NodeFilter, Rows
 from headgate.placement.table import PODS, NodeTable, port_name
 
@@ -68,6 +69,7 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     wake_on = ON_NODES
+    reason = "node(s) didn't match Pod's node affinity/selector"
 
     def demand(self, shape: PodShape) -> Hashable | None:
         if not shape.node_selector and shape.required_terms is None:
@@ -75,7 +77,16 @@ class NodeAffinity:
         return shape.node_selector, shape.required_terms
 
     def refusal(self, shape: PodShape, node: Node) -> str | None:
-        return None if chosen_by_affinity(shape, node) else "node(s) didn't match Pod's node affinity/selector"
+        return None if chosen_by_affinity(shape, node) else self.reason
+
+    def needed(self, shape: PodShape) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What the selector says; and the terms, where there is only one to choose from."""
+        for key, value in shape.node_selector:
+            yield key, (value,)
+        only = shape.required_terms[0] if shape.required_terms and len(shape.required_terms) == 1 else None
+        for part in only.expressions if only is not None else ():
+            if part.operator is Operator.IN:
+                yield part.key, part.values
 
 
 def chosen_by_affinity(shape: PodShape, node: Node) -> bool:

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from headgate.model.pod import PodShape
 from headgate.placement.batches import bundled
 from headgate.placement.columns import Amounts
-from headgate.placement.ranking import UNFIT, RowRules, best_seat
+from headgate.placement.places import NO_PLACE, foremost, place_of, score_of
+from headgate.placement.plugins import Rows
+from headgate.placement.ranking import RowRules
 
 ALL_BELOW = 100  # in clusters smaller than this every node is looked at
 KEPT_SHAPES = 4096
@@ -43,19 +45,16 @@ class Glances:
     def best(self, shape: PodShape) -> tuple[int, int] | None:
         """The best of enough rows, with its score; None when no row at all will do."""
         rows, enough = self._rules.nodes.extent, self._enough()
-        found: list[tuple[int, int]] = []
+        looks: list[tuple[NDArray[np.intp], Amounts]] = []
         fit = looked = 0
         while fit < enough and looked < rows:
             stop = min(self._start + enough, rows, self._start + rows - looked)
-            count, best = self._look(shape, self._start, stop)
-            fit, looked = fit + count, looked + stop - self._start
+            places = self._places(shape, slice(self._start, stop))
+            looks.append((np.arange(self._start, stop), places))
+            fit, looked = fit + int(np.count_nonzero(places > NO_PLACE)), looked + len(places)
             self._start = stop % rows
-            found += [best] if best is not None else []
-        if not found:
-            return None
-        top = max(score for _, score in found)
-        tied = np.array([row for row, score in found if score == top], dtype=np.intp)
-        return best_seat(self._rules.nodes, tied), top
+        seen, places = (np.concatenate(parts) for parts in zip(*looks, strict=True))
+        return self._winner(seen, places)
 
     def most_together(self) -> int:
         """How many pods can look at once without two looking at the same node; 1 where each must look further."""
@@ -71,16 +70,17 @@ class Glances:
         rows = self._rules.nodes.extent
         stretches = (self._start + np.arange(len(shapes) * STRETCH).reshape(len(shapes), STRETCH)) % rows
         self._start = (self._start + len(shapes) * STRETCH) % rows
-        scores = self._rules.rate(bundled(shapes), stretches)
-        return [self._winner(line, row) for line, row in zip(scores, stretches, strict=True)]
+        places = self._places(bundled(shapes), stretches)
+        return [self._winner(seen, line) for seen, line in zip(stretches, places, strict=True)]
 
-    def _winner(self, scores: Amounts, rows: NDArray[np.intp]) -> tuple[int, int] | None:
-        top = int(scores.max())
-        return None if top == UNFIT else (best_seat(self._rules.nodes, rows[scores == top]), top)
+    def _places(self, shape: PodShape, rows: Rows) -> Amounts:
+        places: Amounts = place_of(self._rules.nodes, rows, self._rules.rate(shape, rows))
+        return places
 
-    def _look(self, shape: PodShape, start: int, stop: int) -> tuple[int, tuple[int, int] | None]:
-        scores = self._rules.rate(shape, slice(start, stop))
-        return int(np.count_nonzero(scores > UNFIT)), self._winner(scores, np.arange(start, stop))
+    def _winner(self, rows: NDArray[np.intp], places: Amounts) -> tuple[int, int] | None:
+        """The row with the highest of these places, and its score."""
+        index = foremost(places, self._rules.nodes.draws[rows])
+        return None if index is None else (rows.item(index), score_of(places.item(index)))
 
     def _enough(self) -> int:
         nodes = len(self._rules.nodes)

@@ -19,7 +19,7 @@ from headgate.placement.table import NodeTable
 KEPT_QUESTIONS = 512
 
 
-class Question(Struct, frozen=True, gc=False):
+class Question(Struct, frozen=True, gc=False, cache_hash=True):
     """Pods that match every one of the terms."""
 
     terms: tuple[PodTerm, ...]
@@ -45,7 +45,7 @@ class Neighbours:
         self.domains = Domains(nodes)
         self.nominations = Nominations(nodes)
         self._answers: dict[Question, Amounts] = {}
-        self._held: dict[Held, Amounts] = {}
+        self._held: dict[Role, dict[PodTerm, Amounts]] = {role: {} for role in Role}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         nodes.follow(self)
 
@@ -60,14 +60,14 @@ class Neighbours:
 
     def holding(self, role: Role, pod: Pod) -> Iterator[tuple[PodTerm, Amounts]]:
         """The terms held in that role by pods anywhere that speak of this pod, with how many (or how much) by row."""
-        for (held_as, term), counts in self._held.items():
-            if held_as is role and self.speaks_of(term, pod):
+        for term, counts in self._held[role].items():
+            if self.speaks_of(term, pod):
                 yield term, counts
 
     @property
     def matter(self) -> bool:
         """Whether any pod anywhere holds a term about others."""
-        return bool(self._held)
+        return any(self._held.values())
 
     @property
     def rows(self) -> int:
@@ -103,20 +103,23 @@ class Neighbours:
             self._hold(pod, row, sign)
 
     def _hold(self, pod: Pod, row: int, sign: int) -> None:
-        for held, weight in terms_of(pod):
-            if held not in self._held:
-                self._held[held] = np.zeros(len(self.nodes.nodes), dtype=np.int64)
-            self._held[held][row] += sign * weight
-            if sign < 0 and not self._held[held].any():
-                del self._held[held]
+        for (role, term), weight in terms_of(pod):
+            counts = self._held[role].get(term)
+            if counts is None:
+                counts = self._held[role][term] = np.zeros(len(self.nodes.nodes), dtype=np.int64)
+            counts[row] += sign * weight
+            if sign < 0 and not counts.any():
+                del self._held[role][term]
 
     def clear(self, row: int) -> None:
-        for counts in (*self._answers.values(), *self._held.values()):
+        held = (counts for by_term in self._held.values() for counts in by_term.values())
+        for counts in (*self._answers.values(), *held):
             counts[row] = 0
 
     def grow(self, rows: int) -> None:
         self._answers = {question: padded(counts, rows) for question, counts in self._answers.items()}
-        self._held = {held: padded(counts, rows) for held, counts in self._held.items()}
+        for role, by_term in self._held.items():
+            self._held[role] = {term: padded(counts, rows) for term, counts in by_term.items()}
 
     def _count_all(self, question: Question) -> Amounts:
         counts = np.zeros(len(self.nodes.nodes), dtype=np.int64)

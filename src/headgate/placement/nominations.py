@@ -13,7 +13,7 @@ from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts, Columns
 from headgate.placement.filters import ON_ROOM
-from headgate.placement.plugins import Each, Mask, Rows
+from headgate.placement.plugins import MANY, Each, Foresight, Mask, Rows
 from headgate.placement.table import ONE_POD, PODS, NodeTable
 
 REASON = "node(s) had room promised to pods of higher or equal priority"
@@ -104,6 +104,13 @@ class Nominations:
 
     def hopeless(self, pod: Pod) -> Mask | bool:
         return False
+
+    def foresee(self, pod: Pod) -> Foresight | None:
+        """Pods like this one leave alone what was promised before they came."""
+        most: Amounts = np.full(len(self._nodes.nodes), MANY)
+        rows, more = self.room_beside(pod)
+        most[rows] = more
+        return Foresight(most)
 
     def room_beside(self, pod: Pod) -> tuple[NDArray[np.intp], Amounts]:
         """The rows with promises this pod must respect, and how many pods like it each can take beside them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from functools import reduce
 
 import numpy as np
 from msgspec import Struct
@@ -14,14 +15,16 @@ from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.glances import Glances
 from headgate.placement.neighbours import Neighbours
-from headgate.placement.plugins import FieldScore, Mask, PeerFilter
-from headgate.placement.ranking import UNFIT, Ranking, RowRules, best_seat
+from headgate.placement.places import NO_PLACE, foremost, only, raised, score_of
+from headgate.placement.plugins import MANY, FieldScore, Foresight, Mask, PeerFilter
+from headgate.placement.ranking import UNFIT, Ranking, RowRules
 from headgate.placement.refusals import NoPlacement, Refusals
 from headgate.placement.voices import Voices
 
 __all__ = ["NoPlacement", "Placement", "Placer", "Rules"]
 
 KEPT_SHAPES = 512
+ROWS_A_POD = 100  # how many rows a plan within limits looks at in the time it takes to ask for one pod by itself
 
 
 class Placement(Struct, frozen=True, gc=False):
@@ -85,24 +88,32 @@ class Placer:
     def plan(self, pod: Pod, count: int, within: Mask | None = None) -> list[Placement]:
         """Where so many pods like this one would go, one after the other; fewer when room runs out.
 
-        Empty as well for a pod that must be asked for by itself.
+        Empty as well for a pod that must be asked for by itself, and where asking for each is cheaper.
         """
-        if pod.nominated or not self.stands_alone(pod):
+        foreseen = None if pod.nominated else self._foresee(pod)
+        if foreseen is None:
             return []
-        picks = self._ranking(pod.shape).plan(count, self._most_each(pod, count, within))
+        limits = [limit for foresight in foreseen for limit in foresight.limits]
+        if limits and count * ROWS_A_POD < len(self._nodes):
+            return []
+        picks = self._ranking(pod.shape).plan(count, _most_each(foreseen, within), limits)
         return [Placement(self._nodes.name_at(row), score) for row, score in picks]
 
     def stands_alone(self, pod: Pod) -> bool:
-        """No neighbour and no comparison of nodes has a say about the pod, so that pods like it can be planned."""
+        """No neighbour and no comparison of nodes has a say about the pod."""
         return self._voices.none_but_promises(pod)
 
     def plan_serves(self, first: Pod, others: Iterable[Pod]) -> int:
         """For how many of the others, up to the first it does not serve, a plan for this pod is as good."""
-        if not self.stands_alone(first):
+        if self._foresee(first) is None:
             return 0
-        served, by_label = 0, self._voices.hear_labels
+        alone = self.stands_alone(first)
+        hears = self._voices.hear_labels or not alone
+        served = 0
         for pod in others:
-            if pod.shape != first.shape or pod.priority != first.priority or (by_label and not self.stands_alone(pod)):
+            if pod.shape != first.shape or pod.priority != first.priority:
+                break
+            if hears and not _same_to_neighbours(first, pod) and not (alone and self.stands_alone(pod)):
                 break
             served += 1
         return served
@@ -145,7 +156,7 @@ class Placer:
         before = _earlier_equals(rows)
         scores = self.rules.rows.rate(pods[0].shape, known, before)
         fit = (scores > UNFIT) & (known >= 0)
-        most = self._most_each(pods[0], len(pods), within)
+        most = _most_each(self._foresee(pods[0]) or [], within)
         if most is not None:
             fit &= before < most[known]
         seats = zip(pods, fit.tolist(), scores.tolist(), strict=True)
@@ -161,16 +172,16 @@ class Placer:
             return None
         return Placement(pod.nominated, score)
 
-    def _most_each(self, pod: Pod, count: int, within: Mask | None) -> Amounts | None:
-        """How many pods like this one each row may be given, where anything but its own room limits that."""
-        promised = self.nominations.concerns(pod)
-        if within is None and not promised:
-            return None
-        most: Amounts = np.full(len(self._nodes.nodes), count) if within is None else within * count
-        if promised:
-            rows, more = self.nominations.room_beside(pod)
-            most[rows] = np.minimum(most[rows], more)
-        return most
+    def _foresee(self, pod: Pod) -> list[Foresight] | None:
+        """What all who have a say about the pod will say of those like it; None if one of them must be asked anew."""
+        filters, scores = self._voices.about(pod)
+        foreseen: list[Foresight] = []
+        for rule in filters if not scores else ():
+            foresight = rule.foresee(pod)
+            if foresight is None:
+                return None
+            foreseen.append(foresight)
+        return None if scores else foreseen
 
     def _best(self, shape: PodShape) -> tuple[int, int] | None:
         if shape not in self._rankings and self._glances.will_do(shape):
@@ -195,23 +206,36 @@ class Placer:
         for rule in filters:
             for _, met in rule.demands(pod):
                 allowed = met if allowed is None else allowed & met
-        total = ranking.scores if allowed is None else np.where(allowed, ranking.scores, UNFIT)
+        places = ranking.places if allowed is None else only(ranking.places, allowed)
         if scores:
-            total = self._with_comparisons(pod, total, scores)
-        top = int(total.max(initial=UNFIT))
-        return None if top == UNFIT else (best_seat(self._nodes, np.flatnonzero(total == top)), top)
+            places = self._with_comparisons(pod, places, scores)
+        row = foremost(places, self._nodes.draws)
+        return None if row is None else (row, score_of(places.item(row)))
 
-    def _with_comparisons(self, pod: Pod, total: Amounts, scores: list[tuple[FieldScore, int]]) -> Amounts:
+    def _with_comparisons(self, pod: Pod, places: Amounts, scores: list[tuple[FieldScore, int]]) -> Amounts:
         """With what the rules say that look at the other nodes that will do."""
-        fit = np.flatnonzero(total > UNFIT)
+        fit = np.flatnonzero(places > NO_PLACE)
         if not len(fit):
-            return total
-        total = total.copy()
+            return places
+        places = places.copy()
         for rule, weight in scores:
             points = rule.scores(pod, fit)
             if points is not None:
-                total[fit] += weight * points
-        return total
+                places[fit] = raised(places[fit], weight * points)
+        return places
+
+
+def _most_each(foreseen: Sequence[Foresight], within: Mask | None) -> Amounts | None:
+    """How many pods alike each row may be given, where anything but its own room limits that."""
+    most = [foresight.most for foresight in foreseen]
+    if within is not None:
+        most.append(within * MANY)
+    return reduce(np.minimum, most) if most else None
+
+
+def _same_to_neighbours(one: Pod, other: Pod) -> bool:
+    """Whoever looks at neighbours sees no difference."""
+    return one.labels == other.labels and one.key.namespace == other.key.namespace
 
 
 def _earlier_equals(rows: Sequence[int | None]) -> Amounts:

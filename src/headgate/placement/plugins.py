@@ -8,9 +8,10 @@ same shape are imagined on each row, so that a run of equal pods can be placed w
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from headgate.model.happenings import Happening
@@ -24,6 +25,9 @@ Rows = Any
 """One row's index, a slice of rows, or an array of row indexes."""
 Each = Any
 """One number or truth value for one row, an array of them for many."""
+MANY = 1 << 30
+"""More pods than any row has room for."""
+NO_DOMAINS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class Named(Protocol):
@@ -47,6 +51,18 @@ class NodeFilter(Refuser, Protocol):
         """Why not here; None when the node will do."""
 
 
+@runtime_checkable
+class LabelFilter(NodeFilter, Protocol):
+    """A node filter that refuses every node without certain labels, so that only the others need be asked about."""
+
+    @property
+    def reason(self) -> str:
+        """Why not on a node without them."""
+
+    def needed(self, shape: PodShape) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The keys a node must have, each with the values of which it must have one."""
+
+
 class LoadFilter(Refuser, Protocol):
     """Keeps pods off nodes for what already runs on that very node."""
 
@@ -55,6 +71,23 @@ class LoadFilter(Refuser, Protocol):
 
     def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:
         """The rows it would refuse even if every pod there left."""
+
+
+class Limit(Struct, frozen=True):
+    """A domain may get one more while it is no more than `ahead` above the emptiest of those compared, or above 0."""
+
+    ids: Amounts  # by row, the number of its domain
+    counted: Mask  # by row, whether a pod there is counted
+    totals: Amounts  # by domain number
+    compared: NDArray[np.intp]  # numbers of domains
+    ahead: int
+
+
+class Foresight(Struct, frozen=True):
+    """What a rule will say of such pods, if nobody else comes or goes meanwhile."""
+
+    most: Amounts  # by row, how many of them it may get at all
+    limits: tuple[Limit, ...] = ()
 
 
 class PeerFilter(Refuser, Protocol):
@@ -71,6 +104,9 @@ class PeerFilter(Refuser, Protocol):
 
     def hopeless(self, pod: Pod) -> Mask | bool:
         """As for LoadFilter: what no eviction would cure."""
+
+    def foresee(self, pod: Pod) -> Foresight | None:
+        """What it will demand for pods exactly like this one as they come one by one; None: ask it each time."""
 
 
 class RowScore(Named, Protocol):

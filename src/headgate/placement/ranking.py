@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
-from headgate.placement.plugins import Each, LoadFilter, Rows, RowScore
-from headgate.placement.table import PODS, NodeTable
+from headgate.placement.places import NO_PLACE, foremost, place_of, score_of
+from headgate.placement.plugins import Each, Limit, LoadFilter, Mask, Rows, RowScore
+from headgate.placement.table import NodeTable
+from headgate.placement.turns import Seats, Turns
 from headgate.placement.verdicts import Verdicts
 
 UNFIT = -1
-CROWD_BITS = 20  # more than enough for the pods on one node
 FEW = 8  # changed rows up to which judging one by one is faster than all at once
-
-
-Picks = tuple[NDArray[np.intp], NDArray[np.intp], Amounts]
 
 
 class RowRules:
@@ -42,17 +42,33 @@ class RowRules:
             total = total + weight * rule.scores(shape, self.nodes, rows, already)
         return (total - UNFIT) * fit + UNFIT
 
+    def rate_one(self, shape: PodShape, row: int) -> int:
+        """As `rate` for a single row that suits the shape: most pods ask for no more than that."""
+        for rule in self.load_filters:
+            for _, met in rule.demands(shape, self.nodes, row, 0):
+                if not met:
+                    return UNFIT
+        total = 0
+        for score, weight in self.scores:
+            total += weight * score.scores(shape, self.nodes, row, 0)
+        return int(total)
+
     def fit(self, shape: PodShape, rows: Rows, already: Each) -> Each:
         """Which of the rows can run the shape."""
-        fit: Each = self.nodes.alive.item(rows) if type(rows) is int else self.nodes.alive[rows]
-        for verdicts in self.node_filters:
-            passes = verdicts.passes(shape, rows)
-            if passes is not None:
-                fit = fit & passes
+        fit = self.suits(shape, rows)
         for rule in self.load_filters:
             for _, met in rule.demands(shape, self.nodes, rows, already):
                 fit = fit & met
         return fit
+
+    def suits(self, shape: PodShape, rows: Rows) -> Each:
+        """Which of the rows have a node that will do for what it is, whatever runs there."""
+        suits: Each = self.nodes.alive.item(rows) if type(rows) is int else self.nodes.alive[rows]
+        for verdicts in self.node_filters:
+            passes = verdicts.passes(shape, rows)
+            if passes is not None:
+                suits = suits & passes
+        return suits
 
     def room(self, shape: PodShape, most: int) -> Amounts:
         """How many pods of the shape each row can take, counted up to `most`."""
@@ -65,40 +81,43 @@ class RowRules:
 
 
 class Ranking:
-    """A score for every row, brought up to date for changed rows only."""
+    """A place for every row, brought up to date for changed rows only."""
 
     def __init__(self, shape: PodShape, rules: RowRules) -> None:
         self._shape = shape
         self._rules = rules
-        self.scores: Amounts = np.zeros(0, dtype=np.int64)
-        self._cursor = -1
+        self.places: Amounts = np.zeros(0, dtype=np.int64)
+        self._suits: Mask = np.zeros(0, dtype=np.bool_)
+        self._cursor = self._node_cursor = -1
 
     def best(self) -> tuple[int, int] | None:
-        """The row with the highest score, and that score; equal ones are settled by their seats."""
+        """The row with the highest place, and its score."""
         self.refresh()
-        top = int(self.scores.max(initial=UNFIT))
-        return None if top == UNFIT else (best_seat(self._rules.nodes, np.flatnonzero(self.scores == top)), top)
+        row = foremost(self.places, self._rules.nodes.draws)
+        return None if row is None else (row, score_of(self.places.item(row)))
 
-    def plan(self, count: int, most: Amounts | None = None) -> list[tuple[int, int]]:
+    def plan(self, count: int, most: Amounts | None = None, limits: Sequence[Limit] = ()) -> list[tuple[int, int]]:
         """The rows that so many pods of the shape would get, one after the other, each with its score.
 
         What `best` would say if each pod were put on its node before the next is asked for; fewer when room runs out.
-        `most` limits how many each row may get.
+        `most` limits how many each row may get, `limits` how many those in one domain may.
         """
         self.refresh()
-        rows = self._foremost(count, most)
+        rows = self._foremost(len(self.places) if limits else count, most)
         depth = count // max(1, len(rows)) + 2  # how many pods on one row are imagined
         while len(rows):
-            levels, picked, scores = self._picks(rows, min(depth, count), count, most)
-            if depth >= count or levels.max(initial=0) < depth - 1:
-                return list(zip(rows[picked].tolist(), scores.tolist(), strict=True))
+            seats, levels = self._seats(rows, min(depth, count), most)
+            taken = Turns(seats, limits).take(count) if limits else slice(count)
+            if depth >= count or levels[taken].max(initial=0) < depth - 1:
+                scores = score_of(seats.places[taken])
+                return list(zip(seats.rows[taken].tolist(), scores.tolist(), strict=True))
             depth *= 2
         return []
 
-    def _picks(self, rows: NDArray[np.intp], depth: int, count: int, most: Amounts | None) -> Picks:
-        """The first picks if no row gets more than `depth`: how many the row had before, its index, its score.
+    def _seats(self, rows: NDArray[np.intp], depth: int, most: Amounts | None) -> tuple[Seats, NDArray[np.intp]]:
+        """The seats for pods of the shape if no row gets more than `depth`, and how many its row had before each.
 
-        A row's turn comes no sooner than the turn before it, however good it is then: so its rank is the worst of all
+        A row's turn comes no sooner than the turn before it, however good it is then: so it comes with the worst of all
         its turns so far, and of equal ones the earlier turn goes first.
         """
         nodes, turns = self._rules.nodes, np.arange(depth)[:, np.newaxis]
@@ -106,50 +125,48 @@ class Ranking:
         open_ = np.logical_and.accumulate(scores > UNFIT, axis=0)
         if most is not None:
             open_ &= turns < most[rows]
-        ranks = np.maximum.accumulate((-scores << CROWD_BITS) + nodes.requested[PODS][rows] + turns, axis=0)
+        places = place_of(nodes, rows, scores, turns)
         levels, indexes = np.nonzero(open_)
-        order = np.lexsort((levels, indexes, nodes.draws[rows][indexes], ranks[levels, indexes]))[:count]
+        draws, worst = nodes.draws[rows][indexes], np.minimum.accumulate(places, axis=0)[levels, indexes]
+        order = np.lexsort((levels, indexes, draws, -worst))
         levels, indexes = levels[order], indexes[order]
-        return levels, indexes, scores[levels, indexes]
+        return Seats(rows[indexes], places[levels, indexes], draws[order]), levels
 
     def _foremost(self, count: int, most: Amounts | None) -> NDArray[np.intp]:
         """The rows that come first when asked in order; no other can be among the first `count` picks."""
-        nodes, open_ = self._rules.nodes, self.scores > UNFIT
+        open_ = self.places > NO_PLACE
         fit = np.flatnonzero(open_ if most is None else open_ & (most > 0))
         if len(fit) <= count:
             return fit
-        places = (-self.scores[fit] << 47) | (nodes.requested[PODS][fit] << 31) | (nodes.draws[fit] >> 32)
-        foremost: NDArray[np.intp] = fit[places <= np.partition(places, count - 1)[count - 1]]
-        return foremost
+        places = self.places[fit]
+        first: NDArray[np.intp] = fit[places >= np.partition(places, -count)[-count]]
+        return first
 
     def refresh(self) -> None:
         """Take in what changed since the last look."""
         nodes = self._rules.nodes
-        if len(self.scores) != len(nodes.nodes):
+        if len(self.places) != len(nodes.nodes):
             self._cursor = -1
         if self._cursor == nodes.load_changes.end:
             return
         changes = nodes.load_changes.since(self._cursor) if self._cursor >= 0 else None
         if changes is None:
-            self.scores = np.array(self._rules.rate(self._shape, slice(0, len(nodes.nodes))), dtype=np.int64)
+            self.places = self._judge(slice(0, len(nodes.nodes)))
+        elif len(rows := sorted(set(changes))) > FEW:
+            self.places[rows] = self._judge(np.array(rows, dtype=np.intp))
         else:
-            self._judge(sorted(set(changes)))
+            self._judge_each(rows)
         self._cursor = nodes.load_changes.end
 
-    def _judge(self, rows: list[int]) -> None:
-        if len(rows) > FEW:
-            several = np.array(rows, dtype=np.intp)
-            self.scores[several] = self._rules.rate(self._shape, several)
-            return
+    def _judge(self, rows: Rows) -> Amounts:
+        places: Amounts = place_of(self._rules.nodes, rows, self._rules.rate(self._shape, rows))
+        return places
+
+    def _judge_each(self, rows: list[int]) -> None:
+        nodes = self._rules.nodes
+        if self._node_cursor != nodes.node_changes.end:
+            self._suits = self._rules.suits(self._shape, slice(0, len(nodes.nodes)))
+            self._node_cursor = nodes.node_changes.end
         for row in rows:
-            self.scores[row] = self._rules.rate(self._shape, row)
-
-
-def best_seat(nodes: NodeTable, tied: NDArray[np.intp]) -> int:
-    """Of equally good rows the one whose node runs fewer pods, then the one with the smaller draw.
-
-    That depends on nothing but the cluster and the seed, so a restarted process chooses alike.
-    """
-    crowds = nodes.requested[PODS][tied]
-    tied = tied[crowds == crowds.min()]
-    return int(tied[nodes.draws[tied].argmin()])
+            score = self._rules.rate_one(self._shape, row) if self._suits.item(row) else UNFIT
+            self.places[row] = place_of(nodes, row, score)

@@ -90,24 +90,28 @@ class BalancedAllocation:
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
         if not any(shape.requests.asks_for(resource) for resource in BALANCED_RESOURCES):
             return _nothing(nodes, rows)
-        with_pod = _balance(shape, nodes, rows, already + 1)
-        without_pod = _balance(shape, nodes, rows, already)
-        return TOP_SCORE // 2 + (TOP_SCORE // 2 + with_pod - without_pod) // 2
+        cpu_with, cpu_without, has_cpu = _shares("cpu", shape, nodes, rows, already)
+        memory_with, memory_without, has_memory = _shares("memory", shape, nodes, rows, already)
+        both = has_cpu & has_memory
+        gained = _balance(cpu_with, memory_with, both) - _balance(cpu_without, memory_without, both)
+        return TOP_SCORE // 2 + (TOP_SCORE // 2 + gained) // 2
 
 
-def _balance(shape: PodShape, nodes: NodeTable, rows: Rows, pods: Each) -> Each:
+def _shares(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> tuple[Each, Each, Each]:
+    """How much is used with the pod and without it, each at most 1, and whether the node has the resource at all."""
+    capacity, amount = nodes.allocatable.at(resource, rows), shape.requests[resource]
+    there, used = capacity > 0, nodes.requested.at(resource, rows) + amount * already
+    whole = capacity + (capacity == 0)
+    return _at_most_one((used + amount) / whole), _at_most_one(used / whole), there
+
+
+def _balance(cpu: Each, memory: Each, both: Each) -> Each:
     """100 when cpu and memory are used to the same share; a node that lacks one of them is in balance."""
-    cpu, has_cpu = _share("cpu", shape, nodes, rows, pods)
-    memory, has_memory = _share("memory", shape, nodes, rows, pods)
-    apart = abs((cpu - memory) / 2) * has_cpu * has_memory
-    return _whole((1 - apart) * TOP_SCORE)
+    return _whole((1 - abs((cpu - memory) / 2) * both) * TOP_SCORE)
 
 
-def _share(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, pods: Each) -> tuple[Each, Each]:
-    """The used share, at most 1, and whether the node has the resource at all."""
-    capacity = nodes.allocatable.at(resource, rows)
-    used = (nodes.requested.at(resource, rows) + shape.requests[resource] * pods) / (capacity + (capacity == 0))
-    return (np.minimum(used, 1) if isinstance(used, np.ndarray) else min(used, 1.0)), capacity > 0
+def _at_most_one(shares: Each) -> Each:
+    return np.minimum(shares, 1) if isinstance(shares, np.ndarray) else min(shares, 1.0)
 
 
 def _nothing(nodes: NodeTable, rows: Rows) -> Each:

@@ -45,7 +45,8 @@ class Seating:
         waiting = [index for index, pod in enumerate(self._pods) if pod.nominated]
         at = 0
         while at < len(waiting):
-            run = self._run(waiting, at) or waiting[at : at + 1]
+            alone = self._placer.stands_alone(self._pods[waiting[at]])
+            run = (alone and self._run(waiting, at)) or waiting[at : at + 1]
             kept = zip(run, self._kept([self._pods[index] for index in run]), strict=True)
             self._keep({index: found for index, found in kept if found is not None})
             at += len(run)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import reduce
+from operator import and_
 
 import numpy as np
 from msgspec import Struct
@@ -13,9 +15,9 @@ from headgate.model.happenings import Happening
 from headgate.model.peers import PodTerm, Spread, selects
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
-from headgate.placement.domains import NOWHERE, Domain
+from headgate.placement.domains import Domain, Totals
 from headgate.placement.neighbours import Neighbours, Question
-from headgate.placement.plugins import Mask
+from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Limit, Mask
 from headgate.placement.scores import TOP_SCORE
 from headgate.placement.verdicts import Verdicts
 
@@ -24,14 +26,24 @@ HOSTNAME = "kubernetes.io/hostname"
 REASON = "node(s) didn't match pod topology spread constraints"
 
 
+class View(Struct, frozen=True):
+    """What one constraint sees: whom it counts, on which rows, and which domains must keep even with each other."""
+
+    spread: Spread
+    domain: Domain
+    question: Question
+    counted: Mask
+    compared: NDArray[np.intp]  # the numbers of the domains with a counted row; none of them where they are too few
+    totals: Totals
+
+
 class Ground(Struct, frozen=True):
-    """What some constraints see of the nodes: which have the labels, and by constraint which rows and domains count."""
+    """What some constraints see of the nodes, as long as no node changes."""
 
     at: int
     labelled: Mask
-    counted: list[Mask]
-    present: list[Mask]
-    missing: list[bool]  # by constraint, whether pods run on rows that do not count
+    unlabelled: Mask
+    views: list[View]
 
 
 class PodTopologySpread:
@@ -44,36 +56,41 @@ class PodTopologySpread:
         self._neighbours = neighbours
         self._affinity = affinity
         self._taints = taints
-        self._grounds: dict[tuple[PodShape, tuple[Spread, ...]], Ground] = {}
+        self._grounds: dict[tuple[PodShape, str, bool], Ground] = {}  # by shape, namespace and whether hard
 
     def concerns(self, pod: Pod) -> bool:
         return pod.shape.peers is not None and bool(pod.shape.peers.hard_spread)
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
-        spreads = pod.shape.peers.hard_spread if pod.shape.peers else ()
-        ground = self._ground(pod, spreads)
+        ground = self._ground(pod, hard=True)
         yield f"{REASON} (missing required label)", ground.labelled
-        even = ~ground.labelled
-        even |= self._within_skew(pod, spreads[0], ground, 0)
-        for index in range(1, len(spreads)):
-            even &= self._within_skew(pod, spreads[index], ground, index) | ~ground.labelled
-        yield REASON, even
+        even = reduce(and_, (self._within_skew(pod, view) for view in ground.views))
+        yield REASON, even | ground.unlabelled
 
     def admits(self, pod: Pod, row: int) -> bool:
         return all(met[row] for _, met in self.demands(pod))
 
     def hopeless(self, pod: Pod) -> Mask | bool:
         """A node without the labels stays without them."""
-        return ~self._ground(pod, pod.shape.peers.hard_spread if pod.shape.peers else ()).labelled
+        return self._ground(pod, hard=True).unlabelled
 
-    def _within_skew(self, pod: Pod, spread: Spread, ground: Ground, index: int) -> Mask:
-        domain = self._neighbours.domains.of(spread.topology_key)
-        counted = ground.counted[index] if ground.missing[index] else None
-        totals, present = _totals(domain, self._matching(pod, spread), counted), ground.present[index]
-        enough = int(np.count_nonzero(present)) >= max(1, spread.min_domains)
-        fewest = int(totals[present].min()) if enough else 0
-        itself = 1 if selects(spread.selector, pod.labels) else 0
-        even: Mask = (totals + itself - fewest <= spread.max_skew)[domain.ids]
+    def foresee(self, pod: Pod) -> Foresight | None:
+        """Domains close and open as pods come, if the constraint counts these pods themselves."""
+        ground = self._ground(pod, hard=True)
+        allowed, limits = ground.labelled, []
+        for view in ground.views:
+            if view.spread.selector and selects(view.spread.selector, pod.labels):
+                ids, counted = view.domain.ids, view.counted
+                limits.append(Limit(ids, counted, self._totals(view), view.compared, view.spread.max_skew - 1))
+            else:
+                allowed = allowed & self._within_skew(pod, view)
+        return Foresight(allowed * MANY, tuple(limits))
+
+    def _within_skew(self, pod: Pod, view: View) -> Mask:
+        spread, totals = view.spread, self._totals(view)
+        fewest = totals[view.compared].min() if len(view.compared) else 0
+        itself = selects(spread.selector, pod.labels)
+        even: Mask = (totals <= spread.max_skew + fewest - itself)[view.domain.ids]
         return even
 
     def compares(self, pod: Pod) -> bool:
@@ -81,41 +98,49 @@ class PodTopologySpread:
 
     def scores(self, pod: Pod, fit: NDArray[np.intp]) -> Amounts | None:
         """Fewer matching pods in a node's domains is better; nodes that lack a label they must have come last."""
-        spreads = pod.shape.peers.soft_spread if pod.shape.peers else ()
-        ground = self._ground(pod, spreads)
+        ground = self._ground(pod, hard=False)
         candidates = np.zeros(self._neighbours.rows, dtype=np.bool_)
         candidates[fit] = ground.labelled[fit]
         raw = np.zeros(self._neighbours.rows, dtype=np.float64)
-        for spread, counted in zip(spreads, ground.counted, strict=True):
-            raw += self._crowding(pod, spread, counted, candidates)
+        for view in ground.views:
+            raw += self._crowding(view, candidates)
         return _fewer_is_better(np.floor(raw[fit] + 0.5).astype(np.int64), candidates[fit])
 
-    def _crowding(self, pod: Pod, spread: Spread, counted: Mask, candidates: Mask) -> NDArray[np.float64]:
+    def _crowding(self, view: View, candidates: Mask) -> NDArray[np.float64]:
         """How many matching pods share each row's domain, weighed by how many domains there are."""
-        domain = self._neighbours.domains.of(spread.topology_key)
-        matching = self._matching(pod, spread)
-        if spread.topology_key == HOSTNAME:
-            here, size = matching, int(candidates.sum())
+        ids = view.domain.ids
+        if view.spread.topology_key == HOSTNAME:
+            here, size = self._neighbours.answer(view.question), int(candidates.sum())
         else:
-            here = _totals(domain, matching, counted)[domain.ids]
-            size = len(np.unique(domain.ids[candidates]))
-        crowding: NDArray[np.float64] = here.astype(np.float64) * math.log(size + 2) + float(spread.max_skew - 1)
-        return crowding * domain.somewhere
+            here, size = self._totals(view)[ids], len(np.unique(ids[candidates]))
+        crowding: NDArray[np.float64] = here.astype(np.float64) * math.log(size + 2) + float(view.spread.max_skew - 1)
+        return crowding * view.domain.somewhere
 
-    def _ground(self, pod: Pod, spreads: tuple[Spread, ...]) -> Ground:
-        """What the constraints see of the nodes alone, kept while no node changes."""
-        now = self._neighbours.nodes.node_changes.end
-        known = self._grounds.get((pod.shape, spreads))
-        if known is None or known.at != now:
-            labelled = self._labelled(spreads)
-            counted = [labelled & self._included(pod, spread) for spread in spreads]
-            domains = [self._neighbours.domains.of(spread.topology_key) for spread in spreads]
-            present = [_present(domain, mask) for domain, mask in zip(domains, counted, strict=True)]
-            missing = [bool((self._neighbours.alive & ~mask).any()) for mask in counted]
-            known = self._grounds[pod.shape, spreads] = Ground(now, labelled, counted, present, missing)
+    def _totals(self, view: View) -> Amounts:
+        return view.totals.of(self._neighbours.answer(view.question))
+
+    def _ground(self, pod: Pod, *, hard: bool) -> Ground:
+        """What the constraints see of the nodes, kept while no node changes."""
+        key = pod.shape, pod.key.namespace, hard
+        known = self._grounds.get(key)
+        if known is None or known.at != self._neighbours.nodes.node_changes.end:
+            known = self._grounds[key] = self._survey(pod, _spreads(pod, hard=hard))
             if len(self._grounds) > KEPT_GROUNDS:
                 del self._grounds[next(iter(self._grounds))]
         return known
+
+    def _survey(self, pod: Pod, spreads: tuple[Spread, ...]) -> Ground:
+        labelled = self._labelled(spreads)
+        views = [self._view(pod, spread, labelled & self._included(pod, spread)) for spread in spreads]
+        return Ground(self._neighbours.nodes.node_changes.end, labelled, ~labelled, views)
+
+    def _view(self, pod: Pod, spread: Spread, counted: Mask) -> View:
+        domain = self._neighbours.domains.of(spread.topology_key)
+        present = np.unique(domain.ids[counted & domain.somewhere])
+        compared = present if len(present) >= spread.min_domains else NO_DOMAINS
+        return View(
+            spread, domain, _matching(pod, spread), counted, compared, Totals(self._neighbours.nodes, domain, counted)
+        )
 
     def _labelled(self, spreads: tuple[Spread, ...]) -> Mask:
         """Rows that have all the topology labels they must have."""
@@ -135,26 +160,20 @@ class PodTopologySpread:
                 included &= passes
         return included
 
-    def _matching(self, pod: Pod, spread: Spread) -> Amounts:
-        """Living pods of the pod's namespace that the selector picks; an empty selector picks none, as upstream.
 
-        They are counted by node, so constraints over different labels share one question.
-        """
-        term = PodTerm("", spread.selector or None, (pod.key.namespace,))
-        return self._neighbours.answer(Question((term,), living=True))
-
-
-def _totals(domain: Domain, counts: Amounts, counted: Mask | None) -> Amounts:
-    """By domain number, how many pods there are on the counted rows; None: on all."""
-    weights = counts if counted is None else counts * counted
-    return np.bincount(domain.ids, weights=weights, minlength=domain.count).astype(np.int64)
+def _spreads(pod: Pod, *, hard: bool) -> tuple[Spread, ...]:
+    peers = pod.shape.peers
+    if peers is None:
+        return ()
+    return peers.hard_spread if hard else peers.soft_spread
 
 
-def _present(domain: Domain, counted: Mask) -> Mask:
-    """By domain number, whether it has a counted row at all."""
-    present: Mask = np.bincount(domain.ids, weights=counted, minlength=domain.count) > 0
-    present[NOWHERE] = False
-    return present
+def _matching(pod: Pod, spread: Spread) -> Question:
+    """Living pods of the pod's namespace that the selector picks; an empty selector picks none, as upstream.
+
+    They are counted by node, so constraints over different labels share one question.
+    """
+    return Question((PodTerm("", spread.selector or None, (pod.key.namespace,)),), living=True)
 
 
 def _fewer_is_better(raw: Amounts, valid: Mask) -> Amounts:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from functools import reduce
+from operator import and_
 
 import numpy as np
 
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts, padded
-from headgate.placement.plugins import Each, Mask, NodeFilter, Rows
+from headgate.placement.domains import Domains
+from headgate.placement.plugins import Each, LabelFilter, Mask, NodeFilter, Rows
 from headgate.placement.table import NodeTable
 
 KEPT_DEMANDS = 1024
@@ -36,6 +39,7 @@ class Verdicts:
     def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
         self.rule = rule
         self._nodes = nodes
+        self._labels = Domains(nodes)
         self._by_demand: dict[Hashable, Verdict] = {}
 
     def passes(self, shape: PodShape, rows: Rows) -> Each | None:
@@ -65,11 +69,21 @@ class Verdicts:
 
     def _refresh(self, verdict: Verdict, shape: PodShape) -> None:
         verdict.codes = padded(verdict.codes, len(self._nodes.nodes))
-        for row in self._nodes.rows_changed_since(verdict.cursor):
+        for row in self._worth_asking(verdict, shape):
             node = self._nodes.nodes[row]
             verdict.codes[row] = PASSES if node is None else verdict.code_of(self.rule.refusal(shape, node))
         verdict.cursor = self._nodes.node_changes.end
         verdict.everywhere = not verdict.codes.any()
+
+    def _worth_asking(self, verdict: Verdict, shape: PodShape) -> Iterable[int]:
+        """The rows that changed; of a demand never heard before those with the labels, all others being refused."""
+        if verdict.cursor >= 0 or not isinstance(self.rule, LabelFilter):
+            return self._nodes.rows_changed_since(verdict.cursor)
+        having = [self._labels.of(key).having(values) for key, values in self.rule.needed(shape)]
+        asked: Mask = reduce(and_, having, self._nodes.alive)
+        verdict.codes = (self._nodes.alive & ~asked) * verdict.code_of(self.rule.reason)
+        rows: list[int] = np.flatnonzero(asked).tolist()
+        return rows
 
     def _forget_oldest(self) -> None:
         if len(self._by_demand) > KEPT_DEMANDS:

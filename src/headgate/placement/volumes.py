@@ -11,7 +11,7 @@ from headgate.model.claims import ZoneDemand
 from headgate.model.happenings import Happening
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.plugins import Mask, NodeFilter
+from headgate.placement.plugins import Foresight, Mask, NodeFilter
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
 
@@ -43,6 +43,9 @@ class Seldom:
 
     def hopeless(self, pod: Pod) -> Mask | bool:
         return not self._curable
+
+    def foresee(self, pod: Pod) -> Foresight | None:
+        return None
 
 
 class VolumeRestrictions:

@@ -15,9 +15,10 @@ from headgate.preemption.quota_search import (
     candidate_order,
     fits,
     give_back,
+    in_order,
     may_take,
 )
-from headgate.quota.ledger import Holder, Ledger
+from headgate.quota.ledger import Holder, Ledger, LocalUse
 from headgate.quota.tree import FlavorResource, QuotaNode, borrows_with, local_available, within_nominal
 
 
@@ -112,13 +113,15 @@ _LISTS = (_Claim.NEARER, _Claim.WITHOUT_BORROWING, _Claim.OWN_QUEUE)
 def _candidates(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption) -> list[_Candidate]:
     """In the order they are tried: the evicted, then the rest; nearer quota, then by priority, then its own queue."""
     found = [*_from_own_queue(ledger, preemptor, policy), *_from_others(ledger, preemptor, node, policy)]
+    if not found:
+        return []
 
-    def place(candidate: _Candidate) -> tuple[object, ...]:
+    def place(candidate: _Candidate, use: LocalUse) -> tuple[object, ...]:
         claim = candidate.claim
         which = _LISTS.index(_Claim.WITHOUT_BORROWING if claim is _Claim.WHILE_BORROWING else claim)
-        return not candidate.holder.evicted, which, *candidate_order(candidate.holder, preemptor.queue)
+        return not candidate.holder.evicted, which, *candidate_order(candidate.holder, preemptor.queue, use)
 
-    return sorted(found, key=place)
+    return in_order(ledger, found, lambda candidate: candidate.holder, place)
 
 
 def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemption) -> Iterator[_Candidate]:
@@ -132,7 +135,7 @@ def _from_others(
     ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption
 ) -> Iterator[_Candidate]:
     """Up the tree: once the rest of the request fits into some cohort, all beyond it are farther from that quota."""
-    if policy.reclaim is Reclaim.NEVER:
+    if policy.reclaim is Reclaim.NEVER or not any(cohort.borrowers for cohort in node.ancestors()):
         return
     below, nearer, remaining = node, *_fits_in_quota(node, dict(preemptor.usage))
     for cohort in node.ancestors():
@@ -152,8 +155,9 @@ def _fits_in_quota(node: QuotaNode, requests: dict[FlavorResource, int]) -> tupl
 
 def _borrowers(cohort: QuotaNode, visited: QuotaNode, needed: Sequence[FlavorResource]) -> Iterator[QuotaNode]:
     """The queues below that borrow, through cohorts that borrow, without those already visited."""
-    for child in cohort.children:
-        if child is visited or within_nominal(child, needed):
+    borrowing = {child: None for of in needed for child in cohort.borrowers.get(of, ())}
+    for child in borrowing:
+        if child is visited:
             continue
         if child.queue is not None:
             yield child

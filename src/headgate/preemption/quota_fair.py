@@ -14,6 +14,7 @@ from headgate.preemption.quota_search import (
     candidate_order,
     fits,
     give_back,
+    in_order,
     may_take,
 )
 from headgate.quota.ledger import Holder, Ledger
@@ -48,7 +49,7 @@ def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Holder]:
         for other in node.root.leaves():
             if other is not node and not within_nominal(other, preemptor.needed):
                 found += [holder for holder in ledger.holders(other.name) if may_take(preemptor, policy, holder)]
-    return sorted(found, key=lambda holder: candidate_order(holder, preemptor.queue))
+    return in_order(ledger, found, lambda holder: holder, lambda one, use: candidate_order(one, preemptor.queue, use))
 
 
 class _Search:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 from msgspec import Struct
 
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
-from headgate.quota.ledger import Holder, Ledger
+from headgate.quota.ledger import Holder, Ledger, LocalUse
 from headgate.quota.modes import Fitness, Granular
 from headgate.quota.tree import FlavorResource, QuotaNode, Usage, available, borrow_level, borrows_with
 
@@ -52,13 +54,33 @@ class Preemptor(Struct, frozen=True, gc=False):
 VictimSearch = Callable[[Ledger, Preemptor], tuple[Victim, ...]]
 """Victims that make room and none of them needless; none at all when there is no way."""
 
-CandidateOrder = tuple[bool, bool, int, int, float, str]
+CandidateOrder = tuple[bool, bool, LocalUse, int, float, str]
+C = TypeVar("C")
 
 
-def candidate_order(holder: Holder, queue: str) -> CandidateOrder:
+def candidate_order(holder: Holder, queue: str, use: LocalUse = 0) -> CandidateOrder:
     """Evicted already, of other queues, of busier local queues, less important, admitted later: these go first."""
     own = holder.queue == queue
-    return not holder.evicted, own, -holder.local_share, holder.priority, -holder.reserved, holder.uid
+    return not holder.evicted, own, -use, holder.priority, -holder.reserved, holder.uid
+
+
+def in_order(
+    ledger: Ledger,
+    found: Sequence[C],
+    holder: Callable[[C], Holder],
+    place: Callable[[C, LocalUse], tuple[object, ...]],
+) -> list[C]:
+    """As they are taken. What local queues used decides only between candidates of one and the same cluster queue.
+
+    So these change places among themselves, and between those of different cluster queues nothing changes.
+    """
+    without_use, local_use = sorted(found, key=lambda one: place(one, 0)), ledger.local_use
+    if local_use is None:
+        return without_use
+    lines: dict[str, deque[C]] = {}
+    for one in sorted(found, key=lambda one: place(one, local_use(holder(one)))):
+        lines.setdefault(holder(one).queue, deque()).append(one)
+    return [lines[holder(one).queue].popleft() for one in without_use]
 
 
 def may_take(preemptor: Preemptor, policy: QueuePreemption, holder: Holder) -> bool:
@@ -98,11 +120,11 @@ def give_back(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim], b
 def fitness_with(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim]) -> Fitness:
     """How well one flavor does for one resource when these would go."""
     node, ((of, amount),) = ledger.forest.queues[preemptor.queue], preemptor.usage
+    if not victims:
+        return Fitness(Granular.NO_CANDIDATES, borrow_level(node, of, amount).height)
     with ledger.trial():
         for victim in victims:
             ledger.leave(victim.holder.queue, victim.holder.uid)
         height = borrow_level(node, of, amount).height
-    if not victims:
-        return Fitness(Granular.NO_CANDIDATES, height)
     of_its_own = any(victim.holder.queue == preemptor.queue for victim in victims)
     return Fitness(Granular.PREEMPT if of_its_own else Granular.RECLAIM, height)

@@ -40,16 +40,12 @@ class PodSetFlavors(Struct, frozen=True, gc=False):
 
 
 class Assignment(Struct, frozen=True, gc=False):
-    """`began_midway`: some flavors were left out because an earlier attempt had tried them."""
+    """`mode` is that of its worst pod set. `began_midway`: some flavors were left out as they had been tried before."""
 
     pod_sets: tuple[PodSetFlavors, ...]
     usage: Usage
+    mode: Mode
     began_midway: bool = False
-
-    @property
-    def mode(self) -> Mode:
-        """That of its worst pod set."""
-        return min((pod_set.mode for pod_set in self.pod_sets), default=Mode.NO_FIT)
 
     @property
     def borrow(self) -> int:

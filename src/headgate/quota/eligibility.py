@@ -14,6 +14,8 @@ from headgate.quota import wording
 
 def refusal(shape: PodShape, flavor: ResourceFlavor) -> str:
     """Why not; empty when they could."""
+    if not flavor.node_taints and not flavor.node_labels:
+        return ""
     taint = _untolerated(flavor.node_taints, (*shape.tolerations, *flavor.tolerations))
     if taint is not None:
         return wording.untolerated(taint, flavor.name)

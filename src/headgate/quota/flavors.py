@@ -83,7 +83,8 @@ def assign(search: FlavorSearch, asks: Sequence[Ask], counts: Sequence[int] | No
         for resource, choice in choices:
             of = FlavorResource(choice.flavor, resource)
             assumed[of] = assumed.get(of, 0) + wanted.requests[resource]
-    return Assignment(tuple(pod_sets), usage_of(assumed), midway)
+    mode = min((pod_set.mode for pod_set in pod_sets), default=Mode.NO_FIT)
+    return Assignment(tuple(pod_sets), usage_of(assumed), mode, midway)
 
 
 def _find_flavors(search: FlavorSearch, wanted: _Wanted) -> _Found:
@@ -99,7 +100,9 @@ def _find_flavors(search: FlavorSearch, wanted: _Wanted) -> _Found:
         found.began_midway = found.began_midway or whole.began_midway
         if found.no_fit is not None:
             return found
-        whole = _Found(whole.choices | found.choices, whole.reasons + found.reasons, None, found.began_midway)
+        if whole.choices:
+            found = _Found(whole.choices | found.choices, whole.reasons + found.reasons, None, found.began_midway)
+        whole = found
     return whole
 
 
@@ -134,7 +137,9 @@ def _find_flavor(search: FlavorSearch, wanted: _Wanted, group: ResourceGroup, re
         return _Found({}, reasons, _mildest(attempts), began_midway=first > 0)
     last = first + len(attempts) - 1
     tried = FROM_THE_START if last == len(group.flavors) - 1 else last
-    choices = {name: structs.replace(choice, tried=tried) for name, choice in best.choices.items()}
+    choices = best.choices
+    if tried != FROM_THE_START:
+        choices = {name: structs.replace(choice, tried=tried) for name, choice in choices.items()}
     fits = all(choice.mode is Mode.FIT for choice in choices.values())
     return _Found(choices, [] if fits else reasons, began_midway=first > 0)
 

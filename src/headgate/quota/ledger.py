@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -23,28 +23,56 @@ class Holder(Struct, frozen=True, gc=False):
     ordered: float = 0.0  # its place in the order of queues
     reserved: float = 0.0  # when it got its quota
     evicted: bool = False
-    local_share: int = 0  # what its local queue used lately, where that decides
+    local: str = ""  # its local queue
 
     def uses_any(self, needed: Sequence[FlavorResource]) -> bool:
         return any(of in needed for of, _ in self.usage)
 
 
-class _Used(Struct, frozen=True):
+class _Used(NamedTuple):
     node: QuotaNode
     of: FlavorResource
     before: int
 
 
-class _Held(Struct, frozen=True):
+class _Held(NamedTuple):
     queue: str
     uid: str
     before: Holder | None
 
 
-class Ledger:
-    """Usage of every queue and cohort, and the workloads it comes from."""
+class Trial:
+    """A stretch of time after which the ledger is as before."""
 
-    def __init__(self, queues: Sequence[ClusterQueue] = (), cohorts: Sequence[Cohort] = ()) -> None:
+    __slots__ = ("_ledger", "_mark")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._mark = self._ledger.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._ledger.take_back(self._mark)
+
+
+LocalUse = int | float
+"""How much a local queue used lately, by weight; infinite when it comes after all others."""
+
+
+class Ledger:
+    """Usage of every queue and cohort, and the workloads it comes from.
+
+    `local_use` says what a holder's local queue used lately; None: that never matters.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[ClusterQueue] = (),
+        cohorts: Sequence[Cohort] = (),
+        local_use: Callable[[Holder], LocalUse] | None = None,
+    ) -> None:
+        self.local_use = local_use
         self.forest = Forest(queues, cohorts)
         self._holders: dict[str, dict[str, Holder]] = {}
         self._changes: list[_Used | _Held] = []
@@ -54,7 +82,7 @@ class Ledger:
 
     def rebuilt(self, queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Ledger:
         """The same holders under other queues and cohorts. Scan progress made before is void."""
-        fresh = Ledger(queues, cohorts)
+        fresh = Ledger(queues, cohorts, self.local_use)
         fresh._generation = self._generation + 1
         fresh._generations = dict.fromkeys(fresh.forest.roots, fresh._generation)
         for holders in self._holders.values():
@@ -117,24 +145,24 @@ class Ledger:
         node = self.forest.queues[queue]
         return all(amount <= max(0, available(node, of)) for of, amount in usage)
 
-    @contextmanager
-    def trial(self) -> Iterator[None]:
+    def trial(self) -> Trial:
         """All that happens inside is taken back on exit, also when the body raises. Trials nest."""
-        mark = len(self._changes)
+        return Trial(self)
+
+    def begin(self) -> int:
         self._trials += 1
-        try:
-            yield
-        finally:
-            self._trials -= 1
-            while len(self._changes) > mark:
-                self._undo(self._changes.pop())
+        return len(self._changes)
+
+    def take_back(self, mark: int) -> None:
+        self._trials -= 1
+        while len(self._changes) > mark:
+            self._undo(self._changes.pop())
 
     def _undo(self, change: _Used | _Held) -> None:
-        match change:
-            case _Used(node, of, before):
-                node.usage[of] = before
-            case _Held(queue, uid, before):
-                self._place(queue, uid, before)
+        if isinstance(change, _Used):
+            change.node.use(change.of, change.before)
+        else:
+            self._place(change.queue, change.uid, change.before)
 
     def _put(self, queue: str, uid: str, holder: Holder | None) -> None:
         if self._trials:
@@ -157,24 +185,25 @@ class Ledger:
         else:
             self.credit(holder.queue, holder.usage)
 
-    def _add(self, node: QuotaNode, of: FlavorResource, amount: int) -> None:
+    def _add(self, node: QuotaNode | None, of: FlavorResource, amount: int) -> None:
         """What does not fit into the part the parent never sees is the parent's to carry."""
-        beyond = amount - local_available(node, of)
-        self._set(node, of, node.used(of) + amount)
-        if node.parent is not None and beyond > 0:
-            self._add(node.parent, of, beyond)
+        while node is not None and amount > 0:
+            beyond = amount - local_available(node, of)
+            self._set(node, of, amount)
+            node, amount = node.parent, beyond
 
-    def _remove(self, node: QuotaNode, of: FlavorResource, amount: int) -> None:
+    def _remove(self, node: QuotaNode | None, of: FlavorResource, amount: int) -> None:
         """The parent is relieved first."""
-        carried = node.used(of) - node.kept.get(of, 0)
-        self._set(node, of, node.used(of) - amount)
-        if node.parent is not None and carried > 0:
-            self._remove(node.parent, of, min(amount, carried))
+        while node is not None and amount > 0:
+            carried = node.usage.get(of, 0) - node.kept.get(of, 0)
+            self._set(node, of, -amount)
+            node, amount = node.parent, min(amount, carried)
 
-    def _set(self, node: QuotaNode, of: FlavorResource, amount: int) -> None:
+    def _set(self, node: QuotaNode, of: FlavorResource, more: int) -> None:
+        before = node.usage.get(of, 0)
         if self._trials:
-            self._changes.append(_Used(node, of, node.used(of)))
-        node.usage[of] = amount
+            self._changes.append(_Used(node, of, before))
+        node.use(of, before + more)
 
     def _count_change(self, queue: str) -> None:
         node = self.forest.queues.get(queue)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.model.keys import Key
 from headgate.quota.order import Applicant, EquivalenceClass, Rank
@@ -32,6 +32,11 @@ class Lines:
     def blocked(self) -> int:
         """How many belong to a blocked class."""
         return sum(self._sizes[kind] for kind in self._blocked)
+
+    @property
+    def sizes(self) -> Mapping[EquivalenceClass, int]:
+        """How many belong to each class, blocked or not."""
+        return self._sizes
 
     def get(self, key: Key) -> Applicant | None:
         found = self._members.get(key)
@@ -78,17 +83,16 @@ class Lines:
     def block(self, kind: EquivalenceClass) -> None:
         self._blocked[kind] = None
 
-    def unblock_all(self) -> bool:
-        """True when there was anybody to unblock."""
-        kinds, self._blocked = self._blocked, {}
-        stepped = False
-        for line in self._fronts:
-            for kind in kinds:
+    def unblock_all(self) -> None:
+        self.unblock(tuple(self._blocked))
+
+    def unblock(self, kinds: Iterable[EquivalenceClass]) -> None:
+        for kind in kinds:
+            self._blocked.pop(kind, None)
+            for line in self._fronts:
                 first = self._first_of_kin(line, kind)
                 if first is not None:
                     self._step_forward(line, first)
-                    stepped = True
-        return stepped
 
     def _step_forward(self, line: str, place: Place) -> None:
         heapq.heappush(self._fronts.setdefault(line, []), place)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from headgate.model.keys import Key
 from headgate.model.queues import CheckState, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings, RequeueTime
+from headgate.quota.adjusting import NO_ADJUSTMENTS, Adjustments, problem_of
 from headgate.quota.progress import Progress
 from headgate.quota.requests import Ask, asks_of
 
@@ -50,15 +51,18 @@ class Applicant(Struct, frozen=True, gc=False):
         return self.kind.asks
 
 
-def applicant(workload: QueuedWorkload, queue: str, settings: QuotaSettings, problem: str = "") -> Applicant:
-    kind = EquivalenceClass(workload.effective_priority, asks_of(workload, settings))
+def applicant(
+    workload: QueuedWorkload, queue: str, settings: QuotaSettings, around: Adjustments = NO_ADJUSTMENTS
+) -> Applicant:
+    kind = EquivalenceClass(workload.effective_priority, asks_of(workload, settings, around))
+    problem = problem_of(workload.pod_sets, around)
     ordered = ordered_at(workload, settings)
     return Applicant(workload, queue, kind, ordered, (-kind.priority, ordered, workload.uid), problem=problem)
 
 
 def may_queue(workload: QueuedWorkload) -> bool:
     """Nothing about the workload itself keeps it from applying."""
-    held_back = workload.is_true("OnHold") or workload.is_true("WaitingForReplacementPods")
+    held_back = workload.is_on_hold or workload.is_true("WaitingForReplacementPods")
     settled = workload.is_true("Finished") or workload.is_true("QuotaReserved")
     return workload.active and not workload.gated_by and not held_back and not settled
 
@@ -82,6 +86,8 @@ def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
 
 
 def has_failed_checks(workload: QueuedWorkload) -> bool:
+    if not workload.checks:
+        return False
     return any(check.state in (CheckState.RETRY, CheckState.REJECTED) for check in workload.checks)
 
 

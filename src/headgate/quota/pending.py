@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, QueueingStrategy
+from headgate.quota.ledger import LocalUse
 from headgate.quota.lines import Lines
 from headgate.quota.order import Applicant, EquivalenceClass, Rank, differs, has_rested
 from headgate.quota.progress import Progress
-from headgate.quota.requeue import SPEAKS_FOR_CLASS, Requeue, comes_back_at_once
+from headgate.quota.requeue import SPEAKS_FOR_CLASS, Requeue, Unreserved, comes_back_at_once
 
-LocalUsage = Callable[[Key], int]
+LocalUsage = Callable[[Applicant], LocalUse]
 """How much the local queue of this workload has used lately."""
+
+Census = Mapping[EquivalenceClass, int]
+"""How many there are of each class."""
 
 
 class PendingQueue:
@@ -24,13 +28,15 @@ class PendingQueue:
     Set aside are single workloads, and all of a class one of which was refused for reasons that hold for all.
     """
 
-    def __init__(self, queue: ClusterQueue, local_usage: LocalUsage) -> None:
+    def __init__(self, queue: ClusterQueue, local_usage: LocalUsage | None) -> None:
         self.queue = queue
         self._local_usage = local_usage
         self._lines = Lines()
         self._aside: dict[Key, Applicant] = {}
         self._resting: list[tuple[float, Key]] = []  # of those set aside
-        self._refusals: dict[EquivalenceClass, Requeue] = {}
+        self._refusals: dict[EquivalenceClass, Unreserved] = {}
+        self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
+        self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
         self._taken: Applicant | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
@@ -45,6 +51,23 @@ class PendingQueue:
         """How many wait for a change."""
         return len(self._aside) + self._lines.blocked
 
+    def census(self) -> tuple[Census, Census]:
+        """Of those who will be tried as things are, and of those who wait for a change."""
+        tried: dict[EquivalenceClass, int] = {self._taken.kind: 1} if self._taken else {}
+        waiting: dict[EquivalenceClass, int] = {}
+        for kind, size in self._lines.sizes.items():
+            counted = waiting if self._lines.is_blocked(kind) else tried
+            counted[kind] = counted.get(kind, 0) + size
+        for applicant in self._aside.values():
+            waiting[applicant.kind] = waiting.get(applicant.kind, 0) + 1
+        return tried, waiting
+
+    def waiting_for_change(self) -> Iterator[Applicant]:
+        """Those who wait for a change, in no order that means anything."""
+        yield from self._aside.values()
+        if self._lines.blocked:
+            yield from (one for one in self._lines.all() if self._lines.is_blocked(one.kind))
+
     def everybody(self) -> list[Applicant]:
         """All who wait, in the order they would be tried."""
         taken = [self._taken] if self._taken else []
@@ -54,9 +77,11 @@ class PendingQueue:
     def has_next(self) -> bool:
         return next(self._lines.firsts(), None) is not None
 
-    def refusal_of(self, applicant: Applicant) -> Requeue | None:
-        """Why another workload of its class was refused since the last change."""
-        return self._refusals.get(applicant.kind)
+    def passed_over(self, key: Key) -> tuple[Applicant, Unreserved] | None:
+        """The workload, if it is not tried because another of its class was refused since the last change; and why."""
+        applicant = self._lines.get(key)
+        why = None if applicant is None else self._refusals.get(applicant.kind)
+        return None if applicant is None or why is None else (applicant, why)
 
     def offer(self, applicant: Applicant, now: float) -> bool:
         """The workload applies, or has changed. True when this may change who is next."""
@@ -65,7 +90,7 @@ class PendingQueue:
             self._taken = _going_on(applicant, self._taken)
             return False
         known = self._aside.get(key) or self._lines.get(key)
-        changed = known is None or differs(known.workload, applicant.workload)
+        changed = known is None or _another_answer_is_possible(known, applicant)
         applicant = _going_on(applicant, known) if known else applicant
         in_line = self._lines.remove(key) is not None
         if self._aside.pop(key, None) is not None and not changed:
@@ -79,6 +104,7 @@ class PendingQueue:
 
     def withdraw(self, key: Key) -> bool:
         """The workload no longer waits. True when it did."""
+        self._skipped.pop(key, None)
         if self._preemptor is not None and self._preemptor[0] == key:
             self._preemptor = None
         if self._taken is not None and self._taken.key == key:
@@ -92,22 +118,30 @@ class PendingQueue:
         first = self._first()
         if first is not None:
             self._lines.remove(first.key)
-            first = structs.replace(first, is_preemptor=self._preemptor == (first.key, first.workload.generation))
+            self._skipped.pop(first.key, None)
+            is_preemptor = self._preemptor == (first.key, first.workload.generation)
+            if first.is_preemptor is not is_preemptor:
+                first = structs.replace(first, is_preemptor=is_preemptor)
         self._taken, self._woken_meanwhile = first, False
         return first
 
-    def bring_back(self, key: Key, why: Requeue, progress: Progress | None) -> bool:
-        """The taken workload was not admitted; True when it is in line again."""
+    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, told: Unreserved) -> bool:
+        """The taken workload was not admitted, for the reason that is told; True when it is in line again."""
         assert self._taken is not None and self._taken.key == key, "only what was taken comes back"
+        skipped = why is Requeue.GENERIC and progress is not None
+        if progress is None and self._taken.progress is not None:
+            progress = self._taken.progress.forgotten
         applicant, self._taken = structs.replace(self._taken, progress=progress), None
         if why is Requeue.PENDING_PREEMPTION:
             self._preemptor = (applicant.key, applicant.workload.generation)
-        more = progress is not None and progress.has_more
-        if self._woken_meanwhile or comes_back_at_once(self.queue.strategy, why, more):
+        missed, more = progress is not None and progress.missed, progress is not None and progress.has_more
+        if self._woken_meanwhile or skipped or comes_back_at_once(self.queue.strategy, why, more):
+            self._skipped.update({key: None} if skipped and self._is_best_effort else {})
             self._line_up(applicant)
             return True
         if self._is_best_effort and why in SPEAKS_FOR_CLASS:
-            self._refusals[applicant.kind] = why
+            self._refusals[applicant.kind] = told
+            self._missed.update({applicant.kind: None} if missed else {})
             self._lines.block(applicant.kind)
             self._line_up(applicant)
         else:
@@ -117,12 +151,31 @@ class PendingQueue:
     def wake(self, may_enter: Callable[[str], bool], now: float) -> None:
         """Something changed: all set aside get another chance, but those that rest or may not enter."""
         self._refusals.clear()
+        self._missed.clear()
+        self._skipped.clear()
         self._lines.unblock_all()
         self._woken_meanwhile = True
         ready = [one for one in self._aside.values() if has_rested(one.workload, now) and may_enter(one.key.namespace)]
         for applicant in ready:
             del self._aside[applicant.key]
             self._line_up(applicant)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Somebody waits for the end of all that goes on in the tree, to step aside or to try again."""
+        return bool(self._skipped or self._missed)
+
+    def settle(self) -> bool:
+        """Who was skipped steps aside; who left out flavors that may do by now lines up. True when someone is next."""
+        skipped, self._skipped = self._skipped, {}
+        for applicant in [self._lines.remove(key) for key in skipped]:
+            if applicant is not None:
+                self._set_aside(applicant)
+        kinds, self._missed = self._missed, {}
+        for kind in kinds:
+            self._refusals.pop(kind, None)
+        self._lines.unblock(kinds)
+        return self.has_next
 
     def ripen(self, now: float) -> bool:
         """Those whose rest has ended since they were set aside line up. True when there were any."""
@@ -150,9 +203,14 @@ class PendingQueue:
     def _is_best_effort(self) -> bool:
         return self.queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO
 
+    @property
+    def _usage(self) -> LocalUsage | None:
+        """Where it decides who goes first."""
+        return self._local_usage if self.queue.usage_based else None
+
     def _line_up(self, applicant: Applicant) -> None:
-        by_local_queue = self.queue.usage_based
-        self._lines.add(f"{applicant.key.namespace}/{applicant.workload.queue}" if by_local_queue else "", applicant)
+        in_common = self._usage is None
+        self._lines.add("" if in_common else f"{applicant.key.namespace}/{applicant.workload.queue}", applicant)
 
     def _set_aside(self, applicant: Applicant) -> None:
         self._aside[applicant.key] = applicant
@@ -161,7 +219,7 @@ class PendingQueue:
             heapq.heappush(self._resting, (until, applicant.key))
 
     def _first(self) -> Applicant | None:
-        """The first of each line, and of these the one whose local queue used least; a preemptor before its equals."""
+        """The first of each line, and of these the one whose local queue used least; a preemptor before all others."""
         firsts = list(self._lines.firsts())
         sticky = self._sticky()
         if sticky is not None and not self._lines.is_blocked(sticky.kind):
@@ -169,16 +227,26 @@ class PendingQueue:
         return min(firsts, key=self._place, default=None)
 
     def _sticky(self) -> Applicant | None:
-        """The workload whose victims are on their way out, as long as it is the one they leave for."""
-        if self._preemptor is None or not self._is_best_effort:
+        """The workload whose victims are on their way out, as long as it is the one they leave for.
+
+        A strict queue needs none, as whoever preempts is more important and so first, but where use goes before that.
+        """
+        if self._preemptor is None or not (self._is_best_effort or self._usage is not None):
             return None
         key, generation = self._preemptor
         applicant = self._lines.get(key)
         return applicant if applicant is not None and applicant.workload.generation == generation else None
 
-    def _place(self, applicant: Applicant) -> tuple[int, bool, Rank]:
-        used = self._local_usage(applicant.key) if self.queue.usage_based else 0
-        return used, applicant is not self._sticky(), applicant.rank
+    def _place(self, applicant: Applicant) -> tuple[bool, LocalUse, Rank]:
+        """Were it not for the preemptor, a victim of a less busy local queue would come back before it, for ever."""
+        usage = self._usage
+        used = usage(applicant) if usage is not None else 0
+        return applicant is not self._sticky(), used, applicant.rank
+
+
+def _another_answer_is_possible(before: Applicant, now: Applicant) -> bool:
+    """It changed, or what it asks for is counted or judged otherwise."""
+    return before.kind != now.kind or before.problem != now.problem or differs(before.workload, now.workload)
 
 
 def _going_on(applicant: Applicant, before: Applicant) -> Applicant:

@@ -17,7 +17,7 @@ Tried = tuple[tuple[tuple[str, int], ...], ...]
 class Progress(Struct, frozen=True, gc=False):
     """The flavors tried, and what this was found out under. `earlier`: how far it had got before, in the same state.
 
-    With `missed`, the flavors tried before may do by now.
+    With `missed`, flavors that were left out because they had been tried may do by now.
     """
 
     tried: Tried
@@ -29,9 +29,14 @@ class Progress(Struct, frozen=True, gc=False):
 
     @property
     def has_more(self) -> bool:
-        """Some flavor was not tried yet, or is worth another try; but nobody goes in circles."""
+        """Some flavor was not tried yet; but nobody goes in circles."""
         unfinished = any(index != FROM_THE_START for pod_set in self.tried for _, index in pod_set)
-        return self.missed or (unfinished and self.tried not in self.earlier)
+        return unfinished and self.tried not in self.earlier
+
+    @property
+    def forgotten(self) -> Progress:
+        """For a search from the start, which still does not go in circles."""
+        return Progress((), self.generation, self.cycle, self.kind, (*self.earlier, self.tried))
 
     def next_flavor(self, pod_set: int, resource: str) -> int:
         if pod_set >= len(self.tried):

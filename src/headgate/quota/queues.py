@@ -10,7 +10,7 @@ from headgate.model.queues import ClusterQueue, QueueingStrategy
 from headgate.quota.order import Applicant
 from headgate.quota.pending import LocalUsage, PendingQueue
 from headgate.quota.progress import Progress
-from headgate.quota.requeue import Requeue
+from headgate.quota.requeue import Requeue, Unreserved
 
 MayEnter = Callable[[ClusterQueue, str], bool]
 """Whether workloads of this namespace may enter the queue."""
@@ -20,24 +20,23 @@ def _anybody(queue: ClusterQueue, namespace: str) -> bool:
     return True
 
 
-def _alike(key: Key) -> int:
-    return 0
-
-
 class PendingQueues:
     """Heads are handed out tree by tree, one of each queue, and only where another answer is possible.
 
     A tree is stirred by a new head, by something that changed in it, and by a cycle that left another head in line.
     """
 
-    def __init__(self, may_enter: MayEnter = _anybody, local_usage: LocalUsage = _alike) -> None:
+    def __init__(self, may_enter: MayEnter = _anybody, local_usage: LocalUsage | None = None) -> None:
         self._may_enter = may_enter
         self._local_usage = local_usage
         self._queues: dict[str, PendingQueue] = {}
         self._tree_of: dict[str, tuple[str, ...]] = {}
         self._home: dict[Key, str] = {}
         self._inactive: frozenset[str] = frozenset()
-        self._stirred: dict[str, None] = {}  # queues, each standing for its tree
+        self._stirred: dict[str, None] = {}  # the first queues of trees
+        self._woken: dict[str, float] = {}  # the same, and when
+        self._with_rests: dict[str, None] = {}  # queues some of whose workloads may rest
+        self._unsettled: dict[str, None] = {}  # queues in which something waits for the rest of the tree
         self.cycle = 0  # how often heads were handed out
 
     def __contains__(self, key: Key) -> bool:
@@ -51,7 +50,9 @@ class PendingQueues:
         now: float = 0.0,
     ) -> None:
         """These queues exist, share quota so, and hand out heads unless inactive. Everything gets another chance."""
+        self._wake_up()
         self._tree_of, self._inactive = dict(trees), inactive
+        self._stirred = {}
         existing = {queue.name: queue for queue in queues}
         for gone in [name for name in self._queues if name not in existing]:
             for applicant in self._queues[gone].everybody():
@@ -66,6 +67,7 @@ class PendingQueues:
             self.wake(name, now)
 
     def of(self, queue: str) -> PendingQueue | None:
+        self._wake_up()
         return self._queues.get(queue)
 
     def offer(self, applicant: Applicant, now: float) -> None:
@@ -79,6 +81,7 @@ class PendingQueues:
         self._home[applicant.key] = applicant.queue
         if queue.offer(applicant, now):
             self._stir(applicant.queue)
+        self._note_rests(queue)
 
     def leave(self, key: Key, now: float) -> None:
         """The workload waits no longer though it got nothing. Room a strict queue kept for it is free for others."""
@@ -95,42 +98,92 @@ class PendingQueues:
 
     def heads(self) -> list[Applicant]:
         """The head of each queue in the stirred trees. Each must be settled before the next call."""
-        names = sorted({name for stirred in self._stirred for name in self._tree_of.get(stirred, ())})
+        self._wake_up()
+        self._settle()
+        names = sorted(name for stirred in self._stirred for name in self._tree_of[stirred])
         self._stirred.clear()
         self.cycle += 1
         taken = [self._queues[name].take() for name in names if name in self._queues and name not in self._inactive]
         return [head for head in taken if head is not None]
 
-    def refused(self, applicant: Applicant, why: Requeue, progress: Progress | None = None) -> None:
+    def refused(
+        self,
+        applicant: Applicant,
+        why: Requeue,
+        progress: Progress | None = None,
+        told: Unreserved = Unreserved.WAITING,
+    ) -> None:
         """The head was not admitted. If another one follows, or it may do better next time, its tree is stirred."""
         queue = self._queues[applicant.queue]
-        back = queue.bring_back(applicant.key, why, progress)
-        more = progress is not None and progress.has_more
+        back = queue.bring_back(applicant.key, why, progress, told)
+        self._note_rests(queue)
+        more = progress is not None and (progress.has_more or progress.missed)
         if (queue.has_next and not back) or (back and more) or why in RETRIED:
             self._stir(applicant.queue)
+        if queue.is_unsettled:
+            self._unsettled[applicant.queue] = None
+
+    def passed_over(self, key: Key) -> tuple[Applicant, Unreserved] | None:
+        """As in its queue; None also for one that waits nowhere, or gets another chance now."""
+        home = self._home.get(key)
+        if home is None or self._tree_of.get(home, (home,))[0] in self._woken:
+            return None
+        return self._queues[home].passed_over(key)
 
     def wake(self, queue: str, now: float) -> None:
         """Something changed that concerns all who share quota with this queue."""
-        for name in self._tree_of.get(queue, ()):
-            pending = self._queues.get(name)
-            if pending is not None:
-                pending.wake(partial(self._may_enter, pending.queue), now)
-        self._stir(queue)
+        tree = self._tree_of.get(queue)
+        if tree:
+            self._woken[tree[0]] = now
+            self._stirred[tree[0]] = None
+
+    def reorder(self, queue: str) -> None:
+        """Another workload may be first now. That matters in a strict queue, where only the first is ever tried."""
+        found = self._queues.get(queue)
+        if found is not None and found.queue.usage_based and found.queue.strategy is QueueingStrategy.STRICT_FIFO:
+            self._stir(queue)
 
     def ripen(self, now: float) -> None:
-        for name, queue in self._queues.items():
-            if queue.ripen(now):
+        for name in list(self._with_rests):
+            queue = self._queues.get(name)
+            if queue is None or queue.next_deadline() is None:
+                del self._with_rests[name]
+            elif queue.ripen(now):
                 self._stir(name)
 
     def next_deadline(self) -> float | None:
-        times = [at for queue in self._queues.values() if (at := queue.next_deadline()) is not None]
-        return min(times, default=None)
+        queues = (self._queues[name] for name in self._with_rests if name in self._queues)
+        return min((at for queue in queues if (at := queue.next_deadline()) is not None), default=None)
 
     def __iter__(self) -> Iterator[PendingQueue]:
         return iter(self._queues.values())
 
+    def _wake_up(self) -> None:
+        """Once for each tree, however much changed in it."""
+        woken, self._woken = self._woken, {}
+        for first, now in woken.items():
+            for name in self._tree_of.get(first, ()):
+                queue = self._queues.get(name)
+                if queue is not None:
+                    queue.wake(partial(self._may_enter, queue.queue), now)
+
+    def _settle(self) -> None:
+        """Where nothing else is left to try in the tree, those who had their turn step aside, or have another."""
+        quiet = [name for name in self._unsettled if self._tree_of.get(name, ("",))[0] not in self._stirred]
+        for name in quiet:
+            del self._unsettled[name]
+            queue = self._queues.get(name)
+            if queue is not None and queue.settle():
+                self._stir(name)
+
     def _stir(self, queue: str) -> None:
-        self._stirred[queue] = None
+        tree = self._tree_of.get(queue)
+        if tree:
+            self._stirred[tree[0]] = None
+
+    def _note_rests(self, queue: PendingQueue) -> None:
+        if queue.next_deadline() is not None:
+            self._with_rests[queue.queue.name] = None
 
 
 RETRIED = frozenset({Requeue.FAILED_AFTER_NOMINATION, Requeue.PREEMPTION_FAILED})

@@ -10,6 +10,7 @@ from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
+from headgate.quota.adjusting import NO_ADJUSTMENTS, Adjustments, requests_of
 from headgate.quota.ledger import Holder
 from headgate.quota.tree import FlavorResource, Usage, usage_of
 
@@ -34,14 +35,14 @@ class Ask(Struct, frozen=True, gc=False, cache_hash=True):
         return 0 if self.min_count is None else max(0, self.count - self.min_count)
 
 
-def asks_of(workload: QueuedWorkload, settings: QuotaSettings) -> tuple[Ask, ...]:
+def asks_of(workload: QueuedWorkload, settings: QuotaSettings, around: Adjustments = NO_ADJUSTMENTS) -> tuple[Ask, ...]:
     """One for each pod set, without the pods that are done for good."""
     done = dict(workload.reclaimable)
-    return tuple(_ask(pod_set, done.get(pod_set.name, 0), settings) for pod_set in workload.pod_sets)
+    return tuple(_ask(pod_set, done.get(pod_set.name, 0), settings, around) for pod_set in workload.pod_sets)
 
 
-def _ask(pod_set: PodSet, done: int, settings: QuotaSettings) -> Ask:
-    each = counted(pod_set.shape.requests, settings)
+def _ask(pod_set: PodSet, done: int, settings: QuotaSettings, around: Adjustments) -> Ask:
+    each = counted(requests_of(pod_set, around), settings)
     return Ask(pod_set.name, max(0, pod_set.count - done), each, pod_set.min_count, pod_set.shape)
 
 
@@ -91,7 +92,7 @@ def usage_held(workload: QueuedWorkload) -> Usage:
     return usage_of(held)
 
 
-def holder_of(workload: QueuedWorkload, ordered: float, local_share: int = 0) -> Holder | None:
+def holder_of(workload: QueuedWorkload, ordered: float) -> Holder | None:
     """The workload as holder of quota; None when it has none reserved."""
     if workload.admission is None:
         return None
@@ -105,5 +106,5 @@ def holder_of(workload: QueuedWorkload, ordered: float, local_share: int = 0) ->
         ordered=ordered,
         reserved=condition.at if condition and condition.status == "True" else 0.0,
         evicted=workload.is_true("Evicted"),
-        local_share=local_share,
+        local=workload.queue,
     )

@@ -34,9 +34,26 @@ class BorrowLevel(NamedTuple):
 
 
 class QuotaNode:
-    """A queue or a cohort. `kept` is the part of its quota its parent never sees."""
+    """A queue or a cohort. `kept` is the part of its quota its parent never sees.
 
-    __slots__ = ("children", "height", "kept", "name", "parent", "queue", "quotas", "subtree", "usage", "weight")
+    `borrowers` are the children that use more than they have, by what they use.
+    """
+
+    __slots__ = (
+        "borrowers",
+        "children",
+        "height",
+        "kept",
+        "name",
+        "parent",
+        "potentials",
+        "queue",
+        "quotas",
+        "root",
+        "subtree",
+        "usage",
+        "weight",
+    )
 
     def __init__(
         self, name: str, quotas: Mapping[FlavorResource, Quota], weight: int, queue: ClusterQueue | None = None
@@ -46,7 +63,10 @@ class QuotaNode:
         self.weight = weight
         self.queue = queue
         self.parent: QuotaNode | None = None
+        self.root = self
         self.children: list[QuotaNode] = []
+        self.borrowers: dict[FlavorResource, dict[QuotaNode, None]] = {}
+        self.potentials: dict[FlavorResource, int] = {}  # found out so far
         self.height = 0
         self.subtree: dict[FlavorResource, int] = {}
         self.kept: dict[FlavorResource, int] = {}
@@ -62,10 +82,6 @@ class QuotaNode:
     @property
     def queues(self) -> Iterator[QuotaNode]:
         return (child for child in self.children if child.queue is not None)
-
-    @property
-    def root(self) -> QuotaNode:
-        return self if self.parent is None else self.parent.root
 
     def ancestors(self) -> Iterator[QuotaNode]:
         """Its parent first, the root last."""
@@ -87,11 +103,23 @@ class QuotaNode:
     def quota(self, of: FlavorResource) -> Quota:
         return self.quotas.get(of, NO_QUOTA)
 
-    def fill_in(self) -> None:
+    def use(self, of: FlavorResource, amount: int) -> None:
+        """It uses so much, no more and no less."""
+        self.usage[of] = amount
+        if self.parent is None:
+            return
+        borrowers = self.parent.borrowers.setdefault(of, {})
+        if amount > self.subtree.get(of, 0):
+            borrowers[self] = None
+        else:
+            borrowers.pop(self, None)
+
+    def fill_in(self, root: QuotaNode) -> None:
         """Children first: what each node has with all below it, what it keeps to itself, and how high it stands."""
+        self.root = root
         subtree = {of: quota.nominal for of, quota in self.quotas.items()}
         for child in self.children:
-            child.fill_in()
+            child.fill_in(root)
             self.height = max(self.height, child.height + 1)
             for of, amount in child.subtree.items():
                 subtree[of] = subtree.get(of, 0) + amount - child.kept.get(of, 0)
@@ -105,7 +133,8 @@ class QuotaNode:
 
 def local_available(node: QuotaNode, of: FlavorResource) -> int:
     """What is left of the part its parent never sees."""
-    return max(0, node.kept.get(of, 0) - node.usage.get(of, 0))
+    kept = node.kept.get(of, 0)
+    return max(0, kept - node.usage.get(of, 0)) if kept else 0
 
 
 def available(node: QuotaNode, of: FlavorResource) -> int:
@@ -123,6 +152,13 @@ def available(node: QuotaNode, of: FlavorResource) -> int:
 
 def potential(node: QuotaNode, of: FlavorResource) -> int:
     """Room there would be if nothing was used: no request may ever be larger."""
+    known = node.potentials.get(of)
+    if known is None:
+        known = node.potentials[of] = _potential(node, of)
+    return known
+
+
+def _potential(node: QuotaNode, of: FlavorResource) -> int:
     own = node.subtree.get(of, 0)
     if node.parent is None:
         return own
@@ -177,7 +213,7 @@ class Forest:
             node for node in (*self._cohorts.values(), *self.queues.values()) if node.parent is None
         )
         for root in self.roots:
-            root.fill_in()
+            root.fill_in(root)
 
     def cohort(self, name: str) -> QuotaNode | None:
         return self._cohorts.get(name)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from headgate.model.node import Taint
 from headgate.model.quantity import LARGEST, NANOS, Notation, Quantity
 from headgate.quota.tree import FlavorResource
 
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"
+WAITS_FOR_THE_SAME = (
+    "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
+)
 GATED = "Workload requires preemption, but it's gated"
 NOT_READY = "waiting for all admitted workloads to be in PodsReady condition"
+PASSED_OVER = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 FAILED_CHECKS = "The workload has failed admission checks"
-WRONG_NAMESPACE = "Workload namespace doesn't match ClusterQueue selector"
+WRONG_NAMESPACE = "workload namespace doesn't match ClusterQueue selector"
 
 
 def amount_text(resource: str, amount: int) -> str:
@@ -31,6 +36,7 @@ def too_large(of: FlavorResource, assumed: int, asked: int, most: int) -> str:
     )
 
 
+@lru_cache(maxsize=4096)  # many wait for the same
 def more_needed(of: FlavorResource, missing: int) -> str:
     amount = amount_text(of.resource, missing)
     return f"insufficient unused quota for {of.resource} in flavor {of.flavor}, {amount} more needed"

@@ -25,6 +25,7 @@ from headgate.world.jobs import JobController
 from headgate.world.kubelet import Kubelet
 from headgate.world.nodes import NodeLifecycle
 from headgate.world.rule import Rule
+from headgate.world.stateful_sets import StatefulSetController
 
 
 class Wake(Protocol):
@@ -65,7 +66,18 @@ class Seat:
 
 
 class Cluster:
-    def __init__(self, name: str, seed: int, faults: Faults, dice: Dice, plan: ProcessPlan) -> None:
+    """`neighbours` are further rules of its world."""
+
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        faults: Faults,
+        dice: Dice,
+        plan: ProcessPlan,
+        *,
+        neighbours: Sequence[Rule] = (),
+    ) -> None:
         self.name = name
         webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server))
         self.server = ApiServer(
@@ -76,7 +88,8 @@ class Cluster:
         self.hand = Hand(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()})
         self.census = Census()
         self._bound_once = BoundOnce()
-        rules = (Kubelet(faults.stuck), JobController(), NodeLifecycle(), DisruptionController())
+        own: tuple[Rule, ...] = (JobController(), StatefulSetController(), NodeLifecycle(), DisruptionController())
+        rules = (Kubelet(faults.stuck), *own, *neighbours)
         self._seats = [Seat(rule) for rule in rules]
         self._feed = Feed(self.server, READABLE)
         self.process = Process(self.server, self._feed, plan, faults, dice)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from headgate.api.admission import answer, found_at, path_to
+from headgate.api.admission import Read, answer, found_at, path_to
 from headgate.api.manifests import definitions, queue_definitions
+from headgate.api.rereading import Rereading
 from headgate.api.webhook_manifests import WEBHOOKS, AtService, webhook_configurations
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
@@ -28,8 +29,8 @@ def installed_objects() -> tuple[Json, ...]:
 
 def our_webhooks(quota: QuotaSettings, look: Look) -> WebhookAdmission:
     """Our webhooks, called in process."""
-    rules = Rules(quota, role_hash)
-    return WebhookAdmission({hook.name: _handler(hook.matter, rules, look) for hook in WEBHOOKS})
+    rules, read = Rules(quota, role_hash), Rereading().read
+    return WebhookAdmission({hook.name: _handler(hook.matter, rules, look, read) for hook in WEBHOOKS})
 
 
 def looking_at(server: Callable[[], ApiServer]) -> Look:
@@ -42,11 +43,11 @@ def looking_at(server: Callable[[], ApiServer]) -> Look:
     return look
 
 
-def _handler(matter: Matter, rules: Rules, look: Look) -> Handler:
+def _handler(matter: Matter, rules: Rules, look: Look, read: Read) -> Handler:
     judge = JUDGES[matter]
 
     def handle(_name: str, review: Json) -> Json:
-        return _settled(answer(review, lambda question: judge(question, rules)), look)
+        return _settled(answer(review, lambda question: judge(question, rules), read), look)
 
     return handle
 

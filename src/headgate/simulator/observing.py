@@ -28,13 +28,17 @@ class Feed:
         self._served = server.served()
         self._watches = {kind: self._watch(kind) for kind in kinds}
         self.objects: dict[Key, Object] = {}
+        self._seen = 0  # the server's version at the last look
 
     def poll(self) -> list[Sight]:
         """What changed since the last call."""
+        if self._server.version == self._seen:
+            return []
+        self._seen = self._server.version
         self._find_newly_served()
         fresh: list[tuple[int, Sight]] = []
         for kind, watch in self._watches.items():
-            if watch is not None:
+            if watch is not None and watch.has_news:
                 fresh.extend(self._drain(kind, watch))
         fresh.sort(key=lambda item: item[0])
         sights = [sight for _, sight in fresh]

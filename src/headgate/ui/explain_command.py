@@ -15,6 +15,7 @@ from headgate.simulator.faults import Faults
 from headgate.simulator.run import NeverSettles, run
 from headgate.simulator.scenario import InvalidScenario
 from headgate.simulator.scenario_file import load_scenario
+from headgate.ui.explain_workload import workload
 from headgate.ui.installed import InstalledPlugins
 
 DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
@@ -32,6 +33,9 @@ class Unreachable(Exception):
 @click.group()
 def explain() -> None:
     """Say why something was decided."""
+
+
+explain.add_command(workload)
 
 
 @explain.command(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headgate.simulator.report import Report
+from headgate.ui.tables import table
 
 
 def render(report: Report, *, timeline_only: bool = False) -> Iterator[str]:
@@ -23,7 +24,7 @@ def _timeline(report: Report) -> Iterator[str]:
     several = len(report.final) > 1
     rows = [_told(entry, several) for entry in report.journal] + [_refused(entry, several) for entry in report.refused]
     rows.sort(key=lambda row: row[0])
-    yield from _table(["TIME", "OBJECT", "DECISION", "WHY"], [[_time(at), *cells] for at, cells in rows])
+    yield from table(["TIME", "OBJECT", "DECISION", "WHY"], [[_time(at), *cells] for at, cells in rows])
 
 
 def _told(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
@@ -49,7 +50,7 @@ def _pods(report: Report) -> Iterator[str]:
         for found in objects
         if found["kind"] == "Pod" and found["apiVersion"] == "v1"
     ]
-    yield from _table(["POD", "PHASE", "NODE", "NOTE"], rows)
+    yield from table(["POD", "PHASE", "NODE", "NOTE"], rows)
 
 
 def _name(found: Mapping[str, Any]) -> str:
@@ -80,12 +81,3 @@ def _summary(report: Report) -> Iterator[str]:
 
 def _time(seconds: float) -> str:
     return f"{seconds:g}s" if seconds < 1e6 else f"{seconds:.0f}s"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as their content, the last one as long as it likes."""
-    lines = [heads, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads) - 1)]
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        yield "  ".join([*cells, line[-1]]).rstrip()

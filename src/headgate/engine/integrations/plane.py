@@ -6,27 +6,39 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from headgate.engine.integrations.asking import Ask
+from headgate.engine.integrations.debt_statuses import DebtStatuses
+from headgate.engine.integrations.recovery import FailureRecovery
 from headgate.engine.integrations.room import Room
 from headgate.engine.integrations.surroundings import Measure, Measures
+from headgate.engine.integrations.waits import StartWaits
 from headgate.engine.integrations.works import Works, work_key
 from headgate.engine.integrations.writes import Writes
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
+from headgate.lifecycle.child_jobs import held_with_its_maker
 from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED
 from headgate.lifecycle.reconciling import Scene, decisions, expires_at, without_finalizer
 from headgate.lifecycle.work import Work
 from headgate.model.effects import Create, Effect, EmitEvent, EventType, PatchSpec, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind
+from headgate.model.node import Node
 from headgate.model.objects import Job, Namespace, Object
+from headgate.model.owners import StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, Cohort, QueuedWorkload
-from headgate.model.quota_settings import JOBS, PODS
+from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 from headgate.model.settings import Settings
 from headgate.model.work_changes import JobStart, PodStart
 
 TIMER = "integrations"
-_KINDS = {JOBS: Kind.JOB, PODS: Kind.POD}
+_KINDS = {
+    JOBS: (Kind.JOB,),
+    PODS: (Kind.POD,),
+    DEPLOYMENTS: (Kind.POD,),
+    STATEFUL_SETS: (Kind.STATEFUL_SET, Kind.POD),
+}
 _QUEUE_KINDS = (Kind.CLUSTER_QUEUE, Kind.COHORT)
 _STUCK = "the pod has not ended within its grace period; the room that its quota stood for is still taken"
 _DECISIONS = {
@@ -36,6 +48,8 @@ _DECISIONS = {
     "FinishedWorkload": "finish",
     "ExcessPodDeleted": "delete",
     "WaitingForRoom": "hold",
+    "Suspended": "stop",
+    "Deleted": "delete",
 }
 """What the journal calls what an event tells of."""
 
@@ -45,13 +59,17 @@ class IntegrationsPlane:
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
         self._journal = journal
-        self._kinds = tuple(_KINDS[name] for name in settings.quota.frameworks if name in _KINDS)
+        self._kinds = frozenset(kind for name in settings.quota.frameworks for kind in _KINDS[name])
         self._works = Works(settings.quota)
         self._measures = Measures()
+        self._waits = StartWaits(self._works)
         self._writes = Writes()
-        self._room = Room(self._works.reserved_since, settings.quota.debt_percent)
+        self._room = Room(self._works.workload_for, self._measures.flavors, settings.quota.debt_percent)
+        self._debt_statuses = DebtStatuses(journal)
+        self._recovery = FailureRecovery(is_on=settings.quota.recovers_failures)
         self._touched: dict[Key, None] = {}
         self._kept_for = settings.quota.retention.after_deactivated
+        self._copied = settings.quota.copied_labels
         self._looks: list[tuple[float, Key]] = []  # work to be looked at when a time has come
         self._look_at: dict[Key, float] = {}
         self._alarms: dict[bool, float] = {}  # those that were set; the key says whether it is only a safety net
@@ -61,8 +79,8 @@ class IntegrationsPlane:
     @property
     def reads(self) -> tuple[Kind, ...]:
         """Pods are read also where only Jobs are held back: those of Jobs leave their nodes later than their quota."""
-        jobs = (Kind.JOB,) if Kind.JOB in self._kinds else ()
-        return (Kind.NAMESPACE, *Measures.reads, *_QUEUE_KINDS, Kind.KUEUE_WORKLOAD, *jobs, Kind.POD)
+        held = tuple(kind for kind in (Kind.JOB, Kind.STATEFUL_SET) if kind in self._kinds)
+        return (Kind.NAMESPACE, *Measures.reads, *_QUEUE_KINDS, Kind.KUEUE_WORKLOAD, *held, Kind.NODE, Kind.POD)
 
     def absorb(self, event: Event, now: float) -> Iterator[Effect]:
         match event:
@@ -80,17 +98,21 @@ class IntegrationsPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._started = []
-        self._room.look_anew()
+        self._room.look_anew(self._touched)
+        yield from self._report_stuck(now)
         self._touch(self._writes.due(now))
         while self._looks and self._looks[0][0] <= now:
             work = heapq.heappop(self._looks)[1]
             self._look_at.pop(work, None)
             self._touch([work])
+        self._touch(self._room.take_woken())
         while self._touched:
             touched, self._touched = self._touched, {}
             for key in touched:
                 yield from self._decide_about(key, now)
-        yield from self._report_stuck(now)
+                self._touch(self._room.take_woken())
+        yield from self._recovery.settle(now)
+        yield from self._debt_statuses.settle(self._room.debt_of, self._room.changed_debts(), now)
         yield from self._wake_later(now)
 
     def check(self) -> None:
@@ -103,11 +125,13 @@ class IntegrationsPlane:
             assert not workload.is_true(FINISHED), f"{key} was started though {workload.key} is finished"
 
     def numbers(self) -> Iterator[Number]:
-        for (queue, flavor, resource), amount in sorted(self._room.debt().items()):
-            labels = (("cluster_queue", queue), ("flavor", flavor), ("resource", resource))
-            yield "headgate_released_debt", labels, amount
+        yield from self._waits
+        for queue, debt in self._room.debts():
+            for (flavor, resource), amount in sorted(debt.items()):
+                labels = (("cluster_queue", queue), ("flavor", flavor), ("resource", resource))
+                yield "headgate_released_debt", labels, amount
         yield "headgate_work_waiting_for_room", (), self._room.held
-        yield "headgate_stuck_terminating_pods", (), len(self._room.stuck)
+        yield "headgate_stuck_terminating_pods", (), self._room.stuck
 
     # what is now true
 
@@ -119,30 +143,46 @@ class IntegrationsPlane:
                 return self._observe_pod(found)
             case Job():
                 return self._works.put_job(found) if Kind.JOB in self._kinds else []
+            case StatefulSet():
+                return self._works.put_stateful_set(found) if Kind.STATEFUL_SET in self._kinds else []
             case QueuedWorkload():
                 return self._works.put_workload(found)
             case Namespace():
                 return self._works.put_namespace(found)
-            case ClusterQueue() | Cohort():
-                return self._room.put_queue(found)
+            case ClusterQueue():
+                self._debt_statuses.put_queue(found)
+                self._room.put_queue(found)
+            case Cohort():
+                self._room.put_queue(found)
+            case Node():
+                self._room.put_node(found)
+                self._recovery.put_node(found)
             case _ if isinstance(found, Measure) and self._measures.put(found):
                 return self._works.everything()
         return []
 
     def _observe_pod(self, pod: Pod) -> list[Key]:
-        waiting = self._room.put_pod(pod)
-        if pod.held is None or Kind.POD not in self._kinds:
-            return waiting
-        return [*waiting, *self._works.put_pod(pod)]
+        self._room.put_pod(pod)
+        self._recovery.put_pod(pod)
+        return [] if pod.held is None or Kind.POD not in self._kinds else self._works.put_pod(pod)
 
     def _lose(self, key: Key, uid: str) -> list[Key]:
-        if key.kind in _QUEUE_KINDS:
-            self._room.drop_queue(key)
+        match key.kind:
+            case Kind.CLUSTER_QUEUE | Kind.COHORT:
+                self._waits.forget(key.name)
+                self._room.drop_queue(key)
+                self._debt_statuses.drop_queue(key, uid)
+            case Kind.NODE:
+                self._room.drop_node(key, uid)
+                self._recovery.drop_node(key, uid)
+            case Kind.POD:
+                self._room.drop_pod(key, uid)
+                self._recovery.drop_pod(key, uid)
         self._measures.drop(key, uid)
         concerned = self._works.drop(key, uid)
         if concerned:
             self._writes.gone(key)
-        return [*self._room.drop_pod(key), *concerned]
+        return concerned
 
     def _touch(self, works: Iterable[Key]) -> None:
         for key in works:
@@ -151,9 +191,13 @@ class IntegrationsPlane:
     # how effects went
 
     def _answered(self, outcome: Outcome, now: float) -> None:
+        self._debt_statuses.answered(outcome, now)
+        self._recovery.answered(outcome, now)
         work = self._writes.answered(outcome, now)
         if work is None:
             return
+        if outcome.trouble is None:
+            self._waits.written(outcome, work, now)
         if outcome.trouble is Trouble.REFUSED:
             message = outcome.message or "the server refuses the write"
             self._journal.write(Entry(now, work, "fail", "Refused", message))
@@ -167,7 +211,9 @@ class IntegrationsPlane:
             yield from self._pass(key, list(without_finalizer(left)))
         work = self._works.find(key)
         if work is None:
-            self._touch(self._room.forget(key))
+            child = self._works.held_in_the_name_of(key)
+            yield from self._pass(key, [] if child is None else list(held_with_its_maker(*child, now)))
+            self._room.forget(key)
             self._warned.pop(key, None)
             self._forget_story(key)
             return
@@ -177,8 +223,16 @@ class IntegrationsPlane:
             self._look_later(key, until)
         yield from self._pass(key, list(decisions(self._scene(work, workload, extras, now))))
         yield from self._report_waiting(work, now)
-        runs = work.may_run or not self._is_settled(work) or _leaves_with_quota(work, workload, now)
-        self._touch(self._room.uses(key, workload.admission if workload is not None and runs else None))
+        runs = work.may_run or not self._is_settled(work) or self._leaves_with_quota(work, workload, now)
+        if self._is_settled(work):
+            self._room.comes_to_rest(key)
+        self._room.uses(key, workload if runs else None)
+
+    def _leaves_with_quota(self, work: Work, workload: QueuedWorkload | None, now: float) -> bool:
+        """Its pods were asked to leave and owe nothing, for the quota of the room they take is still theirs."""
+        if workload is None or workload.is_true(FINISHED):
+            return False
+        return (_is_leaving(work, workload) and work.takes_room(now)) or self._room.keeps_places(work.key)
 
     def _forget_story(self, key: Key) -> None:
         """That of a group is its Workload's, which may be there still."""
@@ -190,15 +244,26 @@ class IntegrationsPlane:
     ) -> Scene:
         has_room = self._has_room(work, workload)
         rank, settled = self._measures.rank(work), self._is_settled(work) and self._may_release(work, workload, now)
-        return Scene(work, workload, rank, self._measures.flavors, now, settled, has_room, extras, self._kept_for)
+        return Scene(
+            work=work,
+            workload=workload,
+            rank=rank,
+            flavors=self._measures.flavors,
+            now=now,
+            is_settled=settled,
+            has_room=has_room,
+            extras=extras,
+            kept_for=self._kept_for,
+            copied=self._copied,
+        )
 
     def _has_room(self, work: Work, workload: QueuedWorkload | None) -> bool:
         """Work that is not about to start waits for none."""
-        may_start = workload is not None and workload.is_true(ADMITTED) and work.can_start and not work.may_run
-        if workload is None or workload.admission is None or not may_start:
+        may_start = workload is not None and workload.is_true(ADMITTED) and not workload.is_true(EVICTED)
+        if workload is None or workload.admission is None or not may_start or not work.can_start:
             self._room.waits_no_more(work.key)
             return True
-        return self._room.is_there(work.key, workload.admission)
+        return self._room.is_there(Ask(work.key, workload, workload.admission, work.startable, work.may_run))
 
     def _is_settled(self, work: Work) -> bool:
         return not any(self._writes.is_pending(part.key) for part in work.parts)
@@ -256,6 +321,7 @@ class IntegrationsPlane:
         self._alarms = {idle: at for idle, at in self._alarms.items() if at > now}
         times = [(self._looks[0][0], False)] if self._looks else []
         times += [*self._writes.next_looks(), *((at, True) for at in self._room.next_looks())]
+        times += [(at, False) for at in (*self._debt_statuses.next_looks(), *self._recovery.next_looks())]
         for at, idle in sorted(times):
             if idle not in self._alarms or at < self._alarms[idle]:
                 self._alarms[idle] = max(at, now)
@@ -264,13 +330,6 @@ class IntegrationsPlane:
 
 def _is_leaving(work: Work, workload: QueuedWorkload) -> bool:
     return workload.is_true(EVICTED) or work.is_going
-
-
-def _leaves_with_quota(work: Work, workload: QueuedWorkload | None, now: float) -> bool:
-    """Its pods were asked to leave and owe nothing, for the quota of the room they take is still theirs."""
-    if workload is None or workload.is_true(FINISHED):
-        return False
-    return _is_leaving(work, workload) and work.takes_room(now)
 
 
 def _targets(effect: Effect) -> tuple[Key, ...]:

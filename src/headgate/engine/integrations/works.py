@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headgate.engine.integrations.lineage import Lineage
 from headgate.lifecycle.jobs import JobWork
 from headgate.lifecycle.pod_group_members import group_of
 from headgate.lifecycle.pod_groups import GroupWork
 from headgate.lifecycle.pods import PodWork
-from headgate.lifecycle.quota_conditions import FINISHED, QUOTA_RESERVED, true_since
+from headgate.lifecycle.stateful_sets import StatefulSetWork, workload_key
 from headgate.lifecycle.work import Work
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.kueue_names import PREBUILT_WORKLOAD, QUEUE_NAME
+from headgate.model.kueue_names import PREBUILT_WORKLOAD
 from headgate.model.objects import Job, Namespace
+from headgate.model.owners import StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
@@ -27,6 +29,9 @@ class Works:
     def __init__(self, settings: QuotaSettings) -> None:
         self._settings = settings
         self._jobs: dict[Key, Job] = {}
+        self._sets: dict[Key, StatefulSet] = {}
+        self._set_of: dict[Key, Key] = {}  # stateful sets by their Workload
+        self._lineage = Lineage(all_wait=settings.manages_all)
         self._pods: dict[Key, Pod] = {}
         self._groups: dict[Key, dict[Key, Pod]] = {}
         self._namespaces: dict[str, Namespace] = {}
@@ -39,7 +44,16 @@ class Works:
     def put_job(self, job: Job) -> list[Key]:
         self._jobs[job.key] = job
         self._note_prebuilt(job)
-        return [job.key]
+        self._lineage.put(job)
+        return [job.key, *self._lineage.descendants(job.key)]
+
+    def put_stateful_set(self, found: StatefulSet) -> list[Key]:
+        known = self._sets.get(found.key)
+        before = self._drop_set(known) if known is not None and known.uid != found.uid else []
+        self._sets[found.key] = found
+        self._set_of[workload_key(found)] = found.key
+        self._lineage.put(found)
+        return [*before, workload_key(found), *self._lineage.descendants(found.key)]
 
     def put_pod(self, pod: Pod) -> list[Key]:
         known = self._pods.get(pod.key)
@@ -63,7 +77,7 @@ class Works:
         self._namespaces[namespace.key.name] = namespace
         if known is not None and known.labels == namespace.labels:
             return []
-        return [key for key in self._jobs if key.namespace == namespace.key.name]
+        return [key for key in (*self._jobs, *self._set_of) if key.namespace == namespace.key.name]
 
     def drop(self, key: Key, uid: str) -> list[Key]:
         """The object is gone, unless another has its name by now."""
@@ -72,9 +86,9 @@ class Works:
         if (pod := self._pods.get(key)) is not None and pod.uid == uid:
             return self._drop_pod(pod)
         if (job := self._jobs.get(key)) is not None and job.uid == uid:
-            del self._jobs[key]
-            self._drop_prebuilt(job)
-            return [key]
+            return self._drop_job(job)
+        if (found := self._sets.get(key)) is not None and found.uid == uid:
+            return self._drop_set(found)
         return []
 
     def drop_workload(self, key: Key) -> list[Key]:
@@ -92,7 +106,7 @@ class Works:
 
     def everything(self) -> list[Key]:
         single = [key for key, pod in self._pods.items() if not group_of(pod)]
-        return [*self._jobs, *self._groups, *single]
+        return list(dict.fromkeys([*self._jobs, *self._set_of, *self._groups, *single]))
 
     def works_of(self, workload: QueuedWorkload) -> list[Key]:
         """The work that looks at this Workload; the key of its owner also when there is no such object."""
@@ -101,6 +115,9 @@ class Works:
     def _claimants(self, workload: QueuedWorkload) -> Iterator[Key]:
         if workload.is_controlled and workload.owner is not None:
             yield workload.owner.key
+            yield from self._lineage.descendants(workload.owner.key)
+        if workload.key in self._set_of:
+            yield from self._lineage.descendants(self._set_of[workload.key])
         if workload.owners or workload.key in self._groups:
             yield workload.key
         if workload.key in self._prebuilt:
@@ -111,12 +128,28 @@ class Works:
         release = self._settings.quota_release
         if (job := self._jobs.get(key)) is not None:
             return JobWork(job, release) if self._is_managed(job) else None
-        if (members := self._groups.get(key)) is not None:
-            workload = self.workloads.get(key)
-            ours = workload is not None and not workload.is_controlled
-            return GroupWork(list(members.values()), workload if ours else None, release)
+        if key in self._groups or key in self._set_of:
+            return self._find_group(key, list(self._groups.get(key, {}).values()))
         pod = self._pods.get(key)
         return PodWork(pod, release) if pod is not None else None
+
+    def _find_group(self, key: Key, pods: list[Pod]) -> Work | None:
+        workload, release = self.workloads.get(key), self._settings.quota_release
+        ours = workload if workload is not None and not workload.is_controlled else None
+        owner = self._sets[self._set_of[key]] if key in self._set_of else None
+        if owner is not None and self._is_managed(owner):
+            return StatefulSetWork(owner, pods, ours, release)
+        return GroupWork(pods, ours, release) if pods else None
+
+    def held_in_the_name_of(self, key: Key) -> tuple[Job, QueuedWorkload | None] | None:
+        """A job that was made by work that waits, with the Workload of that work; None where this is no such job."""
+        job = self._jobs.get(key)
+        ancestor = None if job is None or not self._is_chosen(job) else self._lineage.managed_ancestor(job)
+        if job is None or ancestor is None:
+            return None
+        is_set = ancestor.key.kind is Kind.STATEFUL_SET
+        found = self.find(workload_key(self._sets[ancestor.key]) if is_set else ancestor.key)
+        return job, None if found is None else self.workload_of(found)[0]
 
     def workload_of(self, work: Work) -> tuple[QueuedWorkload | None, tuple[QueuedWorkload, ...]]:
         """The Workload of that work, and others that say they are its own."""
@@ -132,7 +165,7 @@ class Works:
         """Workloads whose owner, an object of that key or the pods of that group, is not there any more."""
         if key.kind is Kind.KUEUE_WORKLOAD:
             workload = self.workloads.get(key)
-            if workload is not None and workload.owners and key not in self._groups:
+            if workload is not None and workload.owners and key not in self._groups and key not in self._set_of:
                 yield workload
             return
         there = self._jobs.get(key) or self._pods.get(key)
@@ -142,22 +175,24 @@ class Works:
             if workload.owner is not None and workload.owner.uid != uid:
                 yield workload
 
+    def created(self, work: Key) -> float | None:
+        """When there was all of it; None when that is not known, as of a Job that has been changed since."""
+        if (job := self._jobs.get(work)) is not None:
+            return job.created if job.generation <= 1 else None
+        if (members := self._groups.get(work)) is not None:
+            return max((pod.created for pod in members.values()), default=None)
+        pod = self._pods.get(work)
+        return pod.created if pod is not None else None
+
     def version_of(self, key: Key) -> str:
         found = self._jobs.get(key) or self._pods.get(key) or self.workloads.get(key)
         return found.version if found is not None else ""
 
-    def reserved_since(self, pod: Pod) -> float | None:
-        """Since when quota is held for the work the pod belongs to; None: it is not."""
-        workload = self._workload_for(pod)
-        if workload is None or workload.admission is None or workload.is_true(FINISHED):
-            return None
-        return true_since(workload, QUOTA_RESERVED)
-
-    def _workload_for(self, pod: Pod) -> QueuedWorkload | None:
+    def workload_for(self, pod: Pod) -> QueuedWorkload | None:
+        """The Workload of the work that the pod belongs to."""
         if group := _group_key(pod):
             return self.workloads.get(group)
-        of_job = pod.owner is not None and pod.owner.key.kind is Kind.JOB
-        owner = pod.owner if of_job and pod.owner is not None else pod.target
+        owner = pod.owner if _is_of_job(pod) and pod.owner is not None else pod.target
         return next(self._controlled(owner), None)
 
     def _controlled(self, controller: Target) -> Iterator[QueuedWorkload]:
@@ -166,14 +201,26 @@ class Works:
             if workload.owner == controller:
                 yield workload
 
-    def _is_managed(self, job: Job) -> bool:
-        """It names a queue, or all jobs wait; its namespace is one of ours, and no work of ours made it."""
-        namespace = self._namespaces.get(job.key.namespace)
-        if namespace is None or not all(part.holds(namespace.labels) for part in self._settings.namespaces):
+    def _is_managed(self, found: Job | StatefulSet) -> bool:
+        """It names a queue, or all jobs wait; its namespace is one of ours, and no work that waits made it."""
+        if not self._lineage.waits(found) or not self._is_chosen(found):
             return False
-        if job.owner is not None and job.owner.key in self._jobs:
-            return False
-        return bool(job.labels.get(QUEUE_NAME)) or self._settings.manages_all
+        return self._lineage.managed_ancestor(found) is None
+
+    def _is_chosen(self, found: Job | StatefulSet) -> bool:
+        namespace = self._namespaces.get(found.key.namespace)
+        return namespace is not None and all(part.holds(namespace.labels) for part in self._settings.namespaces)
+
+    def _drop_job(self, job: Job) -> list[Key]:
+        del self._jobs[job.key]
+        self._drop_prebuilt(job)
+        self._lineage.drop(job)
+        return [job.key, *self._lineage.descendants(job.key)]
+
+    def _drop_set(self, found: StatefulSet) -> list[Key]:
+        del self._sets[found.key], self._set_of[workload_key(found)]
+        self._lineage.drop(found)
+        return [workload_key(found), *self._lineage.descendants(found.key)]
 
     def _drop_pod(self, pod: Pod) -> list[Key]:
         del self._pods[pod.key]
@@ -198,6 +245,16 @@ class Works:
 
 def work_key(pod: Pod) -> Key:
     return _group_key(pod) or pod.key
+
+
+def work_of(pod: Pod) -> Key:
+    """As `work_key`, also for pods that a Job made."""
+    return pod.owner.key if _is_of_job(pod) and pod.owner is not None else work_key(pod)
+
+
+def _is_of_job(pod: Pod) -> bool:
+    """A pod that waits for quota by itself is nobody else's work."""
+    return pod.held is None and pod.owner is not None and pod.owner.key.kind is Kind.JOB
 
 
 def _group_key(pod: Pod) -> Key | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from msgspec import Struct, structs
 
+from headgate.engine.quota.victims import VictimsFor
+from headgate.lifecycle.quota_conditions import second
 from headgate.model.queues import ClusterQueue, QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota_classical import classical_victims
-from headgate.preemption.quota_fair import fair_victims
-from headgate.preemption.quota_search import Preemptor, Victim, VictimSearch, fitness_with
+from headgate.preemption.quota_search import Victim
 from headgate.quota import wording
 from headgate.quota.assignment import Assignment
 from headgate.quota.flavors import FlavorSearch, assign
 from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.modes import Fitness, Mode
+from headgate.quota.modes import Mode
 from headgate.quota.order import Applicant, has_failed_checks
 from headgate.quota.partial import most_pods
 from headgate.quota.progress import Progress
@@ -49,6 +49,7 @@ class Preempting(Struct, frozen=True, gc=False):
     assignment: Assignment
     victims: tuple[Victim, ...]
     message: str
+    recomputed: bool = False  # these are not the victims it had at first, for some were others' already
 
 
 class Deferred(Struct, frozen=True, gc=False):
@@ -57,6 +58,7 @@ class Deferred(Struct, frozen=True, gc=False):
     applicant: Applicant
     assignment: Assignment
     message: str
+    recomputed: bool = False
 
 
 class Gated(Struct, frozen=True, gc=False):
@@ -65,6 +67,7 @@ class Gated(Struct, frozen=True, gc=False):
     applicant: Applicant
     victims: tuple[Victim, ...]
     message: str
+    recomputed: bool = False
 
 
 class Waits(Struct, frozen=True, gc=False):
@@ -76,6 +79,7 @@ class Waits(Struct, frozen=True, gc=False):
     message: str
     progress: Progress | None = None
     skipped_preemption: bool = False
+    recomputed: bool = False
 
 
 Outcome = Admitted | Preempting | Deferred | Gated | Waits
@@ -97,13 +101,25 @@ def cycle(snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSe
     return list(_Cycle(snapshot, settings).outcomes(heads))
 
 
+class AdmissionCycle:
+    """The cycle, as a rule whose answers can be timed."""
+
+    name = "AdmissionCycle"
+
+    def outcomes(self, snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Outcome]:
+        return cycle(snapshot, heads, settings)
+
+
+Attempt = Callable[[QuotaSnapshot, Sequence[Applicant], QuotaSettings], list[Outcome]]
+
+
 def admit_all(
-    pending: PendingQueues, snapshot: QuotaSnapshot, settings: QuotaSettings, now: float
+    pending: PendingQueues, snapshot: QuotaSnapshot, settings: QuotaSettings, now: float, attempt: Attempt = cycle
 ) -> Iterator[list[Outcome]]:
     """Cycle after cycle until no other answer is possible; each is settled before the next begins."""
     while heads := pending.heads():
         snapshot = structs.replace(snapshot, number=pending.cycle)
-        outcomes = cycle(snapshot, heads, settings)
+        outcomes = attempt(snapshot, heads, settings)
         for outcome in outcomes:
             settle(outcome, pending, snapshot.ledger, now)
         yield outcomes
@@ -126,14 +142,23 @@ def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float)
         case Gated(applicant):
             pending.refused(applicant, Requeue.PREEMPTION_GATED)
         case Waits(applicant):
-            pending.refused(applicant, outcome.requeue, outcome.progress)
+            pending.refused(applicant, outcome.requeue, outcome.progress, outcome.reason)
         case _:
             assert_never(outcome)
 
 
 def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
     workload = applicant.workload
-    return Holder(workload.key, workload.uid, applicant.queue, usage, applicant.priority, applicant.ordered, now)
+    return Holder(
+        key=workload.key,
+        uid=workload.uid,
+        queue=applicant.queue,
+        usage=usage,
+        priority=applicant.priority,
+        ordered=applicant.ordered,
+        reserved=second(now),  # as it will be told
+        local=workload.queue,
+    )
 
 
 class _Tree(Struct):
@@ -192,7 +217,7 @@ class _Cycle:
         self, head: Applicant, progress: Progress | None, pinned: Mapping[tuple[str, str], str] | None = None
     ) -> _Nominee:
         """Flavors for all its pods, or for as many as can be had, and who has to go for that."""
-        victims_of = self._victim_search(head)
+        victims_of = VictimsFor(self._ledger, head, self._settings)
         search = FlavorSearch(
             node=self._ledger.forest.queues[head.queue],
             flavors=self._snapshot.flavors,
@@ -211,27 +236,32 @@ class _Cycle:
         return whole if whole.may_go else most_pods(head.asks, attempt) or whole
 
     @staticmethod
-    def _with_victims(head: Applicant, assignment: Assignment, victims_of: _VictimsFor) -> _Nominee:
+    def _with_victims(head: Applicant, assignment: Assignment, victims_of: VictimsFor) -> _Nominee:
         return _Nominee(head, assignment, victims_of(assignment) if assignment.mode is Mode.PREEMPT else ())
 
     def _still_valid(self, head: Applicant, progress: Progress | None) -> Progress | None:
+        if progress is None:
+            return None
         generation = self._ledger.generation(head.queue)
-        valid = progress is not None and progress.holds(generation, self._snapshot.number, head.kind)
-        return progress if valid else None
-
-    def _victim_search(self, head: Applicant) -> _VictimsFor:
-        strategies = self._settings.fair
-        if strategies:
-            return _VictimsFor(self._ledger, head, lambda ledger, one: fair_victims(ledger, one, strategies))
-        return _VictimsFor(self._ledger, head, classical_victims)
+        return progress if progress.holds(generation, self._snapshot.number, head.kind) else None
 
     def _decide(self, nominee: _Nominee) -> Outcome:
+        if not self._shares_victims(nominee):
+            return self._outcome(nominee)
+        again = self._again_without_the_leaving(nominee)
+        if again.assignment.mode is Mode.FIT:
+            return self._defer(nominee, again.assignment)
+        outcome = self._outcome(again)
+        return outcome if isinstance(outcome, Admitted) else structs.replace(outcome, recomputed=True)
+
+    def _shares_victims(self, nominee: _Nominee) -> bool:
+        """Some of those that must leave for it leave for somebody else already."""
+        if not nominee.victims:
+            return False
         leaving = self._tree(nominee).leaving
-        if any(victim.holder.uid in leaving for victim in nominee.victims):
-            again = self._again_without_the_leaving(nominee)
-            if again.assignment.mode is Mode.FIT:
-                return self._defer(nominee, again.assignment)
-            nominee = again
+        return any(victim.holder.uid in leaving for victim in nominee.victims)
+
+    def _outcome(self, nominee: _Nominee) -> Outcome:
         head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
         if assignment.mode is Mode.NO_FIT:
             reason = Unreserved(assignment.no_fit.value)
@@ -247,14 +277,13 @@ class _Cycle:
         return self._go(nominee)
 
     def _skip(self, nominee: _Nominee) -> Waits:
-        """Others went first. If one was admitted for good, another flavor may do now, and none was tried in vain.
+        """Others went first. It goes on with the flavors it has not tried yet.
 
-        If it would fit but for those that step aside, it tries the same once more as soon as they have.
+        If one was admitted for good, or if it would fit but for those that step aside, it tries all of them again then.
         """
         head, progress = nominee.applicant, self._progress(nominee)
-        admits = self._tree(nominee).admits
-        if (admits and not progress.has_more) or self._fits_in_the_next(nominee):
-            progress = Progress((), progress.generation, progress.cycle, progress.kind, missed=True)
+        if self._tree(nominee).admits or self._fits_in_the_next(nominee):
+            progress = structs.replace(progress, tried=progress.tried if progress.has_more else (), missed=True)
         message, skipped = wording.NO_LONGER_FITS, bool(nominee.victims)
         return Waits(head, Unreserved.WAITING, Requeue.GENERIC, message, progress, skipped)
 
@@ -262,8 +291,7 @@ class _Cycle:
         """Victims of others are enough; the room they leave is spoken for."""
         head = before.applicant
         self._promise(before, assignment.usage)
-        shared = sum(victim.holder.uid in self._tree(before).leaving for victim in before.victims)
-        return Deferred(head, assignment, wording.pending_preemption(before.assignment.message, shared))
+        return Deferred(head, assignment, wording.WAITS_FOR_THE_SAME, recomputed=True)
 
     def _go(self, nominee: _Nominee) -> Outcome:
         """There is room, or there will be."""
@@ -286,7 +314,10 @@ class _Cycle:
 
     def _tree(self, nominee: _Nominee) -> _Tree:
         root = self._ledger.forest.queues[nominee.applicant.queue].root
-        return self._trees.setdefault(root, _Tree())
+        tree = self._trees.get(root)
+        if tree is None:
+            tree = self._trees[root] = _Tree()
+        return tree
 
     def _promise(self, nominee: _Nominee, usage: Usage) -> None:
         self._ledger.charge(nominee.applicant.queue, usage)
@@ -310,8 +341,11 @@ class _Cycle:
 
     def _fits(self, nominee: _Nominee) -> bool:
         """Once all victims so far and its own are gone."""
+        leaving = self._tree(nominee).leaving
+        if not leaving and not nominee.victims:
+            return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
         with self._ledger.trial():
-            self._let_go(self._tree(nominee).leaving.values())
+            self._let_go(leaving.values())
             self._let_go(victim.holder for victim in nominee.victims)
             return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
 
@@ -327,13 +361,14 @@ class _Cycle:
             self._ledger.leave(holder.queue, holder.uid)
 
     def _progress(self, nominee: _Nominee) -> Progress:
-        """How far its search got. One that began midway and met a changed ledger tries what it left out once more."""
+        """How far its search got. One that began midway and met a changed ledger has left out what may do by now."""
         head, before = nominee.applicant, nominee.applicant.progress
         generation, number = self._ledger.generation(head.queue), self._snapshot.number
         unchanged = before is not None and before.generation == generation
         earlier = (*before.earlier, before.tried) if before is not None and unchanged else ()
         progress = Progress(nominee.assignment.tried, generation, number, head.kind, earlier)
-        if nominee.assignment.began_midway and not unchanged and not progress.has_more:
+        stale = not unchanged or (before is not None and before.missed)
+        if nominee.assignment.began_midway and stale and not progress.has_more:
             return Progress((), generation, number, head.kind, missed=True)
         return progress
 
@@ -360,29 +395,3 @@ def _own_part(node: QuotaNode, of: FlavorResource, amount: int, borrows: bool) -
 def _queue(node: QuotaNode) -> ClusterQueue:
     assert node.queue is not None
     return node.queue
-
-
-class _VictimsFor:
-    """Whom one workload would preempt. The same question is answered once, for the ledger does not change meanwhile."""
-
-    def __init__(self, ledger: Ledger, head: Applicant, find: VictimSearch) -> None:
-        self._ledger = ledger
-        self._head = head
-        self._find = find
-        self._known: dict[Preemptor, tuple[Victim, ...]] = {}
-
-    def __call__(self, assignment: Assignment) -> tuple[Victim, ...]:
-        return self._victims(self._preemptor(assignment.usage, assignment.needing_preemption))
-
-    def fitness(self, of: FlavorResource, amount: int) -> Fitness:
-        """How it would go if only this was short."""
-        preemptor = self._preemptor(((of, amount),), (of,))
-        return fitness_with(self._ledger, preemptor, self._victims(preemptor))
-
-    def _preemptor(self, usage: Usage, needed: tuple[FlavorResource, ...]) -> Preemptor:
-        return Preemptor(self._head.queue, self._head.priority, self._head.ordered, usage, needed)
-
-    def _victims(self, preemptor: Preemptor) -> tuple[Victim, ...]:
-        if preemptor not in self._known:
-            self._known[preemptor] = self._find(self._ledger, preemptor)
-        return self._known[preemptor]

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from headgate.engine.quota.desk import Sheet
+from headgate.engine.quota.consumption import Consumptions
+from headgate.engine.quota.desk import Placed, Sheet
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Place, Standing, Tally
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
+from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, PODS_READY
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings
@@ -29,9 +30,12 @@ class Books:
     def __init__(self, surroundings: QuotaSurroundings, settings: QuotaSettings) -> None:
         self._surroundings = surroundings
         self._settings = settings
-        self.ledger = Ledger()
-        self.pending = PendingQueues(surroundings.may_enter)
         self.tally = Tally()
+        sharing = settings.usage_sharing
+        self.consumptions = Consumptions(sharing, surroundings, self.tally) if sharing is not None else None
+        used = self.consumptions
+        self.ledger = Ledger(local_use=used.used_by_holder if used is not None else None)
+        self.pending = PendingQueues(surroundings.may_enter, used.used_by if used is not None else None)
         self._held: dict[Key, Holder] = {}
         self._by_local: dict[Key, dict[Key, None]] = {}
 
@@ -57,11 +61,19 @@ class Books:
         """The workloads that hold quota of this cluster queue."""
         return [holder.key for holder in self.ledger.holders(queue)]
 
+    def cohorts_above(self, queue: str) -> list[str]:
+        """Its own cohort first, the whole tree last."""
+        node = self.ledger.node(queue)
+        return [cohort.name for cohort in node.ancestors()] if node is not None else []
+
     def place(self, sheet: Sheet, now: float) -> None:
         """The workload stands where what is seen and decided of it puts it."""
-        workload = sheet.now
+        workload, holding = sheet.now, sheet.holding
+        standing = Placed(workload, holding, sheet.is_open)
+        if sheet.placed is not None and sheet.placed.looks_like(standing):
+            return
+        sheet.placed = standing
         self._by_local.setdefault(self._surroundings.local_of(workload), {})[workload.key] = None
-        holding = _holding(sheet)
         holder = None if holding is None else self._hold(holding, now)
         if holder is None:
             self._let_go(workload.key, now)
@@ -69,8 +81,11 @@ class Books:
             self._stop_waiting(workload.key, now, admitted=holder is not None)
         else:
             queue = self._surroundings.queue_of(workload)
-            self.pending.offer(applicant(workload, queue, self._settings), now)
+            around = self._surroundings.adjustments(workload)
+            self.pending.offer(applicant(workload, queue, self._settings, around), now)
         self.tally.put(workload.key, self._standing(holding or workload, holder))
+        if self.consumptions is not None:
+            self.consumptions.place(sheet.seen, self._surroundings.local_of(workload), holder)
 
     def _stop_waiting(self, key: Key, now: float, *, admitted: bool) -> None:
         if admitted:
@@ -84,6 +99,8 @@ class Books:
         self.pending.leave(workload.key, now)
         self.tally.put(workload.key, None)
         self.leave_local(workload)
+        if self.consumptions is not None:
+            self.consumptions.leave(workload.key)
 
     def leave_local(self, workload: QueuedWorkload) -> None:
         """It no longer names the local queue it named."""
@@ -126,16 +143,6 @@ class Books:
         if not workload.is_true(ADMITTED):
             return Standing(local, holder.queue, Place.RESERVING, holder.usage)
         return Standing(local, holder.queue, Place.ADMITTED, holder.usage, _waits_for_pods(workload))
-
-
-def _holding(sheet: Sheet) -> QueuedWorkload | None:
-    """The workload as one that holds quota: it was promised some, or is seen with some."""
-    if sheet.seen.is_true(FINISHED):
-        return None
-    workload = sheet.now
-    if workload.admission is not None:
-        return workload
-    return sheet.seen if sheet.seen.admission is not None else None
 
 
 def _gives_back(before: Holder, after: Holder) -> bool:

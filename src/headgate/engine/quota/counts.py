@@ -1,89 +1,153 @@
-"""What is counted about quota, by Kueue's names."""
+"""What is counted about quota, by Kueue's names: whatever only grows, and how long things took."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.engine.quota.tally import Tally
-from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED, QUOTA_RESERVED
-from headgate.model.queues import QueuedWorkload
-from headgate.quota.ledger import Ledger
-from headgate.quota.queues import PendingQueues
-from headgate.quota.shares import share_of
+from headgate.engine.distributions import Distributions, Labels
+from headgate.engine.planes import Number
+from headgate.engine.quota.waits import (
+    BOUNDS,
+    EVICTION_LATENCY,
+    READY_TO_EVICTED,
+    Came,
+    came_true,
+    evicted_until_released,
+    ready_until_evicted,
+    waits_over,
+)
+from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PREEMPTED, QUOTA_RESERVED, reason_of
+from headgate.model.keys import Key, Kind
+from headgate.model.queues import EvictionCount, QueuedWorkload
 
-Labels = tuple[tuple[str, str], ...]
-Number = tuple[str, Labels, int]
 TURNS = {QUOTA_RESERVED: "quota_reserved", ADMITTED: "admitted", FINISHED: "finished"}
 """Conditions that are counted when they turn true, and under what name."""
 
 
 class QuotaCounts:
-    """Counters that only grow."""
+    """Counted is what has come about, whoever wrote it, once for each time it did.
 
-    def __init__(self) -> None:
+    `tells_of` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue.
+    """
+
+    def __init__(self, tells_of: Callable[[Key], bool], cohorts_above: Callable[[str], Iterable[str]]) -> None:
+        self._tells_of = tells_of
+        self._cohorts_above = cohorts_above
         self._counted: Counter[tuple[str, Labels]] = Counter()
+        self._waits = Distributions(BOUNDS)
+        self._skips: dict[str, int] = {}  # of preemption, in the last cycle the queue was in
+        self._preemptors: dict[Key, str] = {}  # for which queue a workload must go, until it shows that it must
 
-    def attempt(self, result: str) -> None:
-        self._add("kueue_admission_attempts_total", result=result)
+    # what is decided
+
+    def attempt(self, queues: Iterable[str], *, success: bool) -> None:
+        """One cycle, with the heads of these queues."""
+        self._add("kueue_admission_attempts_total", result="success" if success else "inadmissible")
+        self._skips.update((queue, 0) for queue in queues if queue in self._skips)
 
     def skipped_preemption(self, queue: str) -> None:
-        self._add("kueue_admission_cycle_preemption_skips", cluster_queue=queue)
+        self._skips[queue] = self._skips.get(queue, 0) + 1
 
-    def seen(self, before: QueuedWorkload, after: QueuedWorkload, queue: str) -> None:
-        """The workload has changed. Counted is what has come about, whoever wrote it."""
-        labels = {"cluster_queue": queue, "priority_class": _class(after)}
-        for type_, what in TURNS.items():
-            if after.is_true(type_) and not before.is_true(type_):
-                self._add(f"kueue_{what}_workloads_total", **labels)
-                self._local(what, after)
-        known = {(one.reason, one.cause): one.count for one in before.evictions}
-        for one in after.evictions:
-            if one.count > known.get((one.reason, one.cause), 0):
-                self._add("kueue_evicted_workloads_total", **labels, reason=one.reason, underlying_cause=one.cause)
+    def recomputed(self, queue: str, result: str) -> None:
+        """A workload's victims had to go for another one already, so it was decided about once more."""
+        self._add("kueue_preemption_target_recomputations_total", cluster_queue=queue, result=result)
 
-    def preempted(self, by_queue: str, reason: str) -> None:
-        self._add("kueue_preempted_workloads_total", preempting_cluster_queue=by_queue, reason=reason)
+    def preempts(self, victim: Key, by_queue: str) -> None:
+        self._preemptors[victim] = by_queue
+
+    # what is seen
+
+    def seen(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
+        """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
+        if before.conditions != after.conditions:
+            came = came_true(before, after)
+            if came:
+                self._came(after, queue, came, now)
+            released = evicted_until_released(before, after, now)
+            if released is not None:
+                labels = (("cluster_queue", queue), ("reason", reason_of(after, EVICTED)))
+                self._waits.observe(EVICTION_LATENCY, labels, released)
+        if before.evictions != after.evictions and before.admission is not None:
+            self._evicted(before, after, queue)
+
+    def lose(self, workload: Key) -> None:
+        self._preemptors.pop(workload, None)
+
+    def forget(self, key: Key) -> None:
+        """A queue or cohort is gone, and with it whatever was counted of it."""
+        for labels in _naming(key):
+            for at in [at for at in self._counted if labels.items() <= dict(at[1]).items()]:
+                del self._counted[at]
+            self._waits.forget(labels)
+        if key.kind is Kind.CLUSTER_QUEUE:
+            self._skips.pop(key.name, None)
 
     def numbers(self) -> Iterator[Number]:
-        return ((name, labels, count) for (name, labels), count in self._counted.items())
+        yield from ((name, labels, count) for (name, labels), count in self._counted.items())
+        yield from self._waits
+        for queue, count in self._skips.items():
+            yield "kueue_admission_cycle_preemption_skips", (("cluster_queue", queue),), count
 
-    def _local(self, what: str, workload: QueuedWorkload) -> None:
-        labels = {"name": workload.queue, "namespace": workload.key.namespace, "priority_class": _class(workload)}
-        self._add(f"kueue_local_queue_{what}_workloads_total", **labels)
+    def _came(self, workload: QueuedWorkload, queue: str, came: Came, now: float) -> None:
+        waits = list(waits_over(workload, came, now))
+        for prefix, labels in self._both(workload, queue):
+            for type_, what in TURNS.items():
+                if type_ in came:
+                    self._counted[f"{prefix}{what}_workloads_total", labels] += 1
+            for name, seconds in waits:
+                self._waits.observe(f"{prefix}{name}", labels, seconds)
+        if ADMITTED in came:
+            for cohort in self._cohorts_above(queue):
+                name = "kueue_cohort_subtree_admitted_workloads_total"
+                self._add(name, cohort=cohort, priority_class=_class(workload))
+        by_queue = self._preemptors.pop(workload.key, None) if PREEMPTED in came else None
+        if by_queue is not None:
+            reason = came[PREEMPTED].reason
+            self._add("kueue_preempted_workloads_total", preempting_cluster_queue=by_queue, reason=reason)
+
+    def _evicted(self, before: QueuedWorkload, after: QueuedWorkload, queue: str) -> None:
+        times = {(one.reason, one.cause): one.count for one in before.evictions}
+        for one in after.evictions:
+            known = times.get((one.reason, one.cause), 0)
+            if one.count > known:
+                self._count_eviction(after, queue, one)
+                ready = ready_until_evicted(before, after)
+                if ready is not None:
+                    self._waits.observe(READY_TO_EVICTED, (("cluster_queue", queue), *_why(one)), ready)
+
+    def _count_eviction(self, workload: QueuedWorkload, queue: str, one: EvictionCount) -> None:
+        for prefix, labels in self._both(workload, queue):
+            said = tuple(sorted((*labels, *_why(one))))
+            self._counted[f"{prefix}evicted_workloads_total", said] += 1
+            if one.count == 1 and prefix == "kueue_":
+                self._counted["kueue_evicted_workloads_once_total", said] += 1
+
+    def _both(self, workload: QueuedWorkload, queue: str) -> Iterator[tuple[str, Labels]]:
+        """How metrics of its cluster queue begin, and of its local queue, with their labels."""
+        by_class = ("priority_class", _class(workload))
+        yield "kueue_", (("cluster_queue", queue), by_class)
+        space, local = workload.key.namespace, workload.queue
+        if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
+            yield "kueue_local_queue_", (("name", local), ("namespace", space), by_class)
 
     def _add(self, metric: str, **labels: str) -> None:
         self._counted[metric, tuple(sorted(labels.items()))] += 1
 
 
-def gauges(
-    surroundings: QuotaSurroundings, tally: Tally, pending: PendingQueues, ledger: Ledger, is_fair: bool
-) -> Iterator[Number]:
-    """What can be measured now."""
-    for name, queue in surroundings.queues.items():
-        labels = (("cluster_queue", name),)
-        count, waiting = tally.queue(name), pending.of(name)
-        if waiting is not None:
-            yield "kueue_pending_workloads", (*labels, ("status", "active")), waiting.active
-            yield "kueue_pending_workloads", (*labels, ("status", "inadmissible")), waiting.inadmissible
-        yield "kueue_reserving_active_workloads", labels, count.reserving
-        yield "kueue_admitted_active_workloads", labels, count.admitted
-        shown = _status(surroundings.activity(queue).reason)
-        for status in ("active", "pending", "terminating"):
-            yield "kueue_cluster_queue_status", (*labels, ("status", status)), int(status == shown)
-        node = ledger.node(name)
-        if is_fair and node is not None:
-            yield "kueue_cluster_queue_weighted_share", (*labels, ("cohort", queue.cohort)), share_of(node).rounded
-    for key in surroundings.locals:
-        local, at = tally.local(key), (("name", key.name), ("namespace", key.namespace))
-        yield "kueue_local_queue_pending_workloads", at, local.pending
-        yield "kueue_local_queue_reserving_active_workloads", at, local.reserving
-        yield "kueue_local_queue_admitted_active_workloads", at, local.admitted
+def _naming(key: Key) -> Iterator[Mapping[str, str]]:
+    """The labels by which metrics name a queue or cohort."""
+    match key.kind:
+        case Kind.CLUSTER_QUEUE:
+            yield from ({"cluster_queue": key.name}, {"preempting_cluster_queue": key.name})
+        case Kind.COHORT:
+            yield {"cohort": key.name}
+        case Kind.LOCAL_QUEUE:
+            yield {"name": key.name, "namespace": key.namespace}
 
 
-def _status(reason: str) -> str:
-    return {"Ready": "active", "Terminating": "terminating"}.get(reason, "pending")
+def _why(one: EvictionCount) -> Labels:
+    return (("reason", one.reason), ("underlying_cause", one.cause))
 
 
 def _class(workload: QueuedWorkload) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.quota import telling
 from headgate.engine.quota.admission_cycle import (
+    AdmissionCycle,
     Admitted,
     Deferred,
     Gated,
@@ -26,18 +27,30 @@ from headgate.engine.quota.refusals import Refusal, Refusals
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.lifecycle.quota_admission import IS_GATED, refused, reserved
 from headgate.lifecycle.quota_checks import required_checks
-from headgate.lifecycle.quota_conditions import EVICTED, QUOTA_RESERVED, Said, says
+from headgate.lifecycle.quota_conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, Said, says
 from headgate.lifecycle.quota_eviction import preempted
 from headgate.model.keys import Key
 from headgate.model.queues import Admission, PodSetAssignment, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.preemption.quota_search import Victim
+from headgate.quota import wording
 from headgate.quota.assignment import Assignment, admission
 from headgate.quota.order import Applicant
 from headgate.quota.requests import asks_of
 from headgate.quota.requeue import Unreserved
 from headgate.quota.tree import Usage
+
+_RECOMPUTED: Mapping[type[Outcome], str] = {
+    Deferred: "DeferredFit",
+    Preempting: "NewTargets",
+    Gated: "NewTargets",
+    Waits: "Skipped",
+}
+"""What came of deciding once more, where the victims were others' already."""
+
+BETTER_TOLD = frozenset({Unreserved.PENDING.value, Unreserved.SUSPENDED.value, DEACTIVATED})
+"""Reasons that say nothing of the quota a workload waits for."""
 
 
 class Promise(Struct, frozen=True, gc=False):
@@ -54,6 +67,7 @@ class Cycles:
     def __init__(
         self,
         settings: QuotaSettings,
+        cycle: AdmissionCycle,
         *,
         surroundings: QuotaSurroundings,
         books: Books,
@@ -62,6 +76,7 @@ class Cycles:
         journal: Journal,
     ) -> None:
         self._settings = settings
+        self._cycle = cycle
         self._surroundings = surroundings
         self._books = books
         self._desk = desk
@@ -77,26 +92,48 @@ class Cycles:
         books.pending.ripen(now)
         all_ready = not books.tally.waiting_for_pods
         snapshot = QuotaSnapshot(books.ledger, around.flavors, around.may_enter, around.inactive, all_ready)
-        for outcomes in admit_all(books.pending, snapshot, self._settings, now):
+        for outcomes in admit_all(books.pending, snapshot, self._settings, now, self._cycle.outcomes):
+            self._count(outcomes)
             for outcome in outcomes:
                 for key in self._act(outcome, now):
                     evicted(key)
 
+    def _count(self, outcomes: Sequence[Outcome]) -> None:
+        queues = [outcome.applicant.queue for outcome in outcomes]
+        self._counts.attempt(queues, success=any(isinstance(outcome, Admitted) for outcome in outcomes))
+        for queue, outcome in zip(queues, outcomes, strict=True):
+            if isinstance(outcome, Waits) and outcome.skipped_preemption:
+                self._counts.skipped_preemption(queue)
+            if not isinstance(outcome, Admitted) and outcome.recomputed:
+                self._counts.recomputed(queue, _RECOMPUTED[type(outcome)])
+
     def tell(self, now: float) -> None:
         """Why they wait, to those who have not been told."""
-        for key, refusal in self.refusals.take(now):
+        for key, refusal in self.refusals.take(now, self._can_be_told):
             sheet = self._desk.get(key)
-            if sheet is None or not sheet.is_open or key not in self._books.pending:
+            if sheet is None or key not in self._books.pending or _shows(sheet.now, refusal):
                 continue
-            workload = sheet.now
-            if not _shows(workload, refusal):
-                asked = self._asked(workload)
-                status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
-                self._desk.want(key, status, telling.refused_event(workload, refusal, now))
+            workload, asked = sheet.now, self._asked(sheet.now)
+            status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
+            self._desk.want(key, status, telling.refused_event(workload, refusal, now))
+
+    def _can_be_told(self, key: Key) -> bool:
+        """Not while it is in doubt what it looks like."""
+        sheet = self._desk.get(key)
+        return sheet is None or sheet.is_open
+
+    def pass_over(self, sheet: Sheet, now: float) -> None:
+        """One like it was refused and nothing has changed since: a workload that shows no better reason is told so."""
+        shown = sheet.now.condition(QUOTA_RESERVED)
+        if shown is None or shown.reason not in BETTER_TOLD:
+            return
+        found = self._books.pending.passed_over(sheet.now.key)
+        if found is not None:
+            applicant, why = found
+            self._refuse(applicant, Refusal(why.value, wording.PASSED_OVER), now)
 
     def _act(self, outcome: Outcome, now: float) -> Iterator[Key]:
         """The workloads that must leave."""
-        self._counts.attempt("success" if isinstance(outcome, Admitted) else "inadmissible")
         match outcome:
             case Admitted(applicant, assignment):
                 self._reserve(applicant, assignment, now)
@@ -108,8 +145,6 @@ class Cycles:
             case Gated(applicant, _, message):
                 self._refuse(applicant, Refusal(Unreserved.GATED.value, message, (IS_GATED,)), now)
             case Waits(applicant, reason, _, message):
-                if outcome.skipped_preemption:
-                    self._counts.skipped_preemption(applicant.queue)
                 self._refuse(applicant, Refusal(reason.value, message), now)
             case _:
                 assert_never(outcome)
@@ -134,26 +169,24 @@ class Cycles:
                 continue
             message = telling.preempted_message(applicant, chosen, self._books.ledger)
             self._journal.write(telling.preempted(sheet.now, applicant, chosen, message, now))
-            if sheet.so_far.admission is None:
-                self._take_back(sheet)
+            self.promises = [promise for promise in self.promises if promise.key != chosen.holder.key]
+            if sheet.so_far.admission is None:  # promised a moment ago, and nobody knows yet: it never was
+                self._desk.take_back(chosen.holder.key)
             else:
                 self._evict(sheet.now, applicant, chosen, message, now)
             self._books.place(sheet, now)
             yield chosen.holder.key
 
-    def _take_back(self, sheet: Sheet) -> None:
-        """It was promised quota a moment ago, and nobody knows yet: it never was."""
-        self._desk.take_back(sheet.seen.key)
-        self.promises = [promise for promise in self.promises if promise.key != sheet.seen.key]
-
     def _evict(self, victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> None:
         events = telling.preempted_events(victim, message, applicant, now)
         for_it = telling.preempted_for_event(applicant, victim, chosen.reason.text, now)
         self._desk.want(victim.key, preempted(victim, chosen.reason.value, message, now), *events, for_it)
-        self._counts.preempted(applicant.queue, chosen.reason)
+        self._counts.preempts(victim.key, applicant.queue)
 
     def _refuse(self, applicant: Applicant, refusal: Refusal, now: float) -> None:
         """What the workload shows already is not told again."""
+        if self.refusals.untold.get(applicant.key) == refusal:
+            return
         sheet = self._desk.get(applicant.key)
         if sheet is not None and _shows(sheet.now, refusal):
             self.refusals.drop(applicant.key)
@@ -164,7 +197,8 @@ class Cycles:
         self.refusals.note(applicant.key, refusal)
 
     def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
-        return tuple((ask.name, ask.scaled(ask.count)) for ask in asks_of(workload, self._settings))
+        asks = asks_of(workload, self._settings, self._surroundings.adjustments(workload))
+        return tuple((ask.name, ask.scaled(ask.count)) for ask in asks)
 
 
 def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:

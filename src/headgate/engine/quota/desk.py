@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from msgspec import structs
 
-from headgate.lifecycle.quota_conditions import with_status
+from headgate.lifecycle.quota_conditions import FINISHED, with_status
 from headgate.lifecycle.quota_next import Change, Removal
 from headgate.model.effects import (
     Activation,
@@ -25,7 +25,23 @@ from headgate.model.queues import QueuedWorkload
 from headgate.queueing.waiting import Backoff
 
 Written = PatchStatus | PatchSpec | Delete
+PATIENCE = 60.0  # seconds until what was accepted should have been seen
 NOT_DONE = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
+
+
+class Placed(NamedTuple):
+    """How a workload stood when the books were brought in line with it."""
+
+    now: QueuedWorkload
+    holding: QueuedWorkload | None
+    is_open: bool
+
+    def looks_like(self, other: Placed) -> bool:
+        if self.is_open is not other.is_open or not self.now.looks_like(other.now):
+            return False
+        if self.holding is None or other.holding is None:
+            return self.holding is other.holding
+        return self.holding.looks_like(other.holding)
 
 
 class Sheet:
@@ -41,10 +57,14 @@ class Sheet:
         "base",
         "due",
         "events",
+        "now",
+        "placed",
+        "rested",
         "seen",
         "sent",
         "sent_change",
         "sent_events",
+        "so_far",
         "stuck",
         "tries",
         "wanted",
@@ -62,16 +82,10 @@ class Sheet:
         self.wanted: Change | None = None
         self.events: tuple[EmitEvent, ...] = ()  # that go with it
         self.stuck = ""  # the version nothing more can be done about
-
-    @property
-    def now(self) -> QueuedWorkload:
-        """The workload as it is once all that was decided has happened."""
-        return _applied(self.so_far, self.wanted)
-
-    @property
-    def so_far(self) -> QueuedWorkload:
-        """The workload as it is once all that was sent has happened."""
-        return _applied(self.seen, self.sent_change)
+        self.so_far = seen  # the workload as it is once all that was sent has happened
+        self.now = seen  # the workload as it is once all that was decided has happened
+        self.rested: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
+        self.placed: Placed | None = None
 
     @property
     def is_stuck(self) -> bool:
@@ -88,11 +102,47 @@ class Sheet:
         """More can be decided about it."""
         return not self.is_stuck and not self.is_in_doubt
 
+    @property
+    def holding(self) -> QueuedWorkload | None:
+        """The workload as one that holds quota: it was promised some, or is seen with some."""
+        if self.seen.is_true(FINISHED):
+            return None
+        if self.now.admission is not None:
+            return self.now
+        return self.seen if self.seen.admission is not None else None
+
+    def is_at_rest(self) -> bool:
+        """Nothing about it has changed since there was nothing more to decide."""
+        return self.rested is not None and self.now.looks_like(self.rested)
+
+    def see(self, workload: QueuedWorkload) -> None:
+        if workload.version != self.seen.version:
+            self.tries = 0
+        self.seen = workload
+        self.so_far = _applied(workload, self.sent_change)
+        self.now = _applied(self.so_far, self.wanted)
+
+    def want(self, change: Change | None, events: tuple[EmitEvent, ...]) -> None:
+        """This is to be sent next, if anything."""
+        self.wanted, self.events = change, events
+        self.now = _applied(self.so_far, change)
+
+    def send(self, change: Change) -> Written:
+        """What was wanted is under way."""
+        self.sent, self.sent_change, self.wanted = _write(self.seen, change), change, None
+        self.sent_events, self.events = self.events, ()
+        self.base = self.seen.version
+        self.answered = self.accepted = False
+        self.so_far = self.now
+        return self.sent
+
     def settle(self) -> None:
         """What was sent is seen, or never will be."""
         self.sent = self.sent_change = self.due = None
         self.sent_events = ()
         self.answered = self.accepted = False
+        self.so_far = self.seen
+        self.now = _applied(self.seen, self.wanted)
 
     def take_events(self) -> tuple[EmitEvent, ...]:
         events, self.sent_events = self.sent_events, ()
@@ -115,15 +165,17 @@ class Desk:
     def __iter__(self) -> Iterator[Key]:
         return iter(self._sheets)
 
+    def seen(self) -> Iterator[QueuedWorkload]:
+        """All of them, as last seen."""
+        return (sheet.seen for sheet in self._sheets.values())
+
     def observe(self, workload: QueuedWorkload) -> Iterator[EmitEvent]:
         sheet = self._sheets.get(workload.key)
         if sheet is None or sheet.seen.uid != workload.uid:
             self._sheets[workload.key] = Sheet(workload)
             return
         before = sheet.sent_change
-        if workload.version != sheet.seen.version:
-            sheet.tries = 0
-        sheet.seen = workload
+        sheet.see(workload)
         if sheet.sent is None:
             if sheet.wanted is not None:
                 self._forget(sheet)  # decided on what is no longer so
@@ -149,18 +201,16 @@ class Desk:
     def want(self, key: Key, change: Change, *events: EmitEvent) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
         sheet = self._sheets[key]
-        sheet.wanted = change
-        sheet.events += events
+        sheet.want(change, sheet.events + events)
         self._busy[key] = None
 
     def take_back(self, key: Key) -> None:
         """What was decided and not yet sent is not to be."""
-        sheet = self._sheets[key]
-        sheet.wanted, sheet.events = None, ()
+        self._sheets[key].want(None, ())
         self._busy.pop(key, None)
 
     def give_up(self, now: float) -> None:
-        """Refused as outdated, and yet nothing newer came: it is decided anew on what is seen."""
+        """Refused as outdated, or accepted, and yet nothing newer came: it is decided anew on what is seen."""
         for key in [key for key in self._resting if self._is_due(key, now)]:
             if self._sheets[key].answered:
                 self._retract(self._sheets[key])
@@ -177,8 +227,10 @@ class Desk:
             sheet = self._sheets[key]
             if sheet.sent is None:
                 del self._busy[key]
-                if sheet.wanted is not None:
-                    yield self._send(sheet, sheet.wanted)
+                if sheet.wanted is not None and _shows(sheet.seen, sheet.wanted):
+                    sheet.want(None, ())  # it is so already: a write would make no version to be seen
+                elif sheet.wanted is not None:
+                    yield sheet.send(sheet.wanted)
 
     def answer(self, written: Written, trouble: Trouble | None, now: float) -> Iterator[EmitEvent]:
         """How a write went. Conflicts say that something newer is to be seen, which then counts if it comes."""
@@ -199,17 +251,13 @@ class Desk:
             self._believe(sheet)
         elif trouble is Trouble.CONFLICT:
             self._rest(sheet, now)
+        else:
+            sheet.due = now + PATIENCE
+            self._resting[sheet.seen.key] = None
 
     def next_deadline(self) -> float | None:
         times = [due for key in self._resting if (due := self._sheets[key].due) is not None]
         return min(times, default=None)
-
-    def _send(self, sheet: Sheet, change: Change) -> Written:
-        sheet.sent, sheet.sent_change, sheet.wanted = _write(sheet.seen, change), change, None
-        sheet.sent_events, sheet.events = sheet.events, ()
-        sheet.base = sheet.seen.version
-        sheet.answered = sheet.accepted = False
-        return sheet.sent
 
     def _is_due(self, key: Key, now: float) -> bool:
         due = self._sheets[key].due

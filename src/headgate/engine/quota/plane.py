@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from headgate.engine.extension_points import ADMISSION, Watch, unwatched
 from headgate.engine.journal import Journal
+from headgate.engine.planes import Number
 from headgate.engine.quota import telling
+from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.books import Books
-from headgate.engine.quota.counts import Number, QuotaCounts, gauges
+from headgate.engine.quota.counts import QuotaCounts
 from headgate.engine.quota.cycles import Cycles
 from headgate.engine.quota.deadlines import Deadlines
 from headgate.engine.quota.desk import Desk, Sheet
 from headgate.engine.quota.finalizers import InUse
+from headgate.engine.quota.gauges import Measured, cohort_gauges, queue_gauges
+from headgate.engine.quota.local_gauges import local_gauges, usage_gauges
 from headgate.engine.quota.pace import Pace
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.lifecycle.quota_conditions import FINISHED
+from headgate.engine.quota.workload_gauges import workload_gauges
+from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
 from headgate.lifecycle.quota_deadlines import next_deadline
 from headgate.lifecycle.quota_next import Step, next_step
 from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority
@@ -24,7 +30,7 @@ from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queue_changes import QueuedWorkloadStatus
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff
 from headgate.quota.tree import available
@@ -37,6 +43,8 @@ class QuotaPlane:
 
     reads = (
         Kind.NAMESPACE,
+        Kind.LIMIT_RANGE,
+        Kind.RUNTIME_CLASS,
         Kind.RESOURCE_FLAVOR,
         Kind.ADMISSION_CHECK,
         Kind.WORKLOAD_PRIORITY_CLASS,
@@ -46,16 +54,17 @@ class QuotaPlane:
         Kind.KUEUE_WORKLOAD,
     )
 
-    def __init__(self, settings: Settings, journal: Journal) -> None:
+    def __init__(self, settings: Settings, journal: Journal, watch: Watch = unwatched) -> None:
         self._settings = settings.quota
         self._journal = journal
         self._surroundings = QuotaSurroundings(settings.quota)
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
         self._desk = Desk(backoff)
         self._books = Books(self._surroundings, settings.quota)
-        self._counts = QuotaCounts()
+        self._counts = QuotaCounts(self._surroundings.tells_of, self._books.cohorts_above)
         self._cycles = Cycles(
             settings.quota,
+            watch(AdmissionCycle(), ADMISSION),
             surroundings=self._surroundings,
             books=self._books,
             desk=self._desk,
@@ -64,10 +73,15 @@ class QuotaPlane:
         )
         self._in_use = InUse(self._surroundings, self._books.tally, backoff)
         self._statuses = QueueStatuses(
-            self._surroundings, self._books.tally, self._in_use, backoff, is_fair=settings.quota.is_fair
+            self._surroundings,
+            self._books.tally,
+            self._in_use,
+            backoff,
+            is_fair=settings.quota.is_fair,
+            consumptions=self._books.consumptions,
         )
         self._deadlines = Deadlines()
-        self._touched: dict[Key, None] = {}
+        self._touched: dict[Key, bool] = {}  # whether to look again though it may look the same
         self._event_pace = Pace(seconds=0.125, ahead=200)
         self._waited_for_pods = False
 
@@ -76,14 +90,14 @@ class QuotaPlane:
             case Observed(object=QueuedWorkload() as workload):
                 yield from self._paced(self._observe_workload(workload, now), now)
             case Observed(object=other):
-                self._observe(other)
+                self._observe(other, now)
             case Gone(key=key, uid=uid):
                 self._lose(key, uid, now)
             case TimerFired():
                 pass
             case Outcome(effect=PatchStatus() | PatchSpec() | Delete() as written):
                 if written.target.key.kind is Kind.KUEUE_WORKLOAD:
-                    self._touch(written.target.key)
+                    self._note_news(written.target.key)
                     yield from self._paced(self._desk.answer(written, event.trouble, now), now)
                 elif isinstance(written, PatchStatus):
                     self._statuses.answered(written, event.trouble, now)
@@ -96,7 +110,8 @@ class QuotaPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._settle_surroundings(now)
-        self._touched.update(dict.fromkeys(self._deadlines.due(now)))
+        self._sample(now)
+        self._touch_all(self._deadlines.due(now))
         self._settle_forgotten(now)
         self._examine_all(now)
         self._wake_when_all_are_ready(now)
@@ -122,8 +137,12 @@ class QuotaPlane:
     def numbers(self) -> Iterator[Number]:
         """What can be counted or measured now, by metric, labels and value."""
         yield from self._counts.numbers()
-        books = self._books
-        yield from gauges(self._surroundings, books.tally, books.pending, books.ledger, self._settings.is_fair)
+        measured = Measured(self._surroundings, self._books, self._settings)
+        yield from queue_gauges(measured)
+        yield from cohort_gauges(measured)
+        yield from local_gauges(measured)
+        yield from workload_gauges(measured, self._desk, self._cycles.refusals)
+        yield from usage_gauges(measured)
 
     # what is now true
 
@@ -136,17 +155,23 @@ class QuotaPlane:
         if sheet is not None and sheet.seen.uid != workload.uid:
             self._lose(workload.key, sheet.seen.uid, now)
         elif sheet is not None:
-            self._note_change(sheet.seen, workload)
+            self._note_change(sheet.seen, workload, now)
         yield from self._desk.observe(workload)
-        self._touch(workload.key)
+        self._note_news(workload.key)
 
-    def _note_change(self, before: QueuedWorkload, after: QueuedWorkload) -> None:
+    def _note_change(self, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
         if before.queue != after.queue:
             self._books.leave_local(before)
-        self._counts.seen(before, after, self._surroundings.queue_of(before if before.admission else after))
+        self._counts.seen(before, after, self._surroundings.queue_of(before if before.admission else after), now)
+        if self._books.consumptions is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
+            local = self._surroundings.local_of(after)
+            self._books.consumptions.settle(after.key, local, self._surroundings.queue_of(after), now)
+            self._statuses.touch(local)
 
-    def _observe(self, found: Object) -> None:
+    def _observe(self, found: Object, now: float) -> None:
         self._surroundings.observe(found)
+        if self._books.consumptions is not None and isinstance(found, LocalQueue):
+            self._books.consumptions.open(found, now)
         self._in_use.touch(found.key)
 
     def _lose(self, key: Key, uid: str, now: float) -> None:
@@ -154,17 +179,29 @@ class QuotaPlane:
             self._surroundings.lose(key, uid)
             self._statuses.lose(key)
             self._in_use.lose(key)
+            self._counts.forget(key)
+            if self._books.consumptions is not None and key not in self._surroundings.locals:
+                self._books.consumptions.close(key)
             return
         workload = self._desk.lose(key, uid)
         if workload is not None:
             self._books.remove(workload, now)
             self._cycles.refusals.drop(key)
+            self._counts.lose(key)
             self._deadlines.drop(key)
             self._touched.pop(key, None)
             self._journal.forget(key)
 
+    def _note_news(self, key: Key) -> None:
+        """Something was heard of it, which may be no more than that a write has taken hold."""
+        self._touched.setdefault(key, False)
+
     def _touch(self, key: Key) -> None:
-        self._touched[key] = None
+        """Something around it has changed, or its time has come."""
+        self._touched[key] = True
+
+    def _touch_all(self, keys: Iterable[Key]) -> None:
+        self._touched.update(dict.fromkeys(keys, True))
 
     # what to do
 
@@ -179,13 +216,21 @@ class QuotaPlane:
         for queue in around.changed_queues:
             self._statuses.touch(Key(Kind.CLUSTER_QUEUE, "", queue))
             around.changed_locals.update(dict.fromkeys(around.locals_of(queue)))
-            self._touched.update(dict.fromkeys(self._books.holders(queue)))
+            self._touch_all(self._books.holders(queue))
         for local in around.changed_locals:
             self._statuses.touch(local)
-            self._touched.update(dict.fromkeys(self._books.members(local)))
+            self._touch_all(self._books.members(local))
         if around.changed_classes:
-            self._touched.update(dict.fromkeys(self._desk))
+            self._touch_all(self._desk)
         around.changed_queues, around.changed_locals, around.changed_classes = {}, {}, {}
+
+    def _sample(self, now: float) -> None:
+        """What local queues used lately is worked out anew, and with it who goes first."""
+        if self._books.consumptions is None:
+            return
+        for local in self._books.consumptions.sample(now):
+            self._statuses.touch(local)
+            self._books.pending.reorder(self._surroundings.locals[local].cluster_queue)
 
     def _settle_forgotten(self, now: float) -> None:
         """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
@@ -200,13 +245,17 @@ class QuotaPlane:
 
     def _examine_all(self, now: float) -> None:
         touched, self._touched = self._touched, {}
-        for key in touched:
+        for key, looks_again in touched.items():
             sheet = self._desk.get(key)
-            if sheet is not None:
-                if sheet.is_open:
-                    self._examine(sheet, now)
-                self._books.place(sheet, now)
+            if sheet is None:
+                continue
+            if looks_again:
+                sheet.rested = sheet.placed = None
+            if sheet.is_open and not sheet.is_at_rest():
+                self._examine(sheet, now)
                 self._deadlines.put(key, next_deadline(sheet.now, self._settings), now)
+            self._books.place(sheet, now)
+            self._cycles.pass_over(sheet, now)
 
     def _examine(self, sheet: Sheet, now: float) -> None:
         """Step after step, as far as one write goes: what changes the spec is a write of its own."""
@@ -214,6 +263,7 @@ class QuotaPlane:
             workload = sheet.now
             step = self._priority_step(workload) or next_step(workload, self._surroundings.around(workload), now)
             if step is None:
+                sheet.rested = workload
                 return
             is_status = isinstance(step.change, QueuedWorkloadStatus)
             if not is_status and (sheet.wanted is not None or sheet.sent is not None):
@@ -249,3 +299,5 @@ class QuotaPlane:
         yield self._books.pending.next_deadline()
         yield self._statuses.next_deadline()
         yield self._cycles.refusals.next_deadline()
+        if self._books.consumptions is not None:
+            yield self._books.consumptions.next_deadline()

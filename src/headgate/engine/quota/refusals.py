@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
 from headgate.engine.quota.pace import Pace
 from headgate.lifecycle.quota_conditions import Said
 from headgate.model.keys import Key
+
+AHEAD = 50  # how many may be told at once after a while of silence
 
 
 class Refusal(Struct, frozen=True, gc=False):
@@ -28,19 +31,25 @@ class Refusals:
 
     def __init__(self) -> None:
         self._untold: dict[Key, Refusal] = {}
-        self._pace = Pace(seconds=0.125, ahead=50)
+        self._pace = Pace(seconds=0.125, ahead=AHEAD)
 
     def note(self, key: Key, refusal: Refusal) -> None:
         self._untold[key] = refusal
 
+    @property
+    def untold(self) -> Mapping[Key, Refusal]:
+        return self._untold
+
     def drop(self, key: Key) -> None:
         self._untold.pop(key, None)
 
-    def take(self, now: float) -> Iterator[tuple[Key, Refusal]]:
+    def take(self, now: float, can_be_told: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
         """Those that are told now, longest untold first."""
-        while self._untold and self._pace.take(now):
-            key = next(iter(self._untold))
-            yield key, self._untold.pop(key)
+        for key in list(islice(self._untold, AHEAD)):
+            if can_be_told(key):
+                if not self._pace.take(now):
+                    return
+                yield key, self._untold.pop(key)
 
     def next_deadline(self) -> float | None:
         """When the next one can be told."""

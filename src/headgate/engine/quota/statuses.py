@@ -1,12 +1,18 @@
-"""What queues and cohorts show: counts, usage, and whether they take work. Told at most once a second each."""
+"""What queues and cohorts show: counts, usage, and whether they take work. Told at most once a second each.
+
+Where there are many queues, their counts are told less often: writing them all down would slow down admission.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Mapping
 
 from headgate.engine.quota.activity import Activity
+from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.finalizers import InUse
+from headgate.engine.quota.pace import Pace
 from headgate.engine.quota.rests import Rests
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import QueueCount, Tally
@@ -30,26 +36,48 @@ Teller = ClusterQueue | LocalQueue | Cohort
 
 
 class QueueStatuses:
-    """Writes a status when it is news; one write at a time, each made from the version last seen."""
+    """Writes a status when it is news; one write at a time.
+
+    A status is written whole and by nobody else, so it need not be made from the newest version: what is seen may lag.
+    """
 
     def __init__(
-        self, surroundings: QuotaSurroundings, tally: Tally, in_use: InUse, backoff: Backoff, *, is_fair: bool
+        self,
+        surroundings: QuotaSurroundings,
+        tally: Tally,
+        in_use: InUse,
+        backoff: Backoff,
+        *,
+        is_fair: bool,
+        consumptions: Consumptions | None,
     ) -> None:
+        self._consumptions = consumptions
         self._surroundings = surroundings
         self._in_use = in_use
         self._tally = tally
         self._is_fair = is_fair
-        self._touched: dict[Key, None] = {}
+        self._touched: dict[Key, None] = {}  # something about it is news, perhaps
+        self._line: list[tuple[float, Key]] = []  # when those may be told
+        self._counted: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
+        self._pace = Pace(seconds=0.05, ahead=100)  # for counts: they change with every workload
+        self._held_up: dict[Key, None] = {}  # could be told by now, but for a write under way
         self._sent: dict[Key, PatchStatus] = {}
         self._rests = Rests(backoff)
         self._told: dict[Key, Told] = {}
         self._last: dict[Key, float] = {}
 
     def touch(self, key: Key) -> None:
+        """It may have more to tell than other counts."""
         self._touched[key] = None
+        heapq.heappush(self._line, (self._not_before(key), key))
+
+    def _count(self, key: Key) -> None:
+        if key not in self._touched:
+            self._touched[key] = None
+            heapq.heappush(self._counted, (self._not_before(key), key))
 
     def lose(self, key: Key) -> None:
-        for known in (self._touched, self._sent, self._told, self._last):
+        for known in (self._touched, self._held_up, self._sent, self._told, self._last):
             known.pop(key, None)
         self._rests.forget(key)
 
@@ -68,15 +96,13 @@ class QueueStatuses:
             self._rests.forget(key)
         else:
             self._rests.begin(key, now)
-            self._touched[key] = None
-        if trouble is Trouble.CONFLICT:
-            del self._last[key]  # once something newer is seen, nothing else is waited for
+            self.touch(key)
 
     def settle(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         self._collect(ledger)
         for key in self._rests.over(now):
             self._sent.pop(key, None)
-        for key in [key for key in self._touched if self._may_write(key, now)]:
+        for key in self._whose_turn_it_is(now):
             del self._touched[key]
             teller = self._teller(key)
             if teller is not None:
@@ -84,38 +110,63 @@ class QueueStatuses:
 
     def next_deadline(self) -> float | None:
         """When the next may be told again, of those that only wait for that or were turned away."""
-        times = [self._not_before(key) for key in self._touched if not self._is_under_way(key)]
-        return min((at for at in (*times, self._rests.next_deadline()) if at is not None), default=None)
+        times = [self._rests.next_deadline()]
+        for line, paced_until in ((self._line, -math.inf), (self._counted, self._pace.next_turn)):
+            while line and not self._is_next(*line[0]):
+                heapq.heappop(line)
+            times.append(max(line[0][0], paced_until) if line else None)
+        return min((at for at in times if at is not None), default=None)
+
+    def _whose_turn_it_is(self, now: float) -> list[Key]:
+        """Of those that are touched, all that may be told now."""
+        held_up, self._held_up = self._held_up, {}
+        for key in held_up:
+            heapq.heappush(self._line, (self._not_before(key), key))
+        ready: dict[Key, None] = {}
+        while self._line and self._line[0][0] <= now:
+            at, key = heapq.heappop(self._line)
+            if self._is_next(at, key):
+                ready[key] = None
+        while self._counted and self._counted[0][0] <= now:
+            at, key = self._counted[0]
+            if key not in ready and self._is_next(at, key):
+                if not self._pace.take(now):
+                    break
+                ready[key] = None
+            heapq.heappop(self._counted)
+        return list(ready)
+
+    def _is_next(self, at: float, key: Key) -> bool:
+        """It waits for this time and for nothing else."""
+        if key not in self._touched or at != self._not_before(key):
+            return False  # told meanwhile; if it is touched again, it stands in line once more
+        if self._is_under_way(key):
+            self._held_up[key] = None
+            return False
+        return True
 
     def _collect(self, ledger: Ledger) -> None:
         """All whose counts have changed, and the cohorts above them where shares are told."""
         queues, self._tally.changed_queues = self._tally.changed_queues, {}
         locals_, self._tally.changed_locals = self._tally.changed_locals, {}
-        self._touched.update(locals_)
+        for local in locals_:
+            self._count(local)
         for name in queues:
-            self._touched[_queue_key(name)] = None
+            self._count(_queue_key(name))
             node = ledger.node(name)
             if self._is_fair and node is not None:
-                leaves = (_queue_key(leaf.name) for leaf in node.root.leaves())
-                above = (Key(Kind.COHORT, "", cohort.name) for cohort in node.ancestors())
-                self._touched.update(dict.fromkeys((*leaves, *above)))
-
-    def _may_write(self, key: Key, now: float) -> bool:
-        return not self._is_under_way(key) and now >= self._not_before(key)
+                for leaf in node.root.leaves():
+                    self._count(_queue_key(leaf.name))
+                for cohort in node.ancestors():
+                    self._count(Key(Kind.COHORT, "", cohort.name))
 
     def _not_before(self, key: Key) -> float:
         last = self._last.get(key)
         return -math.inf if last is None else last + PACE
 
     def _is_under_way(self, key: Key) -> bool:
-        """A write is not answered yet, or was refused as outdated; another one would be refused as well."""
-        sent, teller = self._sent.get(key), self._teller(key)
-        if sent is None or teller is None:
-            return self._in_use.is_under_way(key)
-        if teller.version == sent.target.version and teller.uid == sent.target.uid:
-            return True
-        del self._sent[key]
-        return self._in_use.is_under_way(key)
+        """A write is not answered yet, or rests after it was turned away."""
+        return key in self._sent or self._in_use.is_under_way(key)
 
     def _teller(self, key: Key) -> Teller | None:
         match key.kind:
@@ -130,7 +181,7 @@ class QueueStatuses:
         status = self._status(teller, ledger, now)
         if self._told.get(teller.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
             return
-        patch = PatchStatus(Target(teller.key, teller.uid, teller.version), status)
+        patch = PatchStatus(Target(teller.key, teller.uid), status)
         self._told[teller.key], self._sent[teller.key], self._last[teller.key] = status, patch, now
         self._rests.cut_short(teller.key)
         yield patch
@@ -168,6 +219,7 @@ class QueueStatuses:
             count.admitted,
             tuple(_uses(queue, count.reservation, borrows=False)) if queue is not None else (),
             tuple(_uses(queue, count.usage, borrows=False)) if queue is not None else (),
+            self._consumptions.shown(local.key) if self._consumptions is not None else None,
         )
 
 

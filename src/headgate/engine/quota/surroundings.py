@@ -1,4 +1,4 @@
-"""All that surrounds the workloads: queues, cohorts, flavors, checks, priority classes, and their namespaces."""
+"""All that surrounds the workloads: queues, cohorts, flavors, checks, classes, and what holds in their namespaces."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TypeVar
 from msgspec import structs
 
 from headgate.engine.quota.activity import Activity, local_activity, queue_activity
+from headgate.engine.quota.adjustments import NamespaceAdjustments
 from headgate.lifecycle.quota_circumstances import Circumstances
 from headgate.model.keys import Key, Kind
+from headgate.model.limits import LimitRange, RuntimeClass
 from headgate.model.objects import Namespace, Object
 from headgate.model.queues import (
     AdmissionCheck,
@@ -22,6 +24,8 @@ from headgate.model.queues import (
 )
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
+from headgate.model.selectors import selects
+from headgate.quota.adjusting import Adjustments, problem_of
 
 Described = ClusterQueue | LocalQueue | Cohort | ResourceFlavor
 K = TypeVar("K", bound=str | Key)
@@ -40,6 +44,7 @@ class QuotaSurroundings:
         self.checks: dict[str, AdmissionCheck] = {}
         self.classes: dict[str, WorkloadPriorityClass] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._adjustments = NamespaceAdjustments()
         self._activities: dict[str, Activity] = {}
         self.inactive: frozenset[str] = frozenset()  # queues that admit nothing
         self._reshaped = False  # queues, cohorts, flavors or checks: quota is another
@@ -72,6 +77,8 @@ class QuotaSurroundings:
                 self.changed_classes[found.key.name] = None
             case Namespace(key=key, labels=labels):
                 self._relabel(key.name, labels)
+            case LimitRange() | RuntimeClass():
+                self._adjust(found)
             case _:
                 pass
 
@@ -93,6 +100,9 @@ class QuotaSurroundings:
                 _drop(self.classes, key.name, uid)
             case Kind.NAMESPACE:
                 self._relabel(key.name, None)
+            case Kind.LIMIT_RANGE | Kind.RUNTIME_CLASS:
+                if self._adjustments.drop(key, uid):
+                    self._touch_locals(key.namespace)
             case _:
                 pass
 
@@ -120,6 +130,10 @@ class QuotaSurroundings:
             return False
         return all(requirement.holds(labels) for requirement in queue.namespaces)
 
+    def adjustments(self, workload: QueuedWorkload) -> Adjustments:
+        """What its namespace and its runtime classes make of what it asks for."""
+        return self._adjustments.of(workload.key.namespace)
+
     def activity(self, queue: ClusterQueue) -> Activity:
         known = self._activities.get(queue.name)
         return known or queue_activity(queue, self.flavors, self.checks)
@@ -142,7 +156,14 @@ class QuotaSurroundings:
         queue = self.queues.get(self.queue_of(workload))
         is_active = queue is not None and self.activity(queue).active
         may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
-        return Circumstances(self.locals.get(self.local_of(workload)), queue, is_active, may_enter, self._settings)
+        problem = problem_of(workload.pod_sets, self.adjustments(workload))
+        local = self.locals.get(self.local_of(workload))
+        return Circumstances(local, queue, is_active, may_enter, self._settings, problem)
+
+    def tells_of(self, local: Key) -> bool:
+        """Whether metrics tell of this local queue."""
+        selector, found = self._settings.metrics.local_queues, self.locals.get(local)
+        return selector is not None and found is not None and selects(selector, found.labels)
 
     def locals_of(self, queue: str) -> Iterator[Key]:
         return (key for key, local in self.locals.items() if local.cluster_queue == queue)
@@ -151,11 +172,19 @@ class QuotaSurroundings:
         if self._namespaces.get(namespace) == labels:
             return
         self._relabeled = True
-        self.changed_locals.update((key, None) for key in self.locals if key.namespace == namespace)
+        self._touch_locals(namespace)
         if labels is None:
             del self._namespaces[namespace]
         else:
             self._namespaces[namespace] = labels
+
+    def _adjust(self, found: LimitRange | RuntimeClass) -> None:
+        if self._adjustments.put(found):
+            self._touch_locals(found.key.namespace)
+
+    def _touch_locals(self, namespace: str = "") -> None:
+        """Those of the namespace, or all of them: what their workloads may have or ask for is another now."""
+        self.changed_locals.update((key, None) for key in self.locals if not namespace or key.namespace == namespace)
 
     def _reshape_queue(self, name: str) -> None:
         self._reshaped = True
@@ -178,9 +207,9 @@ def _differs(old: Described | None, new: Described) -> bool:
 def _spec(one: Described) -> Described:
     match one:
         case ClusterQueue():
-            return structs.replace(one, version="", conditions=(), finalizers=())
+            return structs.replace(one, version="", conditions=(), finalizers=(), debt=())
         case LocalQueue():
-            return structs.replace(one, version="", conditions=(), consumed=Resources(), consumed_at=None)
+            return structs.replace(one, version="", conditions=(), consumed=Resources(), consumed_at=None, labels={})
         case ResourceFlavor():
             return structs.replace(one, version="", finalizers=())
         case Cohort():

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from headgate.engine.journal import Entry
 from headgate.engine.quota.refusals import Refusal
-from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, REQUEUED, true_since
+from headgate.engine.quota.waits import queued_since
+from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, true_since
 from headgate.lifecycle.quota_next import Step
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.kueue_names import JOB_UID
@@ -113,12 +114,6 @@ def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[Em
         yield _event(workload, ADMITTED, text, now)
     elif step.reason in EVENTS_BY_REASON:
         yield _event(workload, step.reason, step.message, now)
-
-
-def queued_since(workload: QueuedWorkload) -> float:
-    """When it began to wait, for the last time."""
-    again = true_since(workload, REQUEUED)
-    return workload.created if again is None else again
 
 
 def _is_admitted(status: QueuedWorkloadStatus) -> bool:

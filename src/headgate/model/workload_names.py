@@ -13,3 +13,8 @@ def workload_name(kind: str, group: str, name: str, uid: str) -> str:
     digest = hashlib.sha1("\n".join((kind, group, name, uid)).encode(), usedforsecurity=False).hexdigest()
     prefix = f"{kind.lower()}-{name}"[: LONGEST - _HASHED - 1]
     return f"{prefix}-{digest[:_HASHED]}"
+
+
+def stateful_set_workload(name: str, uid: str) -> str:
+    """What the Workload of a StatefulSet is called, and the group its pods make."""
+    return workload_name("StatefulSet", "apps", name, uid)

@@ -1,0 +1,209 @@
+"""How long the published quota benchmarks take in the simulator: small Kubernetes, world and our process, all of it.
+
+Workloads without an owner arrive at given intervals in virtual time; a runner of this benchmark's marks each Finished
+once it was admitted for its run time. Every write is validated, stored, watched and decoded as in any simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from headgate.apiserver.messages import Json, Request
+from headgate.lifecycle.quota_eviction import finished
+from headgate.model.effects import Effect, PatchStatus, WakeAt
+from headgate.model.events import Event, Observed, TimerFired
+from headgate.model.keys import Kind
+from headgate.model.queues import QueuedWorkload
+from headgate.model.settings import Role, Settings
+from headgate.simulator.cluster import Cluster
+from headgate.simulator.faults import NO_FAULTS, Dice
+from headgate.simulator.process import ProcessPlan
+from headgate.simulator.virtual_time import VirtualTime
+
+EPOCH = 1_767_225_600.0
+QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
+
+
+class Class(NamedTuple):
+    name: str
+    count: int
+    cores: int
+    runtime: float
+    priority: int
+    every: float
+
+
+BASELINE = (
+    Class("small", 350, 1, 0.2, 50, 0.1),
+    Class("medium", 100, 5, 0.5, 100, 0.5),
+    Class("large", 50, 20, 1.0, 200, 1.2),
+)
+LARGE = (
+    Class("small", 35, 1, 0.15, 50, 0.06),
+    Class("medium", 11, 5, 0.35, 100, 0.3),
+    Class("large", 4, 20, 0.7, 200, 0.7),
+)
+
+
+class Shape(NamedTuple):
+    cohorts: int
+    queues: int
+    classes: tuple[Class, ...]
+    goal: float  # seconds
+
+
+SHAPES = {"baseline": Shape(5, 6, BASELINE, 10), "large-scale": Shape(10, 100, LARGE, 60)}
+
+
+class Runner:
+    """Work that ends by itself when it was admitted for long enough."""
+
+    reads = (Kind.KUEUE_WORKLOAD,)
+
+    def __init__(self, runtimes: dict[str, float]) -> None:
+        self._runtimes = runtimes
+        self._running: dict[str, QueuedWorkload] = {}  # by uid
+        self.waits: dict[str, list[float]] = {}
+        self.evictions = self.finished = 0
+
+    def react(self, batch: Sequence[Event], now: float) -> list[Effect]:
+        return [effect for event in batch for effect in self._heard(event, now)]
+
+    def _heard(self, event: Event, now: float) -> Iterator[Effect]:
+        match event:
+            case Observed(object=QueuedWorkload() as workload):
+                yield from self._seen(workload, now)
+            case TimerFired(timer=uid) if uid in self._running:
+                workload = self._running.pop(uid)
+                self.finished += 1
+                status = finished(workload, "Succeeded", "done", now)
+                yield PatchStatus(workload.target, status)
+
+    def _seen(self, workload: QueuedWorkload, now: float) -> Iterator[Effect]:
+        if workload.is_true("Finished"):
+            return
+        if not workload.is_true("Admitted"):
+            self.evictions += self._running.pop(workload.uid, None) is not None
+            return
+        kind = workload.labels["class"]
+        if workload.uid not in self._running:
+            self.waits.setdefault(kind, []).append(now - workload.created)
+            yield WakeAt(now + self._runtimes[kind], workload.uid)
+        self._running[workload.uid] = workload
+
+
+class Run:
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.time = VirtualTime[Callable[[], None]](now=EPOCH)
+        self.runner = Runner({kind.name: kind.runtime for kind in shape.classes})
+        plan = ProcessPlan(Settings(roles=frozenset({Role.QUOTA})))
+        self.cluster = Cluster("one", 0, NO_FAULTS, Dice(NO_FAULTS, 0), plan, neighbours=(self.runner,))
+        self.writes: Counter[str] = Counter()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        self.create("resourceflavors", {"kind": "ResourceFlavor", "metadata": {"name": "default"}})
+        for cohort in range(self.shape.cohorts):
+            for index in range(self.shape.queues):
+                name = f"cohort-{cohort}-queue-{index}"
+                self.create("clusterqueues", cluster_queue(name, f"cohort-{cohort}"))
+                self.create("namespaces/default/localqueues", local_queue(name))
+                for kind in self.shape.classes:
+                    for number in range(kind.count):
+                        self.time.wake(EPOCH + number * kind.every, self._arriving(name, kind, number))
+
+    def _arriving(self, queue: str, kind: Class, number: int) -> Callable[[], None]:
+        return lambda: self.create("namespaces/default/workloads", workload(queue, kind, number))
+
+    def create(self, where: str, manifest: Json) -> None:
+        body = msgspec.json.encode({"apiVersion": "kueue.x-k8s.io/v1beta2", **manifest})
+        answer = self.cluster.server.handle(Request("POST", f"{QUEUES}/{where}", {}, body), self.time.now)
+        assert answer.code == 201, answer.body
+
+    def go(self, most: float) -> None:
+        self._settle()
+        while self.time.awaiting and (at := self.time.next_at) is not None and at <= EPOCH + most:
+            self.time.advance(at)
+            self._settle()
+
+    def _settle(self) -> None:
+        while True:
+            rang = [ring() for ring in self.time.due()]
+            if not self.cluster.round(self.time.now, self.time.wake) and not rang:
+                return
+
+
+def cluster_queue(name: str, cohort: str) -> Json:
+    quota = {"name": "cpu", "nominalQuota": "20", "borrowingLimit": "100"}
+    return {
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {
+            "cohortName": cohort,
+            "namespaceSelector": {},
+            "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [
+                {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [quota]}]},
+            ],
+        },
+    }
+
+
+def local_queue(name: str) -> Json:
+    return {
+        "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"clusterQueue": name},
+    }
+
+
+def workload(queue: str, kind: Class, number: int) -> Json:
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": str(kind.cores)}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    return {
+        "kind": "Workload",
+        "metadata": {
+            "name": f"{queue}-{kind.name}-{number}",
+            "namespace": "default",
+            "labels": {"class": kind.name},
+        },
+        "spec": {
+            "queueName": queue,
+            "priority": kind.priority,
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shape", choices=SHAPES, default="baseline")
+    parser.add_argument("--cohorts", type=int, help="fewer of them, for a first look")
+    parser.add_argument("--until", type=float, default=1e9, help="virtual seconds, for a first look")
+    arguments = parser.parse_args()
+    shape = SHAPES[arguments.shape]
+    shape = shape._replace(cohorts=arguments.cohorts or shape.cohorts)
+    run = Run(shape)
+    began, cpu = time.perf_counter(), time.process_time()
+    run.go(arguments.until)
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    total = shape.cohorts * shape.queues * sum(kind.count for kind in shape.classes)
+    met = "met" if took <= shape.goal else "NOT met"
+    print(
+        f"{arguments.shape}: {run.runner.finished} of {total} workloads finished in {took:.1f} s ({cpu:.1f} s of cpu); "
+    )
+    print(f"goal {shape.goal:g} s: {met}; {1e6 * cpu / max(1, run.runner.finished):.0f} us each")
+    print(f"virtual time {run.time.now - EPOCH:.1f} s, {run.runner.evictions} evictions")
+    for kind, waits in sorted(run.runner.waits.items()):
+        print(f"{kind}: {sum(waits) / len(waits):.1f} s from creation to admission")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What the rules of one schema answer, remembered by what they can see: of many objects alike, one is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headgate.apiserver.cel_reads import Reads, note_reads
+from headgate.apiserver.cel_rules import Failed, Rule
+from headgate.apiserver.cel_view import View, compile_view
+from headgate.apiserver.messages import Json
+
+REMEMBERED = 8_192
+"""How many answers are kept for the rules of one schema; the one not asked for longest goes first."""
+
+
+class Objection(NamedTuple):
+    """A rule that does not hold and what it says about that, or why it could not be evaluated."""
+
+    rule: Rule
+    said: str | Failed
+
+
+class Answers:
+    """Asks all rules about a value and the one it replaces."""
+
+    def __init__(self, schema: Json, rules: Sequence[Rule], *, root: bool) -> None:
+        self._rules = rules
+        new, old = Reads(), Reads()
+        for rule in rules:
+            for expression in rule.expressions:
+                note_reads(expression.text, {"self": new, "oldSelf": old})
+        self._new: View = compile_view(schema, new, root=root)
+        self._old: View = compile_view(schema, old, root=root)
+        self._uses_old = any(rule.uses_old for rule in rules)
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._evaluated)
+
+    def about(self, new: Any, old: Any) -> tuple[Objection, ...]:
+        """The rules that do not hold, in order; `old` is None where there is none."""
+        before = self._old(old) if old is not None and self._uses_old else None
+        return self._remembered(msgspec.json.encode((self._new(new), before)))
+
+    def _evaluated(self, seen: bytes) -> tuple[Objection, ...]:
+        new, old = msgspec.json.decode(seen)
+        asked = [rule for rule in self._rules if rule.concerns(old)]
+        answered = [(rule, rule.test.evaluate(new, old)) for rule in asked]
+        return tuple(_objection(rule, held, new, old) for rule, held in answered if held is not True)
+
+
+def _objection(rule: Rule, held: Any, new: Any, old: Any) -> Objection:
+    return Objection(rule, held if isinstance(held, Failed) else rule.complaint(new, old))

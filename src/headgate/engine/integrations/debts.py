@@ -1,0 +1,127 @@
+"""Which pods were started for which work, and what those that leave owe; worked out anew only where that changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from headgate.engine.integrations.works import work_of
+from headgate.lifecycle.debt import DebtKey, Standing, is_started, standing, taken_by
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.model.queues import QueuedWorkload
+
+FlavorResource = tuple[str, str]
+_NOBODY = Standing()
+
+
+class Debts:
+    """Keeps the standing of all work that has pods, and the sum of what these owe."""
+
+    def __init__(self, workload_for: Callable[[Pod], QueuedWorkload | None]) -> None:
+        self._workload_for = workload_for
+        self._pods: dict[Key, dict[Key, Pod]] = {}  # started pods by work
+        self._work_of: dict[Key, Key] = {}  # by pod
+        self._standings: dict[Key, Standing] = {}
+        self._debts: dict[Key, Counter[DebtKey]] = {}  # by work; without those that owe nothing
+        self._by_queue: dict[str, Counter[FlavorResource]] = {}
+        self._by_flavor: Counter[FlavorResource] = Counter()
+        self._stale: dict[Key, None] = {}
+        self._changed_queues: dict[str, None] = {}
+        self._changed_works: dict[Key, None] = {}
+
+    def put(self, pod: Pod) -> None:
+        self.drop(pod.key)
+        if is_started(pod):
+            work = work_of(pod)
+            self._pods.setdefault(work, {})[pod.key] = pod
+            self._work_of[pod.key] = work
+            self._stale[work] = None
+
+    def is_another(self, pod: Key, uid: str) -> bool:
+        """Whether a pod of that name was started, and not this one."""
+        work = self._work_of.get(pod)
+        return work is not None and self._pods[work][pod].uid != uid
+
+    def drop(self, pod: Key) -> None:
+        work = self._work_of.pop(pod, None)
+        if work is None:
+            return
+        pods = self._pods[work]
+        del pods[pod]
+        if not pods:
+            del self._pods[work]
+        self._stale[work] = None
+
+    def look_anew(self, works: Iterable[Key]) -> None:
+        """Something happened to this work or to its Workload."""
+        for work in works:
+            if work in self._pods:
+                self._stale[work] = None
+
+    def standing(self, work: Key) -> Standing:
+        self._refresh()
+        return self._standings.get(work, _NOBODY)
+
+    def of_queue(self, queue: str) -> Mapping[FlavorResource, int]:
+        """What is owed by pods that had their quota of this cluster queue."""
+        self._refresh()
+        return self._by_queue.get(queue, {})
+
+    def by_queue(self) -> Iterator[tuple[str, Mapping[FlavorResource, int]]]:
+        self._refresh()
+        return iter(sorted(self._by_queue.items()))
+
+    def by_flavor(self) -> Mapping[FlavorResource, int]:
+        self._refresh()
+        return self._by_flavor
+
+    def take_changed_queues(self) -> Iterator[str]:
+        """The queues whose debt is another than when this was last asked."""
+        self._refresh()
+        changed, self._changed_queues = self._changed_queues, {}
+        return iter(changed)
+
+    def take_changed_works(self) -> Iterator[Key]:
+        """The work whose standing may be another than when this was last asked."""
+        self._refresh()
+        changed, self._changed_works = self._changed_works, {}
+        return iter(changed)
+
+    def _refresh(self) -> None:
+        stale, self._stale = self._stale, {}
+        self._changed_works.update(stale)
+        for work in stale:
+            pods = self._pods.get(work)
+            if pods is None:
+                self._standings.pop(work, None)
+                self._owe(work, Counter())
+                continue
+            now = standing(list(pods.values()), self._workload_for(next(iter(pods.values()))))
+            self._standings[work] = now
+            debt: Counter[DebtKey] = Counter()
+            for pod in now.owing:
+                debt.update(taken_by(pod))
+            self._owe(work, debt)
+
+    def _owe(self, work: Key, debt: Counter[DebtKey]) -> None:
+        before = self._debts.pop(work, Counter[DebtKey]())
+        if debt:
+            self._debts[work] = debt
+        if debt == before:
+            return
+        for sign, amounts in ((1, debt), (-1, before)):
+            for (queue, flavor, resource), amount in amounts.items():
+                _add(self._by_queue.setdefault(queue, Counter()), (flavor, resource), sign * amount)
+                _add(self._by_flavor, (flavor, resource), sign * amount)
+                self._changed_queues[queue] = None
+        for queue in {name: None for name, _, _ in before}:
+            if not self._by_queue[queue]:
+                del self._by_queue[queue]
+
+
+def _add(total: Counter[FlavorResource], name: FlavorResource, amount: int) -> None:
+    """What comes to nothing is not kept."""
+    total[name] += amount
+    if not total[name]:
+        del total[name]

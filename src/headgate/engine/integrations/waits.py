@@ -1,0 +1,65 @@
+"""How long it took until work had its Workload, and until the gate was off its pods: told when the write is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headgate.engine.distributions import Bounds, Distributions
+from headgate.engine.integrations.works import Works
+from headgate.engine.planes import Number
+from headgate.lifecycle.quota_conditions import ADMITTED, second, true_since
+from headgate.model.effects import Create, PatchSpec
+from headgate.model.events import Outcome
+from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import ADMISSION_GATE
+from headgate.model.work_changes import PodStart
+
+CREATION = "kueue_workload_creation_latency_seconds"
+GATE_REMOVAL = "kueue_pod_scheduling_gate_removal_seconds"
+BOUNDS: Mapping[str, Bounds] = {
+    CREATION: tuple(0.01 * 2**n for n in range(11)),
+    GATE_REMOVAL: (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+}
+
+
+class StartWaits:
+    """A process that comes later makes none of these writes again, so nothing is told twice."""
+
+    def __init__(self, works: Works) -> None:
+        self._works = works
+        self._waits = Distributions(BOUNDS)
+
+    def written(self, outcome: Outcome, work: Key, now: float) -> None:
+        """A write for the sake of this work is done."""
+        match outcome.effect:
+            case Create(key=Key(kind=Kind.KUEUE_WORKLOAD)):
+                self._created(work, now)
+            case PatchSpec(change=PodStart()):
+                self._started(work, now)
+            case _:
+                pass
+
+    def __iter__(self) -> Iterator[Number]:
+        return iter(self._waits)
+
+    def _created(self, work: Key, now: float) -> None:
+        """Times of creation have whole seconds, so this one is taken to have them too."""
+        since = self._works.created(work)
+        if since is not None:
+            kind = "Job" if work.kind is Kind.JOB else "Pod"
+            self._waits.observe(CREATION, (("job_kind", kind),), second(now) - since)
+
+    def _started(self, work: Key, now: float) -> None:
+        found = self._works.find(work)
+        workload = self._works.workload_of(found)[0] if found is not None else None
+        since = true_since(workload, ADMITTED) if workload is not None else None
+        if workload is None or workload.admission is None or since is None:
+            return
+        is_group = str(work.kind is Kind.KUEUE_WORKLOAD).lower()
+        queue = workload.admission.cluster_queue
+        labels = (("cluster_queue", queue), ("is_group", is_group), ("name", ADMISSION_GATE))
+        self._waits.observe(GATE_REMOVAL, labels, now - since)
+
+    def forget(self, queue: str) -> None:
+        """The cluster queue is gone."""
+        self._waits.forget({"cluster_queue": queue})

@@ -1,0 +1,174 @@
+"""What local queues used lately, where those that used less go first.
+
+An average that forgets by halves is kept for each local queue and shown in its status, from where the next process
+goes on. It moves whenever a sample is taken and whenever a workload is admitted. A workload that holds quota and does
+not show yet that it is admitted counts in advance.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+
+from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota.tally import Tally
+from headgate.lifecycle.quota_conditions import ADMITTED, second
+from headgate.model.keys import Key, Kind
+from headgate.model.quantity import NANOS
+from headgate.model.queue_changes import Consumption
+from headgate.model.queues import WHOLE_WEIGHT, LocalQueue, QueuedWorkload
+from headgate.model.quota_settings import RESOURCE_WEIGHT, UsageSharing
+from headgate.model.resources import Resources
+from headgate.quota.decay import Amounts, by_resource, decayed, entry_penalty
+from headgate.quota.ledger import Holder, LocalUse
+from headgate.quota.order import Applicant
+
+SHORTEST_INTERVAL = 1.0  # seconds: statuses show whole ones
+WHOLE_USE = NANOS * RESOURCE_WEIGHT
+"""One unit of a resource that weighs one, of a local queue that weighs one."""
+
+
+class _Account:
+    """Of one local queue."""
+
+    __slots__ = ("at", "consumed", "in_advance", "shown")
+
+    def __init__(self, local: LocalQueue, now: float) -> None:
+        self.consumed = dict(local.consumed)
+        self.at = second(now)  # when that was so
+        if local.consumed_at is not None and any(self.consumed.values()):
+            self.at = min(local.consumed_at, self.at)
+        self.shown = Consumption(local.consumed, self.at)
+        self.in_advance: Counter[str] = Counter()
+
+    def move(self, in_use: Amounts, half_life: float, now: float) -> bool:
+        """To this time. False when there was nothing to move."""
+        until = max(self.at, second(now))
+        before, self.consumed = self.consumed, decayed(self.consumed, in_use, until - self.at, half_life)
+        self.at = until
+        return any(before.values()) or any(in_use.values())
+
+    def show(self) -> None:
+        self.shown = Consumption(Resources.of(self.consumed), self.at)
+
+
+class Consumptions:
+    """Of all local queues there are."""
+
+    def __init__(self, sharing: UsageSharing, surroundings: QuotaSurroundings, tally: Tally) -> None:
+        self._sharing = sharing
+        self._weights = dict(sharing.weights)
+        self._surroundings = surroundings
+        self._tally = tally
+        self._accounts: dict[Key, _Account] = {}
+        self._line: list[tuple[float, Key]] = []  # when samples are due
+        self._entered: dict[Key, tuple[Key, Amounts]] = {}  # what counts in advance, by workload, with its local queue
+
+    # what is asked
+
+    def used(self, local: Key) -> LocalUse:
+        """By weight. A local queue that weighs nothing comes after all others."""
+        found, account = self._surroundings.locals.get(local), self._accounts.get(local)
+        weight = found.fair_weight if found is not None else WHOLE_WEIGHT
+        if weight <= 0:
+            return math.inf
+        return self._weighed(account) * WHOLE_WEIGHT // weight if account is not None else 0
+
+    def used_by(self, applicant: Applicant) -> LocalUse:
+        return self.used(self._surroundings.local_of(applicant.workload))
+
+    def used_by_holder(self, holder: Holder) -> LocalUse:
+        """Nothing where it does not matter."""
+        matters = self._matters(holder.queue)
+        return self.used(Key(Kind.LOCAL_QUEUE, holder.key.namespace, holder.local)) if matters else 0
+
+    def shown(self, local: Key) -> Consumption | None:
+        account = self._accounts.get(local)
+        return account.shown if account is not None else None
+
+    def next_deadline(self) -> float | None:
+        return self._line[0][0] if self._line else None
+
+    # what happens
+
+    def open(self, local: LocalQueue, now: float) -> None:
+        """The local queue is there; what its status says counts when it is first seen."""
+        if local.key in self._accounts:
+            return
+        account = self._accounts[local.key] = _Account(local, now)
+        for entered, penalty in self._entered.values():
+            if entered == local.key:
+                account.in_advance.update(penalty)
+        heapq.heappush(self._line, (self._due(account), local.key))
+
+    def close(self, local: Key) -> None:
+        self._accounts.pop(local, None)
+
+    def sample(self, now: float) -> list[Key]:
+        """Those whose time has come; returned are those with something to show."""
+        moved = []
+        while self._line and self._line[0][0] <= now:
+            _, key = heapq.heappop(self._line)
+            account = self._accounts.get(key)
+            if account is None:
+                continue
+            if self._due(account) <= now and self._move(key, account, now):
+                account.show()
+                moved.append(key)
+            heapq.heappush(self._line, (self._due(account), key))
+        return moved
+
+    def place(self, seen: QueuedWorkload, local: Key, holder: Holder | None) -> None:
+        """The workload holds quota, or no longer does."""
+        if holder is None:
+            self.leave(seen.key)
+        elif not seen.is_true(ADMITTED) and self._matters(holder.queue):
+            self._enter(seen.key, local, holder)
+
+    def settle(self, workload: Key, local: Key, queue: str, now: float) -> None:
+        """The workload shows that it is admitted: what counted in advance has come about."""
+        penalty = self._entered.get(workload, (local, {}))[1]
+        self.leave(workload)
+        account = self._accounts.get(local)
+        if account is None or not self._matters(queue):
+            return
+        self._move(local, account, now)
+        for name, amount in penalty.items():
+            account.consumed[name] = account.consumed.get(name, 0) + amount
+        account.show()
+
+    def leave(self, workload: Key) -> None:
+        """It counts in advance no longer."""
+        local, penalty = self._entered.pop(workload, (workload, {}))
+        account = self._accounts.get(local)
+        if account is not None:
+            account.in_advance.subtract(penalty)
+
+    def _enter(self, workload: Key, local: Key, holder: Holder) -> None:
+        known = self._entered.get(workload)
+        if known is not None and known[0] == local:
+            return
+        self.leave(workload)
+        penalty = entry_penalty(by_resource(holder.usage), self._sharing.interval, self._sharing.half_life)
+        self._entered[workload] = local, penalty
+        if local in self._accounts:
+            self._accounts[local].in_advance.update(penalty)
+
+    def _move(self, local: Key, account: _Account, now: float) -> bool:
+        in_use = by_resource(tuple(self._tally.local(local).usage.items()))
+        return account.move(in_use, self._sharing.half_life, now)
+
+    def _weighed(self, account: _Account) -> int:
+        names = account.consumed.keys() | account.in_advance.keys()
+        return sum(
+            self._weights.get(name, RESOURCE_WEIGHT) * (account.consumed.get(name, 0) + account.in_advance[name])
+            for name in names
+        )
+
+    def _matters(self, queue: str) -> bool:
+        found = self._surroundings.queues.get(queue)
+        return found is not None and found.usage_based
+
+    def _due(self, account: _Account) -> float:
+        return account.at + max(self._sharing.interval, SHORTEST_INTERVAL)

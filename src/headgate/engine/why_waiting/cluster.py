@@ -1,0 +1,123 @@
+"""Queues and workloads as they were read, whoever wrote them: what a controller that starts now would know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import structs
+
+from headgate.engine.quota.consumption import Consumptions
+from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota.tally import Tally
+from headgate.lifecycle.quota_circumstances import Circumstances, hindrance
+from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Job, Object
+from headgate.model.pod import Pod
+from headgate.model.queues import ClusterQueue, QueuedWorkload
+from headgate.model.quota_settings import QuotaSettings
+from headgate.quota.ledger import Holder
+from headgate.quota.order import Applicant, applicant, has_rested, may_queue, ordered_at
+from headgate.quota.requests import holder_of
+from headgate.quota.tree import Forest
+
+READ = (
+    Kind.NAMESPACE,
+    Kind.LIMIT_RANGE,
+    Kind.RUNTIME_CLASS,
+    Kind.RESOURCE_FLAVOR,
+    Kind.ADMISSION_CHECK,
+    Kind.WORKLOAD_PRIORITY_CLASS,
+    Kind.COHORT,
+    Kind.CLUSTER_QUEUE,
+    Kind.LOCAL_QUEUE,
+    Kind.KUEUE_WORKLOAD,
+)
+"""The kinds an answer depends on. Jobs and pods may be added where work that was admitted does not run."""
+
+
+class Cluster:
+    """Nothing in it changes; `now` is when it was read."""
+
+    def __init__(self, objects: Iterable[Object], settings: QuotaSettings, now: float) -> None:
+        self.settings, self.now = settings, now
+        self.around = QuotaSurroundings(settings)
+        self.workloads: dict[Key, QueuedWorkload] = {}
+        self.jobs: dict[Key, Job] = {}
+        self.pods: dict[Key, Pod] = {}
+        for found in objects:
+            self._put(found)
+        self.around.take_reshaped()
+        for key, workload in self.workloads.items():
+            self.workloads[key] = self._with_priority_of_class(workload)
+        self.consumptions = self._consumptions()
+        self.forest = Forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
+
+    def circumstances(self, workload: QueuedWorkload) -> Circumstances:
+        return self.around.around(workload)
+
+    def queue_of(self, workload: QueuedWorkload) -> ClusterQueue | None:
+        return self.around.queues.get(self.around.queue_of(workload))
+
+    def holders(self, queues: frozenset[str]) -> Iterator[Holder]:
+        """Those who hold quota of these queues, the workloads that are leaving among them."""
+        for workload in self.workloads.values():
+            if workload.admission is not None and workload.admission.cluster_queue in queues:
+                holder = holder_of(workload, ordered_at(workload, self.settings))
+                if holder is not None and not workload.is_true(FINISHED):
+                    yield holder
+
+    def applicants(self, queues: frozenset[str]) -> Iterator[Applicant]:
+        """Those who would be considered now for quota of these queues."""
+        for workload in self.workloads.values():
+            queue = self.around.queue_of(workload)
+            if queue in queues and self.applies(workload):
+                yield applicant(workload, queue, self.settings, self.around.adjustments(workload))
+
+    def applies(self, workload: QueuedWorkload) -> bool:
+        """Nothing but quota, and the order of its queue, keeps it waiting."""
+        if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
+            return False
+        return has_rested(workload, self.now) and hindrance(workload, self.circumstances(workload)) is None
+
+    @property
+    def all_ready(self) -> bool:
+        """The pods of all admitted workloads are ready, as far as anybody says so."""
+        return not any(_waits_for_pods(workload) for workload in self.workloads.values())
+
+    def _put(self, found: Object) -> None:
+        match found:
+            case QueuedWorkload():
+                self.workloads[found.key] = found
+            case Job():
+                self.jobs[found.key] = found
+            case Pod():
+                self.pods[found.key] = found
+            case _:
+                self.around.observe(found)
+
+    def _consumptions(self) -> Consumptions | None:
+        """What local queues used lately, as far as statuses tell; None where that never matters."""
+        sharing = self.settings.usage_sharing
+        if sharing is None:
+            return None
+        made = Consumptions(sharing, self.around, Tally())
+        for local in self.around.locals.values():
+            made.open(local, self.now)
+        for holder in self.holders(frozenset(self.around.queues)):
+            workload = self.workloads[holder.key]
+            made.place(workload, self.around.local_of(workload), holder)
+        return made
+
+    def _with_priority_of_class(self, workload: QueuedWorkload) -> QueuedWorkload:
+        """Its class may have changed since its priority was written down."""
+        value = self.around.priority_of(workload)
+        return workload if value is None else structs.replace(workload, priority=value)
+
+
+def _waits_for_pods(workload: QueuedWorkload) -> bool:
+    if workload.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
+        return False
+    told = workload.condition(PODS_READY)
+    is_done = workload.is_true(FINISHED)
+    return not is_done and (told.status != "True" if told is not None else workload.owner is not None)

@@ -1,0 +1,123 @@
+"""Which Workload is meant by what people type: its own name, or that of the job, pod or set it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+from msgspec import Struct
+
+from headgate.model.keys import Key, Kind
+from headgate.model.pod import Pod
+from headgate.model.queues import QueuedWorkload
+
+KINDS: Mapping[str, Kind] = {
+    "workload": Kind.KUEUE_WORKLOAD,
+    "workloads": Kind.KUEUE_WORKLOAD,
+    "workload.kueue.x-k8s.io": Kind.KUEUE_WORKLOAD,
+    "workloads.kueue.x-k8s.io": Kind.KUEUE_WORKLOAD,
+    "wl": Kind.KUEUE_WORKLOAD,
+    "kwl": Kind.KUEUE_WORKLOAD,
+    "job": Kind.JOB,
+    "jobs": Kind.JOB,
+    "job.batch": Kind.JOB,
+    "jobs.batch": Kind.JOB,
+    "pod": Kind.POD,
+    "pods": Kind.POD,
+    "po": Kind.POD,
+    "statefulset": Kind.STATEFUL_SET,
+    "statefulsets": Kind.STATEFUL_SET,
+    "statefulset.apps": Kind.STATEFUL_SET,
+    "statefulsets.apps": Kind.STATEFUL_SET,
+    "sts": Kind.STATEFUL_SET,
+}
+OWNERS: Mapping[Kind, str] = {Kind.JOB: "Job", Kind.POD: "Pod", Kind.STATEFUL_SET: "StatefulSet"}
+"""What Workloads are made for."""
+MOST_NAMED = 5  # names in an error
+
+
+class InvalidName(ValueError):
+    """What was typed names nothing that could be explained."""
+
+
+class NoSuchWorkload(Exception):
+    """There is none by that name; the text says what there is."""
+
+
+class Wanted(Struct, frozen=True):
+    """`kind` None: any that has the name, Workloads first."""
+
+    kind: Kind | None
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str, namespace: str) -> Wanted:
+        kind, slash, name = text.rpartition("/")
+        if slash and kind.lower() not in KINDS:
+            raise InvalidName(f"expected NAME, workload/NAME, job/NAME, pod/NAME or statefulset/NAME, got {text!r}")
+        if not name:
+            raise InvalidName(f"expected a name, got {text!r}")
+        return cls(KINDS[kind.lower()] if slash else None, namespace, name)
+
+    def __str__(self) -> str:
+        return f"{_called(self.kind or Kind.KUEUE_WORKLOAD)} {self.namespace}/{self.name}"
+
+    def worth_reading(self, workloads: Iterable[QueuedWorkload]) -> list[Key]:
+        """The pod that is meant, for its owner may be the one that has a Workload; and what owns the Workload."""
+        keys = [Key(Kind.POD, self.namespace, self.name)] if self.kind is Kind.POD else []
+        for found in self._matches(list(workloads), None)[:1]:
+            keys += _owners(found)
+        return list(dict.fromkeys(key for key in keys if key.kind in (Kind.JOB, Kind.POD)))
+
+    def find(self, workloads: Sequence[QueuedWorkload], pods: Mapping[Key, Pod]) -> QueuedWorkload:
+        """`pods` are those that could be read. Raises NoSuchWorkload."""
+        found = self._matches(workloads, pods.get(self._key(Kind.POD)))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(sorted(one.key.name for one in found)[:MOST_NAMED])
+            raise NoSuchWorkload(f"{self}: expected one Workload of that name, there are several: {names}")
+        raise NoSuchWorkload(self._nothing(workloads))
+
+    def _matches(self, workloads: Sequence[QueuedWorkload], pod: Pod | None) -> list[QueuedWorkload]:
+        here = [one for one in workloads if one.key.namespace == self.namespace]
+        named = [one for one in here if one.key.name == self.name]
+        if self.kind is Kind.KUEUE_WORKLOAD or (self.kind is None and named):
+            return named
+        kinds = tuple(OWNERS) if self.kind is None else (self.kind,)
+        wanted = [self._key(kind) for kind in kinds]
+        if Kind.POD in kinds and pod is not None and pod.owner is not None:
+            wanted.append(pod.owner.key)
+        return [one for one in here if any(key in wanted for key in _owners(one))]
+
+    def _key(self, kind: Kind) -> Key:
+        return Key(kind, self.namespace, self.name)
+
+    def _nothing(self, workloads: Sequence[QueuedWorkload]) -> str:
+        here = [one for one in workloads if one.key.namespace == self.namespace]
+        if not here:
+            places = sorted({one.key.namespace for one in workloads if self.name == one.key.name})
+            elsewhere = f"; there is one in namespace {', '.join(places)}" if places else ""
+            return f"{self} not found: no Workloads in namespace {self.namespace}{elsewhere}"
+        names = list(
+            dict.fromkeys([*(one.key.name for one in here), *(_short(key) for one in here for key in _owners(one))])
+        )
+        close = get_close_matches(self.name, names, MOST_NAMED, 0.5)
+        close += [name for name in names if self.name in name and name not in close]
+        if close:
+            return f"{self} not found; did you mean {', '.join(close[:MOST_NAMED])}?"
+        some = ", ".join(sorted(one.key.name for one in here)[:MOST_NAMED])
+        return f"{self} not found; namespace {self.namespace} has {some}" + (", ..." if len(here) > MOST_NAMED else "")
+
+
+def _owners(workload: QueuedWorkload) -> list[Key]:
+    return [target.key for target in (workload.owner, *workload.owners) if target is not None]
+
+
+def _short(key: Key) -> str:
+    return f"{_called(key.kind).lower()}/{key.name}"
+
+
+def _called(kind: Kind) -> str:
+    return OWNERS.get(kind, "Workload")

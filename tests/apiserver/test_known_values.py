@@ -1,0 +1,94 @@
+"""What is known of a value is known of that very value, and of no more values than there is room for."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.fields import render
+from headgate.apiserver.known_values import KnownValues
+from headgate.apiserver.messages import Json
+from headgate.apiserver.rules import KindRules
+
+
+def test_an_equal_value_is_another() -> None:
+    known, value = KnownValues(), {"a": [1]}
+    known.add(value)
+    assert value in known
+    assert copy.deepcopy(value) not in known
+
+
+@given(st.lists(st.integers(0, 20), max_size=60), st.integers(1, 5))
+def test_the_latest_are_known_and_the_memory_is_bounded(order: list[int], limit: int) -> None:
+    known, values = KnownValues(limit), [[number] for number in range(21)]
+    for number in order:
+        known.add(values[number])
+    assert all(values[number] in known for number in order[-limit:])
+    assert len(known) <= 2 * limit
+
+
+def rules(spec: Json, status: Json) -> KindRules:
+    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    whole = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}}
+    subresources = {"subresources": {"status": {}}}
+    return resource_types_of({"spec": {**whole, "versions": [{**version, **subresources}]}})[0].rules
+
+
+def thing(spec: Any, **status: Any) -> Json:
+    metadata = {"name": "it", "namespace": "default", "resourceVersion": "1"}
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": spec, "status": status}
+
+
+SMALL: Json = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "maximum": 9}, "d": {"type": "string", "default": "given"}},
+    "x-kubernetes-validations": [{"rule": "self.a < 5"}],
+}
+COUNTED: Json = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
+
+
+@pytest.mark.parametrize(
+    "spec, expected",
+    [
+        pytest.param({"a": 4}, [], id="a rule that holds goes on to hold"),
+        pytest.param({"a": 5}, [], id="one that does not hold for what stays is not asked again"),
+    ],
+)
+def test_a_spec_that_stays_is_no_matter_of_a_change_of_status(spec: Json, expected: list[str]) -> None:
+    kind = rules(SMALL, COUNTED)
+    old = kind.prepare_create(thing(spec))
+    for number in (1, 2, 3):
+        new = kind.prepare_status({**old, "status": {"n": number}}, old)
+        assert new["spec"] == {**spec, "d": "given"}
+        assert [render(error) for error in kind.validate_status(new, old)] == expected
+        old = new
+
+
+def test_the_same_spec_is_refused_as_often_as_it_is_created() -> None:
+    kind, spec = rules(SMALL, COUNTED), {"a": 5}
+    for _ in range(3):
+        new = kind.prepare_create(thing(spec))
+        assert [render(error) for error in kind.validate_create(new)] == [
+            "spec: Invalid value: failed rule: self.a < 5"
+        ]
+
+
+@pytest.mark.parametrize(
+    "first, then, wrong",
+    [
+        pytest.param(1, True, "boolean", id="true is not the number one"),
+        pytest.param(2, "2", "string", id="a text is not the number it spells"),
+    ],
+)
+def test_a_value_that_was_right_vouches_for_no_value_of_another_type(first: Any, then: Any, wrong: str) -> None:
+    kind = rules(SMALL, COUNTED)
+    old = kind.prepare_create(thing({"a": 1}))
+    assert not kind.validate_status({**old, "status": {"n": first}}, old)
+    refused = kind.validate_status({**old, "status": {"n": then}}, old)
+    assert render(refused[0]) == (f'status.n: Invalid value: "{wrong}": n in body must be of type integer: "{wrong}"')

@@ -1,0 +1,67 @@
+"""Writes about one workload: none gets lost, and none stands in the way of the next."""
+
+import pytest
+from msgspec import structs
+
+from headgate.engine.quota.desk import PATIENCE, Desk
+from headgate.lifecycle.quota_admission import refused
+from headgate.lifecycle.quota_conditions import with_status
+from headgate.model.events import Trouble
+from headgate.model.keys import Key, Kind
+from headgate.model.pod import PodShape
+from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.queueing.waiting import Backoff
+
+KEY = Key(Kind.KUEUE_WORKLOAD, "team", "work")
+WORK = QueuedWorkload(KEY, "uid", "1", 0.0, (PodSet("main", PodShape()),), "queue")
+
+
+@pytest.fixture
+def desk():
+    made = Desk(Backoff(1.0, 10.0))
+    list(made.observe(WORK))
+    return made
+
+
+def says(desk, text):
+    return refused(desk.get(KEY).now, "WaitingForQuota", text, (), 5.0)
+
+
+def seen(desk, written, version):
+    found = structs.replace(with_status(desk.get(KEY).seen, written.change), version=version)
+    return list(desk.observe(found))
+
+
+def test_what_is_so_already_is_not_written_and_holds_nothing_up(desk):
+    """Such a write would make no new version, and what is never seen would be waited for for ever."""
+    desk.want(KEY, says(desk, "no longer fits"))
+    (first,) = desk.send(5.0)
+    desk.want(KEY, says(desk, "4 more needed"))
+    desk.want(KEY, says(desk, "no longer fits"))
+    list(desk.answer(first, None, 6.0))
+    seen(desk, first, "2")
+    assert list(desk.send(6.0)) == []
+    desk.want(KEY, says(desk, "5 more needed"))
+    assert len(list(desk.send(7.0))) == 1
+
+
+def test_what_is_decided_meanwhile_is_sent_once_the_first_write_is_seen(desk):
+    desk.want(KEY, says(desk, "4 more needed"))
+    (first,) = desk.send(5.0)
+    desk.want(KEY, says(desk, "2 more needed"))
+    assert list(desk.send(5.5)) == []
+    seen(desk, first, "2")
+    (second,) = desk.send(6.0)
+    assert second.target.version == "2"
+
+
+@pytest.mark.parametrize("trouble", [None, Trouble.CONFLICT], ids=["accepted", "refused as outdated"])
+def test_what_was_answered_and_is_never_seen_is_decided_anew_in_the_end(desk, trouble):
+    desk.want(KEY, says(desk, "4 more needed"))
+    (first,) = desk.send(5.0)
+    list(desk.answer(first, trouble, 6.0))
+    due = desk.next_deadline()
+    assert due is not None and due <= 6.0 + PATIENCE
+    desk.give_up(due)
+    assert list(desk.forgotten) == [KEY]
+    assert desk.get(KEY).now == WORK

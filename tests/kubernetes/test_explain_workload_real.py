@@ -1,0 +1,140 @@
+"""`headgate explain workload` on a real kube-apiserver whose objects Kueue wrote; nobody of ours runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from kueue_scenes import KueueScene, owned
+from objects import create_with_status
+from ours import HEADGATE
+from test_queue_webhooks_real import API, clear
+from test_workload_admission_real import run_install
+from wire import Client
+
+Json = dict[str, Any]
+READER = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NS-explainer}
+rules:
+- apiGroups: [""]
+  resources: [namespaces, limitranges, pods]
+  verbs: [get, list]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get]
+- apiGroups: [node.k8s.io]
+  resources: [runtimeclasses]
+  verbs: [list]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [clusterqueues, localqueues, cohorts, resourceflavors, workloadpriorityclasses, admissionchecks, workloads]
+  verbs: [list]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: NS-explainer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS-explainer}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: NS-reader}]
+"""
+
+
+def explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [HEADGATE, "explain", "workload", "--kubeconfig", kubeconfig, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[KueueScene]:
+    """What Kueue would have left: its kinds, queues of two teams, jobs, and workloads with their statuses."""
+    done = run_install(cluster.administrator)
+    assert done.returncode == 0, done.stderr
+    made = KueueScene(namespace)
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    uids = {}
+    for job in made.jobs():
+        uids[job["metadata"]["name"]] = (await client.create(jobs, job)).value["metadata"]["uid"]
+    for manifest in made.objects():
+        await create_with_status(client, owned(manifest, uids))
+    yield made
+    await clear(client, jobs)
+    for plural in ("workloads", "localqueues", "clusterqueues", "resourceflavors", "admissionchecks"):
+        await clear(client, f"{API}/{plural}")
+
+
+@pytest.fixture
+def reader(cluster: Cluster, namespace: str) -> Path:
+    """A kubeconfig of somebody who may only look."""
+    cluster.kubectl("apply", "--filename=-", text=READER.replace("NS", namespace))
+    return cluster.kubeconfig_of_user(f"{namespace}-reader", "people")
+
+
+def told(kubeconfig: Path, namespace: str, name: str) -> Json:
+    done = explain(kubeconfig, name, "--namespace", namespace, "--output", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+async def test_who_may_only_look_learns_why_a_job_waits(scene: KueueScene, reader: Path) -> None:
+    answer = told(reader, scene.ns, "job/wait")
+    assert (answer["verdict"], answer["place"]) == ("WaitingForQuota", {"position": 1, "of": 1})
+    (short,) = answer["flavors"][0]["shortages"]
+    assert short["node"] == {"kind": "Cohort", "name": f"{scene.ns}-all"}
+    numbers = [short[name] for name in ("capacity", "used", "free", "requested", "missing")]
+    assert numbers == ["10", "8", "2", "4", "2"]
+    holders = [(one["workload"].split("/")[1], one["amount"], one["preemptable"]) for one in short["holders"]]
+    assert holders == [("job-train", "5", False), ("job-render", "2", False), ("job-checked", "1", False)]
+    assert [remedy["text"].split(";")[0].split(":")[0] for remedy in answer["remedies"]] == [
+        f"raise nominalQuota of ClusterQueue {scene.ns}-a",
+        "run 1 instead of 2 pods of main (parallelism)",
+        "raise its priority from 50 to 51",
+        f"wait for, or end, {scene.ns}/job-render",
+    ]
+
+
+async def test_what_is_advised_is_enough_on_the_server_and_no_less_is(
+    scene: KueueScene, reader: Path, cluster: Cluster, client: Client
+) -> None:
+    """Quota is raised as advised, and by a thousandth of a core less."""
+    change = told(reader, scene.ns, "job/wait")["remedies"][0]["change"]
+    assert (change["kind"], change["field"], change["amounts"][0]["to"]) == ("RaiseQuota", "nominalQuota", "6")
+    for cpu, verdict in (("5999m", "WaitingForQuota"), ("6", "CouldBeAdmitted")):
+        place = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
+        patch = json.dumps([{"op": "replace", "path": place, "value": cpu}])
+        cluster.kubectl("patch", "clusterqueue", scene.queue("a"), "--type=json", f"--patch={patch}")
+        assert told(reader, scene.ns, "job/wait")["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    "name, verdict",
+    [
+        pytest.param("job-train", "Admitted", id="what is admitted"),
+        pytest.param("job-done", "Finished", id="what has finished, though its admission is still there"),
+        pytest.param("job-checked", "WaitingForAdmissionChecks", id="what waits for an admission check"),
+        pytest.param("job/render", "Admitted", id="the workload of a job"),
+    ],
+)
+async def test_verdicts_of_what_does_not_wait_for_quota(
+    scene: KueueScene, reader: Path, name: str, verdict: str
+) -> None:
+    assert told(reader, scene.ns, name)["verdict"] == verdict
+
+
+async def test_who_may_not_look_is_told_what_is_missing(scene: KueueScene, cluster: Cluster) -> None:
+    stranger = cluster.kubeconfig_of_user(f"{scene.ns}-stranger", "people")
+    done = explain(stranger, "job/wait", "--namespace", scene.ns)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: cannot read ")
+    assert "is forbidden" in done.stderr and "expected the right to list" in done.stderr
+
+
+async def test_a_name_that_is_not_there_names_what_is(scene: KueueScene, reader: Path) -> None:
+    done = explain(reader, "job-wat", "--namespace", scene.ns)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"Workload {scene.ns}/job-wat not found; did you mean job-wait" in done.stderr

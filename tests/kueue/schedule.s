@@ -1,0 +1,1 @@
+// That there is an assembly file lets schedule.go declare a function without a body.
