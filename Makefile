@@ -45,6 +45,9 @@ bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_preemption.py
 	$(BIN)/python benchmarks/bench_quota.py
 	$(BIN)/python benchmarks/bench_quota.py --shape large-scale
+	$(BIN)/python benchmarks/bench_quota_change.py
+	$(BIN)/python benchmarks/bench_queues.py
+	$(BIN)/python benchmarks/bench_queues.py --shape large-scale
 	$(BIN)/python tests/kubernetes/assets.py
 	$(BIN)/python benchmarks/bench_kubernetes.py --rounds 3
 	$(BIN)/python benchmarks/bench_kubernetes.py --nodes 5000 --pods 10000 --rounds 1

@@ -15,7 +15,9 @@ from functools import partial
 
 import msgspec
 
+from headgate.api.admission import Read
 from headgate.api.decode import READABLE
+from headgate.api.rereading import Rereading
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.rules import ResourceType
@@ -137,9 +139,9 @@ def report(title: str, server: ApiServer, floor: float) -> None:
     print(f"  {'all writes':14} {4 * PODS / total:9,.0f} writes/s in {total:.2f} s")
 
 
-def queue_server() -> ApiServer:
+def queue_server(read: Read) -> ApiServer:
     """A server with the kinds and webhooks every simulated cluster has."""
-    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: server))
+    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: server), read)
     server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
     return server
 
@@ -185,8 +187,9 @@ def status_patch(step: str, number: int, sight: Sight) -> Request:
 
 
 def report_workloads(floor: float) -> None:
-    server = queue_server()
-    feed = Feed(server, READABLE)
+    read = Rereading().read
+    server = queue_server(read)
+    feed = Feed(server, READABLE, read)
     feed.poll()
     print(f"queued workloads, with rules in CEL and webhooks: {WORKLOADS}, each change seen and decoded")
     seen = report_step("create", server, feed, [new_workload(number) for number in range(WORKLOADS)], floor)

@@ -7,6 +7,7 @@ once it was admitted for its run time. Every write is validated, stored, watched
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from headgate.simulator.faults import NO_FAULTS, Dice
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.virtual_time import VirtualTime
 
+OBJECTS_BETWEEN_COLLECTIONS = 200_000  # as `headgate simulate` has it: a run keeps nearly all it makes
 EPOCH = 1_767_225_600.0
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 
@@ -190,6 +192,7 @@ def main() -> None:
     arguments = parser.parse_args()
     shape = SHAPES[arguments.shape]
     shape = shape._replace(cohorts=arguments.cohorts or shape.cohorts)
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     run = Run(shape)
     began, cpu = time.perf_counter(), time.process_time()
     run.go(arguments.until)

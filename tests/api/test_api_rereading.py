@@ -73,3 +73,29 @@ def test_it_forgets_when_there_is_too_much_to_know() -> None:
     assert seen[0] == seen[3]
     assert isinstance(seen[0], QueuedWorkload) and isinstance(seen[3], QueuedWorkload)
     assert seen[3].uid == "a"
+
+
+def test_objects_that_share_parts_are_read_as_if_they_did_not() -> None:
+    reader, status = Rereading(), pending("it")
+    namespaced = {"uid": "v", "name": "that", "namespace": "other"}
+    again = [workload(status), workload(status, uid="w"), workload(status, **namespaced)]
+    assert [reader.read(KIND, value) for value in again] == [read_once(KIND, value) for value in again]
+
+
+def test_what_is_seen_again_is_the_very_same() -> None:
+    reader, value = Rereading(), workload(pending("it"))
+    first = reader.read(KIND, value)
+    assert reader.read(KIND, value) is first
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"metadata": {"uid": "u"}, "spec": SPEC}, id="without a name or a status"),
+        pytest.param({"metadata": {"uid": "u", "name": "it"}, "spec": SPEC, "status": None}, id="a status of null"),
+        pytest.param({"metadata": {"uid": "u", "name": "it"}}, id="without a spec"),
+        pytest.param({"metadata": None, "spec": SPEC}, id="without metadata"),
+    ],
+)
+def test_what_lacks_something_is_read_as_at_the_door(value: Json) -> None:
+    assert Rereading().read(KIND, value) == read_once(KIND, value)

@@ -15,6 +15,7 @@ from headgate.apiserver.server import ApiServer
 class Recorder:
     """Rules and admission in one that note who is asked when; `data.fault` names who says no."""
 
+    resources = None
     keeps_complete = False
 
     def __init__(self):
@@ -115,6 +116,7 @@ def test_admission_is_asked_about_deletions(recorded):
 class Renames:
     """Admission that meddles with what is not its to change."""
 
+    resources = None
     keeps_complete = False
 
     def mutate(self, operation, catalog):
@@ -137,9 +139,22 @@ def test_admission_cannot_make_another_object_of_it():
     assert patched["metadata"]["uid"] == created["metadata"]["uid"] != "u"
 
 
+class OfSecrets(Renames):
+    """The same, of another kind only."""
+
+    resources = frozenset({("", "secrets")})
+
+
+def test_admission_has_a_say_about_its_own_resources_only():
+    types = (ResourceType("", "v1", "configmaps", "ConfigMap", False, Recorder()),)
+    client = Client(ApiServer(types=types, admission=(OfSecrets(),), objects=()))
+    assert "labels" not in client.create("/api/v1/configmaps", config_map())["metadata"]
+
+
 class KeepsAll:
     """Admission that lets nothing be deleted."""
 
+    resources = None
     keeps_complete = False
 
     def mutate(self, operation, catalog):

@@ -1,14 +1,11 @@
 """Webhooks at work in a server: stored configurations, handlers in process, and the writes between them."""
 
-import base64
-
-import msgspec
 import pytest
 from apiserver_client import MERGE, NAMESPACES, PODS, Client, namespace, pod, refused
 
 from headgate.apiserver.builtin import ADMISSION
 from headgate.apiserver.server import ApiServer
-from headgate.apiserver.webhooks import Unreachable, WebhookAdmission
+from headgate.apiserver.webhooks import Allowed, Denied, Unreachable, WebhookAdmission
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/"
 CREATES = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
@@ -17,36 +14,34 @@ GATE = {"name": "example.com/gate"}
 UNREACHABLE = 'Internal error occurred: failed calling webhook "{}": failed to call webhook: connection refused'
 
 
-def answer(review, **response):
-    return {"response": {"uid": review["request"]["uid"], "allowed": True, **response}}
+def add_gate(operation):
+    return with_spec(operation, schedulingGates=[GATE])
 
 
-def patched(review, *steps):
-    return answer(review, patchType="JSONPatch", patch=base64.b64encode(msgspec.json.encode(steps)).decode())
+def add_container(operation):
+    containers = operation.new["spec"]["containers"]
+    return with_spec(operation, containers=[*containers, {"name": "side", "image": "i"}])
 
 
-def add_gate(_name, review):
-    return patched(review, {"op": "add", "path": "/spec/schedulingGates", "value": [GATE]})
+def spoil_name(operation):
+    first, *others = operation.new["spec"]["containers"]
+    return with_spec(operation, containers=[{**first, "name": "Not_Good"}, *others])
 
 
-def add_container(_name, review):
-    return patched(review, {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i"}})
+def with_spec(operation, **fields):
+    return Allowed({**operation.new, "spec": {**operation.new["spec"], **fields}})
 
 
-def spoil_name(_name, review):
-    return patched(review, {"op": "replace", "path": "/spec/containers/0/name", "value": "Not_Good"})
+def deny(_operation):
+    return Denied("not today", "Forbidden", 403)
 
 
-def deny(_name, review):
-    return answer(review, allowed=False, status={"code": 403, "reason": "Forbidden", "message": "not today"})
+def deny_gated(operation):
+    gates = operation.new["spec"].get("schedulingGates")
+    return Denied(f"saw {gates}", "Forbidden", 403) if gates else Allowed()
 
 
-def deny_gated(_name, review):
-    gates = review["request"]["object"]["spec"].get("schedulingGates")
-    return answer(review, allowed=not gates, status={"code": 403, "reason": "Forbidden", "message": f"saw {gates}"})
-
-
-def unreachable(_name, _review):
+def unreachable(_operation):
     raise Unreachable("connection refused")
 
 

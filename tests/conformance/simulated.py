@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from headgate.apiserver.watch import WatchEvent
 from headgate.engine.loop import Engine
 from headgate.live.recorder import Recorder
 from headgate.model.events import Event, Gone, Observed
 from headgate.model.keys import Key, Kind
-from headgate.simulator import observing
 from headgate.simulator.faults import Faults
+from headgate.simulator.observing import Feed
 from headgate.simulator.run import run
 from headgate.simulator.scenario import Scenario
 
@@ -30,22 +31,24 @@ class Tap:
         self._raws: dict[tuple[Key, str], bytes] = {}
         self._out = io.BytesIO()
         self._recorder = Recorder(self._out)
-        for name in ("decode", "identity"):
-            monkeypatch.setattr(observing, name, self._keeping(getattr(observing, name)))
+        monkeypatch.setattr(Feed, "_sight", self._keeping(Feed._sight))
         monkeypatch.setattr(Engine, "step", self._writing(Engine.step))
 
     @property
     def lines(self) -> list[Line]:
         return [json.loads(line) for line in self._out.getvalue().splitlines()]
 
-    def _keeping(self, read):
-        def reading(kind: Kind, raw: bytes):
-            found = read(kind, raw)
-            self._raws[found.key, found.version] = raw
-            self._raws[found.key, found.uid] = raw  # the last one: what a watch says of an object that is gone
-            return found
+    def _keeping(self, sight):
+        def seeing(feed: Feed, kind: Kind, event: WatchEvent):
+            seen = sight(feed, kind, event)
+            match seen:
+                case Observed(found):
+                    self._raws[found.key, found.version] = self._raws[found.key, found.uid] = event.raw
+                case Gone(key, uid):
+                    self._raws[key, uid] = event.raw  # what a watch says of an object that is gone
+            return seen
 
-        return reading
+        return seeing
 
     def _writing(self, step):
         def stepping(engine: Engine, batch: Sequence[Event], now: float):

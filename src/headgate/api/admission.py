@@ -67,15 +67,14 @@ def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator
             continue
 
 
-def answer(
-    review: Buffer | Json, judge: Callable[[Question], Inquiry], read: Read = read_once
-) -> Generator[Wanted, tuple[Object, ...], Json]:
+def answer(review: Buffer, judge: Callable[[Question], Inquiry]) -> Generator[Wanted, tuple[Object, ...], Json]:
     """The answer to an AdmissionReview, by this judge, who is to be sent what it wants to know. Raises InvalidReview.
 
     Where an object cannot be read, the server's own validation says best what is missing.
     """
     request = _request(review)
-    question = _question(request, read)
+    place = (request.resource.group, request.resource.resource)
+    question = question_about(place, request.namespace, request.object, request.old_object)
     verdict = yield from judge(question)
     return answer_of(request.uid, question.new, verdict)
 
@@ -133,16 +132,20 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _request(review: Buffer | Json) -> AdmissionRequest:
+def _request(review: Buffer) -> AdmissionRequest:
     try:
-        if isinstance(review, dict):
-            return msgspec.convert(review, AdmissionReview).request
         return _reviews.decode(review).request
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidReview(f"expected an AdmissionReview: {error}") from None
 
 
-def _question(request: AdmissionRequest, read: Read) -> Question:
-    kind = _KINDS.get((request.resource.group, request.resource.resource))
-    reads = (lambda _: None) if kind is None else partial(read, kind)
-    return Question(request.namespace, request.object or {}, request.old_object, reads)
+def question_about(
+    place: tuple[str, str], namespace: str, new: Json | None, old: Json | None, read: Read = read_once
+) -> Question:
+    """What is asked about an object of the resource with this group and plural."""
+    kind = _KINDS.get(place)
+    return Question(namespace, new or {}, old, _unread if kind is None else partial(read, kind))
+
+
+def _unread(_value: Json) -> Object | None:
+    return None

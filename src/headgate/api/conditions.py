@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from headgate.api.times import format_time
@@ -10,6 +11,8 @@ from headgate.api.wire import Wire, time_at
 from headgate.model.conditions import Condition
 
 LONGEST_MESSAGE = 32_768  # characters a server accepts
+REMEMBERED = 4_096
+"""How many conditions are kept in words; the one not written for longest goes first."""
 
 
 class ConditionEntry(Wire, frozen=True):
@@ -29,11 +32,11 @@ class Conditions(Wire, frozen=True):
 
 def conditions_of(entries: Sequence[ConditionEntry] | None) -> tuple[Condition, ...]:
     """What `$.status.conditions` of an object says, in order."""
-    return tuple(_condition(index, entry) for index, entry in enumerate(entries or ()))
+    return tuple([_condition(index, entry) for index, entry in enumerate(entries or ())])
 
 
-def condition_entries(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
-    """The list to write."""
+def condition_entries(conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
+    """The list to write; most of them stay as they were and are not put into words again."""
     return [_entry(condition) for condition in conditions]
 
 
@@ -42,7 +45,8 @@ def _condition(index: int, entry: ConditionEntry) -> Condition:
     return Condition(entry.type, entry.status, entry.reason, entry.message, at or 0.0, entry.observed_generation)
 
 
-def _entry(condition: Condition) -> dict[str, Any]:
+@lru_cache(maxsize=REMEMBERED)
+def _entry(condition: Condition) -> Mapping[str, Any]:
     entry: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,

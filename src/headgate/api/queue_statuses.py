@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, assert_never
 
 from msgspec import Raw
@@ -22,6 +23,9 @@ from headgate.model.queue_changes import (
     QueueStatus,
 )
 from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
+
+REMEMBERED = 4_096
+"""How many admissions are kept in words: those of work alike are alike."""
 
 
 def queue_status_of(change: QueueStatus) -> dict[str, Any]:
@@ -72,7 +76,8 @@ def _workload(status: QueuedWorkloadStatus) -> dict[str, Any]:
     }
 
 
-def _admission(admission: Admission | None) -> dict[str, Any] | None:
+@lru_cache(maxsize=REMEMBERED)
+def _admission(admission: Admission | None) -> Mapping[str, Any] | None:
     if admission is None:
         return None
     assignments = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -169,6 +169,10 @@ class Standing(NamedTuple):
     cluster: str
 
 
+T = TypeVar("T")
+
+_NO_STATUS: Mapping[str, Any] = {}
+
 _objects = msgspec.json.Decoder(WorkloadObject)
 _parts = msgspec.json.Decoder(WorkloadParts)
 _specs = msgspec.json.Decoder(WorkloadSpec)
@@ -184,6 +188,34 @@ def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
         return _workload(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), counts))
     except (msgspec.DecodeError, InvalidField):
         return _decoded_whole(raw)  # which names the field by its place in the object
+
+
+class SharedParts:
+    """Reads workloads of one server, whose revisions and objects share parts that never change: each is read once."""
+
+    def __init__(self, limit: int = REMEMBERED) -> None:
+        self._limit = limit
+        self._known: dict[tuple[int, object], tuple[Any, Any]] = {}  # what was read, with the part, by its identity
+
+    def read(self, value: Mapping[str, Any]) -> QueuedWorkload | None:
+        """None where it cannot be read so; that is for the door to say, field by field."""
+        try:
+            metadata = msgspec.convert(value["metadata"], FinalizedMetadata)
+            pod_sets, asked = self._part(_read_spec, value["spec"], metadata.namespace)
+            counts = tuple([(each.name, each.count) for each in pod_sets])
+            standing = self._part(_read_status, value.get("status", _NO_STATUS), counts)
+            return _workload(metadata, pod_sets, asked, standing)
+        except (KeyError, msgspec.MsgspecError, InvalidField):
+            return None
+
+    def _part(self, read: Callable[[bytes, Any], T], part: Any, about: Hashable) -> T:
+        known = self._known.get((id(part), about))
+        if known is None:
+            if len(self._known) >= self._limit:
+                self._known.clear()
+            known = self._known[id(part), about] = (part, read(msgspec.json.encode(part), about))
+        found: T = known[1]
+        return found
 
 
 def _decoded_whole(raw: Buffer) -> QueuedWorkload:

@@ -1,4 +1,4 @@
-"""The old object of one question was the new one of an earlier: what was read then need not be read again."""
+"""What was asked about is stored, seen and asked about again: what was read then need not be read again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from headgate.api.admission import read_once
+from headgate.api.queue_workloads import SharedParts
 from headgate.model.admission import Json
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
@@ -25,6 +26,7 @@ class Rereading:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
+        self._workloads = SharedParts()
         self._readings: dict[str, tuple[_Reading, ...]] = {}  # the last two by uid: it may not have been stored
 
     def read(self, kind: Kind, value: Json) -> Object | None:
@@ -32,15 +34,25 @@ class Rereading:
         metadata = value.get("metadata") or {}
         readings = self._readings.get(metadata.get("uid") or "", ())
         for before, found in readings:
+            if before is value:
+                return found
+        for before, found in readings:
             if _differ_in_version(before, value):
-                return structs.replace(found, version=metadata.get("resourceVersion") or "")
-        fresh = read_once(kind, value)
+                same = structs.replace(found, version=metadata.get("resourceVersion") or "")
+                others = [reading for reading in readings if reading[0] is not before]
+                self._remember(found.uid, ((value, same), *others))
+                return same
+        fresh = self._read_anew(kind, value)
         if fresh is not None:
             self._remember(fresh.uid, ((value, fresh), *readings[:1]))
         return fresh
 
+    def _read_anew(self, kind: Kind, value: Json) -> Object | None:
+        by_parts = self._workloads.read(value) if kind is Kind.KUEUE_WORKLOAD else None
+        return read_once(kind, value) if by_parts is None else by_parts
+
     def _remember(self, uid: str, readings: tuple[_Reading, ...]) -> None:
-        if len(self._readings) >= self._limit:
+        if len(self._readings) >= self._limit and uid not in self._readings:
             self._readings.clear()
         self._readings[uid] = readings
 
@@ -50,11 +62,11 @@ def _differ_in_version(one: Json, other: Json) -> bool:
     if one.keys() != other.keys():
         return False
     for name, part in one.items():
-        if part is not other[name] and not (name == "metadata" and _are_of_one(part, other[name])):
+        if part is not other[name] and name != "metadata":
             return False
-    return True
+    return _are_of_one(one["metadata"], other["metadata"])
 
 
 def _are_of_one(one: Any, other: Any) -> bool:
     """Metadata of the same object with the same content."""
-    return bool({**one, "resourceVersion": ""} == {**other, "resourceVersion": ""})
+    return one is other or bool({**one, "resourceVersion": ""} == {**other, "resourceVersion": ""})

@@ -64,11 +64,12 @@ class Chain:
 
     def __init__(self, store: Store, plugins: Sequence[Admission]) -> None:
         self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
+        self._by_resource: dict[tuple[str, str], tuple[Admission, ...]] = {}
 
     def mutate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> Admitted:
         """What the plugins made of the object; the very same object if none changed it."""
         complete, operation = True, _operation(verb, errand, new, old)
-        for plugin in self._plugins:
+        for plugin in self._concerned(errand):
             changed = plugin.mutate(operation, self._catalog)
             if changed is not operation.new:
                 complete = complete and plugin.keeps_complete
@@ -76,10 +77,19 @@ class Chain:
         return Admitted(operation.new, complete)
 
     def validate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> None:
-        if self._plugins:
+        plugins = self._concerned(errand)
+        if plugins:
             operation = _operation(verb, errand, new, old)
-            for plugin in self._plugins:
+            for plugin in plugins:
                 plugin.validate(operation, self._catalog)
+
+    def _concerned(self, errand: Errand) -> tuple[Admission, ...]:
+        resource = (errand.served.type.group, errand.served.type.plural)
+        known = self._by_resource.get(resource)
+        if known is None:
+            known = tuple(each for each in self._plugins if each.resources is None or resource in each.resources)
+            self._by_resource[resource] = known
+        return known
 
 
 def _operation(verb: str, errand: Errand, new: Json | None, old: Json | None) -> Operation:

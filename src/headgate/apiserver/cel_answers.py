@@ -35,6 +35,8 @@ class Answers:
                 note_reads(expression.text, {"self": new, "oldSelf": old})
         self._new: View = compile_view(schema, new, root=root)
         self._old: View = compile_view(schema, old, root=root)
+        self.fields_read = _fields_read(new, old)
+        """Of an object by name; None where that is not known."""
         self._uses_old = any(rule.uses_old for rule in rules)
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._evaluated)
 
@@ -52,3 +54,9 @@ class Answers:
 
 def _objection(rule: Rule, held: Any, new: Any, old: Any) -> Objection:
     return Objection(rule, held if isinstance(held, Failed) else rule.complaint(new, old))
+
+
+def _fields_read(*reads: Reads) -> frozenset[str] | None:
+    if any(read.whole or read.size or read.items for read in reads):
+        return None
+    return frozenset(name for read in reads for name in read.fields)

@@ -6,8 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
 from headgate.apiserver.cel_reads import EVERYTHING, Reads
 from headgate.apiserver.defaults_schema import EMBEDDED
+from headgate.apiserver.known_values import Remembered
 from headgate.apiserver.messages import Json
 
 View = Callable[[Any], Any]
@@ -30,7 +34,10 @@ def escaped(name: str) -> str | None:
 
 
 def compile_view(schema: Json, reads: Reads = EVERYTHING, *, root: bool = False) -> View:
-    """How a rule that reads this much sees values of this schema; of whole objects' metadata it sees the name only."""
+    """How a rule that reads this much sees values of this schema; of whole objects' metadata it sees the name only.
+
+    The parts of whole objects outlive many changes beside them: they are looked at once and seen encoded.
+    """
     if reads.nothing:
         return _that_it_is_there
     match schema.get("type"):
@@ -68,7 +75,7 @@ def _object(schema: Json, reads: Reads, *, root: bool) -> View:
         if (spelled := escaped(name)) is not None and (reads.whole or spelled in reads.fields)
     ]
     plain = [(name, spelled) for name, spelled, view in known if view is _as_it_is]
-    known = [(name, spelled, view) for name, spelled, view in known if view is not _as_it_is]
+    known = [(name, spelled, _once(view) if root else view) for name, spelled, view in known if view is not _as_it_is]
 
     def see(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -78,6 +85,19 @@ def _object(schema: Json, reads: Reads, *, root: bool) -> View:
             if name in value:
                 seen[spelled] = view(value[name])
         return seen
+
+    return see
+
+
+def _once(view: View) -> View:
+    seen = Remembered[Raw]()
+
+    def see(value: Any) -> Any:
+        known = seen.of(value)
+        if known is None:
+            known = Raw(msgspec.json.encode(view(value)))
+            seen.put(value, known)
+        return known
 
     return see
 

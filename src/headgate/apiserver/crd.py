@@ -30,7 +30,8 @@ class CustomRules(Struct, frozen=True):
         return self._completed(_with_status(new, old.get("status")) if self.has_status else new)
 
     def prepare_status(self, new: Json, old: Json) -> Json:
-        return self._completed(_with_status(old, new.get("status")))
+        completed: Json = self.schema.complete(_with_status(old, new.get("status")))
+        return completed
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
         metadata = demand_shape(new, AnyObject).metadata or Metadata()
@@ -54,8 +55,11 @@ class CustomRules(Struct, frozen=True):
 
 
 def _with_status(value: Json, status: Json | None) -> Json:
-    rest = {name: part for name, part in value.items() if name != "status"}
-    return rest if status is None else {**rest, "status": status}
+    result = dict(value)
+    result.pop("status", None)
+    if status is not None:
+        result["status"] = status
+    return result
 
 
 def _only_metadata_differs(new: Json, old: Json) -> bool:

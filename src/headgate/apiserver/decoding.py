@@ -83,7 +83,8 @@ def with_metadata(value: Json) -> Json:
     if not isinstance(metadata, dict):
         raise bad_request("metadata: expected an object")
     for name in TEXTS:
-        if not isinstance(metadata.get(name, ""), str | None):
+        text = metadata.get(name)
+        if text is not None and not isinstance(text, str):
             raise bad_request(f"metadata.{name}: expected a string")
     return value
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Any
 
-from headgate.apiserver.known_values import KnownValues
 from headgate.apiserver.messages import Json
 
 Rewrite = Callable[[Any], Any]
@@ -17,18 +16,15 @@ EMBEDDED = "x-kubernetes-embedded-resource"
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
-def compile_defaults(schema: Json, *, root: bool = False) -> Rewrite | None:
-    """Missing properties get their default; nulls that may not be become the default or go.
-
-    At the root of objects, whose parts outlive many changes of status, such a part is completed once.
-    """
+def compile_defaults(schema: Json) -> Rewrite | None:
+    """Missing properties get their default; nulls that may not be become the default or go."""
     properties, others, items = _parts(schema)
     if items is not None:
         return _each_item(compile_defaults(items))
     if not properties and others is None:
         return None
     given = {name: part["default"] for name, part in properties.items() if "default" in part}
-    below = _parts_once({name: compile_defaults(part) for name, part in properties.items()}, root=root)
+    below = {name: compile_defaults(part) for name, part in properties.items()}
     of_others = compile_defaults(others) if others is not None else None
     without_nulls = _nulls_taken_out(properties, others)
     rewritten = _rewritten(below, of_others)
@@ -44,15 +40,15 @@ def compile_defaults(schema: Json, *, root: bool = False) -> Rewrite | None:
     return default
 
 
-def compile_pruning(schema: Json, *, root: bool = False) -> Rewrite | None:
-    """Properties the schema does not know go, unless it says to preserve them; `root` as for defaults."""
+def compile_pruning(schema: Json) -> Rewrite | None:
+    """Properties the schema does not know go, unless it says to preserve them."""
     properties, others, items = _parts(schema)
     if items is not None:
         return _each_item(compile_pruning(items))
     keeps_all = bool(schema.get(PRESERVE)) or schema.get("additionalProperties") is True
     if schema.get("type") not in (None, "object") or (keeps_all and not properties):
         return None
-    below = _parts_once({name: compile_pruning(part) for name, part in properties.items()}, root=root)
+    below = {name: compile_pruning(part) for name, part in properties.items()}
     if schema.get(EMBEDDED):
         below = {**dict.fromkeys(_OBJECT_FIELDS), **below, "metadata": None}
     of_others = compile_pruning(others) if others is not None else None
@@ -100,14 +96,6 @@ def _rewritten(below: Mapping[str, Rewrite | None], of_others: Rewrite | None) -
     return rewrite_parts
 
 
-def _parts_once(below: Mapping[str, Rewrite | None], *, root: bool) -> dict[str, Rewrite | None]:
-    """Status is what changes most and not worth remembering."""
-    return {
-        name: _once(rewrite) if root and rewrite is not None and name != "status" else rewrite
-        for name, rewrite in below.items()
-    }
-
-
 def _parts(schema: Json) -> tuple[dict[str, Json], Json | None, Json | None]:
     """The schemas of named properties, of other properties, and of items."""
     others, items = schema.get("additionalProperties"), schema.get("items")
@@ -129,17 +117,3 @@ def _each_item(rewrite: Rewrite | None) -> Rewrite | None:
         return value if all(map(is_, items, value)) else items
 
     return each
-
-
-def _once(rewrite: Rewrite) -> Rewrite:
-    """What it has made needs it no more."""
-    known = KnownValues()
-
-    def rewrite_once(value: Any) -> Any:
-        if value in known:
-            return value
-        rewritten = rewrite(value)
-        known.add(rewritten)
-        return rewritten
-
-    return rewrite_once

@@ -15,6 +15,7 @@ class TaintNewNodes:
     ready is therefore left alone.
     """
 
+    resources = frozenset({("", "nodes")})
     keeps_complete = True
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:

@@ -12,6 +12,7 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 class DefaultTolerationSeconds:
     """Adds the two tolerations where a pod says nothing about these taints."""
 
+    resources = frozenset({("", "pods")})
     keeps_complete = True
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:

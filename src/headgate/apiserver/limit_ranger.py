@@ -17,6 +17,7 @@ ANNOTATION = "kubernetes.io/limit-ranger"
 class LimitRanger:
     """Looks at pods when they are created: what they ask for does not change afterwards."""
 
+    resources = frozenset({("", "pods")})
     keeps_complete = False
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
@@ -38,7 +39,9 @@ class LimitRanger:
 def _ranges(operation: Operation, catalog: Catalog) -> Sequence[Json]:
     resource = operation.resource
     concerned = (resource.group, resource.plural, operation.subresource, operation.verb) == ("", "pods", "", "CREATE")
-    found = catalog.list("limitranges") if concerned else ()
+    if not concerned:
+        return ()
+    found = catalog.list("limitranges")
     return [one for one in found if one["metadata"]["namespace"] == operation.namespace]
 
 

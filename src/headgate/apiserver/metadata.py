@@ -88,7 +88,7 @@ def born(metadata: Mapping[str, Any], uid: str, now: float, *, counted: bool) ->
 
 def carried(new: Json, old: Json) -> Json:
     """Metadata of an update: the server's own fields stay as they were. Equal metadata stays the same dict."""
-    if new is old:
+    if new is old or new == old:
         return old
     result = {key: value for key, value in new.items() if key not in NEVER_STORED and key not in KEPT}
     for key in (*KEPT, "name", "namespace", "resourceVersion"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from headgate.apiserver.status import no_such_path
 
+REMEMBERED = 16_384
+"""How many paths are known: that of an object is asked for again and again."""
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
@@ -20,6 +24,7 @@ class Location(Struct, frozen=True, gc=False):
     subresource: str = ""
 
 
+@lru_cache(maxsize=REMEMBERED)
 def parse_path(path: str) -> Location:
     """Take `/api/v1/…` or `/apis/group/version/…` apart; anything else is refused as not found."""
     match path.strip("/").split("/"):

@@ -22,6 +22,7 @@ class _Standing(Struct, frozen=True, gc=False):
 class Priority:
     """Resolves `priorityClassName` of new pods, keeps what updates leave out, allows one global default."""
 
+    resources = frozenset({("", "pods"), ("scheduling.k8s.io", "priorityclasses")})
     keeps_complete = True
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:

@@ -79,6 +79,10 @@ class Admission(Protocol):
     """A step that may change or refuse a write, after decoding and before validation."""
 
     @property
+    def resources(self) -> frozenset[tuple[str, str]] | None:
+        """The groups and plurals it has a say about; None for all."""
+
+    @property
     def keeps_complete(self) -> bool:
         """Whether an object that was complete still is when this has changed it, and still is the same object."""
 

@@ -15,6 +15,7 @@ _UNFOUNDED = "pod rejected: Pod Overhead set without corresponding RuntimeClass 
 class RuntimeOverhead:
     """Refuses a pod whose class is not there, and an overhead other than that of its class."""
 
+    resources = frozenset({("", "pods")})
     keeps_complete = True
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:

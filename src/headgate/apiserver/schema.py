@@ -12,10 +12,12 @@ from msgspec import structs
 from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
 from headgate.apiserver.errors import FieldError
 from headgate.apiserver.messages import Json
+from headgate.apiserver.schema_parts import Part
 from headgate.apiserver.validate_rules import RuleTree
 from headgate.apiserver.validate_schema import compile_validation
 
 _IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+_PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
 _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -23,11 +25,17 @@ class Schema:
     """A schema compiled once and used for every object. Values are never changed, new ones share what they can."""
 
     def __init__(self, document: Json) -> None:
-        self._defaults = compile_defaults(document, root=True)
-        self._pruning = compile_pruning(document, root=True)
+        self._defaults = compile_defaults(document)
+        self._pruning = compile_pruning(document)
         self._validation = compile_validation(document)
-        self._status = compile_validation((document.get("properties") or {}).get("status") or {})
+        properties: Json = document.get("properties") or {}
+        self._status = compile_validation(properties.get("status") or {})
         self._rules = RuleTree(document, root=True)
+        self._parts = {name: Part(part) for name, part in properties.items()}
+        self._rewriting = {name: part for name, part in self._parts.items() if part.rewrites}
+        self._is_plain = document.keys() <= _PLAIN_ROOT
+        self._required = frozenset(document.get("required") or ())
+        self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
 
     def default(self, value: Any) -> Any:
         """Missing fields filled in, nulls that may not be taken out."""
@@ -38,21 +46,42 @@ class Schema:
         return value if self._pruning is None else self._pruning(value)
 
     def complete(self, value: Any) -> Any:
-        """Pruned and defaulted; doing it again changes nothing."""
-        return self.prune(self.default(value))
+        """Pruned and defaulted; doing it again changes nothing. Of parts alike, one is completed and shared by all."""
+        if not self._has_known_parts_only(value) or not self._with_default <= value.keys():
+            return self.prune(self.default(value))
+        changed = {}
+        for name, part in self._rewriting.items():
+            if name in value and (completed := part.completed(value[name])) is not value[name]:
+                changed[name] = completed
+        return {**value, **changed} if changed else value
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with the value, in a real server's words."""
         errors: list[FieldError] = []
-        self._validation(value, path, errors)
+        if not self._is_right(value):
+            self._validation(value, path, errors)
         return errors
 
     def status_errors(self, value: Json) -> list[FieldError]:
         """What is wrong with the status alone; a real server's words then name fields as if there were no more."""
         errors: list[FieldError] = []
-        if "status" in value:
+        if "status" in value and not ("status" in self._parts and self._parts["status"].is_right(value["status"])):
             self._status(value["status"], "", errors)
         return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
+
+    def _has_known_parts_only(self, value: Any) -> bool:
+        return (
+            self._is_plain
+            and isinstance(value, dict)
+            and value.keys() <= self._parts.keys()
+            and None not in value.values()
+        )
+
+    def _is_right(self, value: Any) -> bool:
+        """No may mean perhaps."""
+        if not self._has_known_parts_only(value) or not self._required <= value.keys():
+            return False
+        return all(self._parts[name].is_right(part) for name, part in value.items())
 
     def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules in CEL refuse; `old` is None for a new object, `found` the errors found before."""

@@ -45,9 +45,11 @@ def _distinct(identity: Callable[[Any], Any], keys: Sequence[str] = ()) -> Calla
 
 def _named_apart(items: list[Any], keys: Sequence[str]) -> bool:
     """Whether it is plain to see that no two items have the same names."""
-    names = [tuple([item.get(key) for key in keys]) for item in items if type(item) is dict]
-    kinds = {type(text) for name in names for text in name}
-    return kinds == {str} and len(set(names)) == len(items)
+    named = [item for item in items if type(item) is dict]
+    by_key = [[item.get(key) for item in named] for key in keys]
+    if any(set(map(type, names)) != {str} for names in by_key):
+        return False
+    return len(set(by_key[0] if len(keys) == 1 else zip(*by_key, strict=True))) == len(items)
 
 
 def _itself(item: Any) -> Any:

@@ -19,6 +19,8 @@ UNCHECKED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
+_OF_ITS_OWN = frozenset({"metadata", "apiVersion", "kind"})
+_ABSENT = object()
 NOWHERE = "<nil>"  # the path a real server shows for the whole object
 _BLOCKING = frozenset({Complaint.NOT_SUPPORTED, Complaint.REQUIRED, Complaint.TOO_LONG, Complaint.TOO_MANY})
 _COMPLAINTS = {
@@ -52,6 +54,8 @@ class RuleTree:
         by_key = schema.get("x-kubernetes-list-type") == "map"
         self._keys: Sequence[str] = (schema.get("x-kubernetes-list-map-keys") or ()) if by_key else ()
         self._timeless: bool = not any(rule.uses_old for rule in self._rules) and all(tree._timeless for tree in below)
+        self._seen = self._parts_seen(frozenset(schema.get("properties") or ()))
+        self._held = KnownValues()  # parts of objects, and of those they replace, for which all rules hold
         self._known: KnownValues | None = None  # all rules hold for them, whatever they replace
         for tree in self._properties.values() if root else ():
             tree._known = KnownValues() if tree._timeless else None
@@ -64,11 +68,30 @@ class RuleTree:
         """What the rules refuse; nothing more is asked of an object whose errors `found` so far are too bad."""
         if not self:
             return []
-        if any(error.complaint in _BLOCKING or error.wrong_type for error in found):
+        if found and any(error.complaint in _BLOCKING or error.wrong_type for error in found):
             return [invalid(NOWHERE, None, UNCHECKED)]
+        parts = self._parts_of(new, old)
+        if parts and self._held.knows_together(parts):
+            return []
         errors: list[FieldError] = []
-        self._check((new, old), (new, None), "", errors)
+        if self._check((new, old), (new, None), "", errors) and parts:
+            self._held.add_together(parts)
         return errors
+
+    def _parts_seen(self, known: frozenset[str]) -> tuple[str, ...]:
+        """The fields that all rules together look at; none where they may look at what each object has of its own."""
+        read = self._answers.fields_read
+        if read is None or not read <= known - _OF_ITS_OWN or any("__" in name for name in read):  # a name spelled anew
+            return ()
+        return tuple(sorted(read | self._properties.keys()))
+
+    def _parts_of(self, new: Any, old: Any) -> tuple[Any, ...]:
+        """What the rules look at; nothing where that is not known."""
+        if self._others is not None or not isinstance(new, dict) or not isinstance(old, dict | None):
+            return ()
+        before = old or {}
+        values = (*[new.get(name, _ABSENT) for name in self._seen], *[before.get(name, _ABSENT) for name in self._seen])
+        return (*values, old is None) if self._seen else ()
 
     def _check(self, pair: _Pair, above: _Pair, path: str, errors: list[FieldError]) -> bool:
         """Whether all rules hold, also those that are not asked to; `above` is the nearest pair that was matched."""

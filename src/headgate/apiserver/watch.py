@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from headgate.apiserver.messages import Json
@@ -14,11 +13,20 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEvent(Struct, frozen=True, gc=False):
-    """One line of a watch; `raw` is the object as JSON, shared by all watchers of the same change."""
+    """One line of a watch; the object is shared by all watchers of the same change and must not be changed."""
 
     type: str  # ADDED, MODIFIED, DELETED or BOOKMARK
     version: int
-    raw: bytes
+    shown: Revision
+
+    @property
+    def value(self) -> Json:
+        return self.shown.value
+
+    @property
+    def raw(self) -> bytes:
+        """The object as JSON."""
+        return self.shown.raw
 
 
 class View(Struct, frozen=True):
@@ -31,10 +39,10 @@ class View(Struct, frozen=True):
     def shows(self, value: Json) -> bool:
         return self.match is None or self.match(value)
 
-    def raw(self, revision: Revision) -> bytes:
-        if revision.value["apiVersion"] == self.served.api_version:
-            return revision.raw
-        return msgspec.json.encode(self.served.shown(revision.value))
+    def shown(self, revision: Revision) -> Revision:
+        """The object as the version that is watched serves it."""
+        value = self.served.shown(revision.value)
+        return revision if value is revision.value else Revision(revision.version, value)
 
 
 class Watch:
@@ -75,7 +83,7 @@ class Watch:
     def _present(self) -> list[WatchEvent]:
         view = self._view
         return [
-            WatchEvent("ADDED", revision.version, view.raw(revision))
+            WatchEvent("ADDED", revision.version, view.shown(revision))
             for _, _, revision in view.served.collection.items(view.namespace)
             if view.shows(revision.value)
         ]
@@ -85,19 +93,19 @@ class Watch:
         if view.namespace and change.namespace != view.namespace:
             return None
         if view.match is None:
-            return WatchEvent(change.type, change.after.version, view.raw(change.after))
+            return WatchEvent(change.type, change.after.version, view.shown(change.after))
         shown = change.type != "DELETED" and view.match(change.after.value)
         was_shown = change.before is not None and view.match(change.before.value)
         if not shown and not was_shown:
             return None
         kind = "DELETED" if not shown else "MODIFIED" if was_shown else "ADDED"
-        return WatchEvent(kind, change.after.version, view.raw(_last_seen(change, shown)))
+        return WatchEvent(kind, change.after.version, view.shown(_last_seen(change, shown)))
 
     def _bookmark(self, metadata: Json) -> WatchEvent:
         served, version = self._view.served, self._store.version
         mark = {"kind": served.type.kind, "apiVersion": served.api_version}
-        raw = msgspec.json.encode({**mark, "metadata": {"resourceVersion": str(version), **metadata}})
-        return WatchEvent("BOOKMARK", version, raw)
+        value = {**mark, "metadata": {"resourceVersion": str(version), **metadata}}
+        return WatchEvent("BOOKMARK", version, Revision(version, value))
 
 
 def _last_seen(change: Change, shown: bool) -> Revision:

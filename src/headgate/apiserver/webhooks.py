@@ -1,22 +1,34 @@
-"""Admission webhooks, called in process: which of them a write concerns, what they are told, what they may do."""
+"""Admission webhooks, called in process: which of them a write concerns, and what they may do about it."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.apiserver.errors import ApiError
-from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
 from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import Catalog, Operation
 from headgate.apiserver.selectors import LabelTest, object_selector
 
-Handler = Callable[[str, Json], Json]
-"""Answers an AdmissionReview for the webhook of this name; may raise Unreachable."""
+
+class Allowed(Struct, frozen=True):
+    """It may be stored; by a mutating webhook, once it has become `changed`, which shares what it can with it."""
+
+    changed: Json | None = None
+
+
+class Denied(Struct, frozen=True):
+    """It may not; a code below 400 would look like success and counts as 400."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 400
+
+
+Handler = Callable[[Operation], Allowed | Denied]
+"""Answers for one webhook; may raise Unreachable."""
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = f"mutatingwebhookconfigurations.{_GROUP}"
@@ -24,7 +36,7 @@ _VALIDATING = f"validatingwebhookconfigurations.{_GROUP}"
 
 
 class Unreachable(Exception):
-    """The webhook could not be asked, or its answer makes no sense; its failurePolicy decides."""
+    """The webhook could not be asked; its failurePolicy decides."""
 
 
 class _Hook(Struct, frozen=True):
@@ -47,20 +59,19 @@ class _Ruled(NamedTuple):
 class WebhookAdmission:
     """Calls the handlers of the configured webhooks. Without configurations it does nothing."""
 
+    resources = None
     keeps_complete = False
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._known: dict[tuple[str, ...], _Ruled] = {}
-        self._calls = 0
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
-        new = operation.new
         for hook in self._concerned(_MUTATING, operation, catalog):
-            response = self._ask(hook, _with(operation, new))
-            if response is not None and new is not None:
-                new = _patched(hook, response, new)
-        return new
+            changed = self._ask(hook, operation).changed
+            if changed is not None and operation.new is not None:
+                operation = structs.replace(operation, new=changed)
+        return operation.new
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
         for hook in self._concerned(_VALIDATING, operation, catalog):
@@ -84,43 +95,23 @@ class WebhookAdmission:
             known = self._known[sort] = _Ruled(configurations, tuple(fitting))
         return known.hooks
 
-    def _ask(self, hook: _Hook, operation: Operation) -> Json | None:
-        """What the webhook allows, None when it failed and may be ignored; a refusal is raised."""
+    def _ask(self, hook: _Hook, operation: Operation) -> Allowed:
+        """What the webhook allows, nothing to change when it failed and may be ignored; a refusal is raised."""
         try:
-            response = self._call(hook, operation)
+            answer = self._handler(hook)(operation)
         except Unreachable as trouble:
             if hook.ignores_failure:
-                return None
+                return Allowed()
             raise _failed(hook, f"failed to call webhook: {trouble}") from None
-        if not response.get("allowed"):
-            raise _denial(hook, response.get("status") or {})
-        return response
+        if isinstance(answer, Denied):
+            raise _denial(hook, answer)
+        return answer
 
-    def _call(self, hook: _Hook, operation: Operation) -> Json:
+    def _handler(self, hook: _Hook) -> Handler:
         handler = self._handlers.get(hook.name)
         if handler is None:
             raise Unreachable("no handler is registered for it")
-        self._calls += 1
-        uid = f"00000000-0000-4000-8000-{self._calls:012x}"
-        response = handler(hook.name, _review(uid, operation)).get("response")
-        if not isinstance(response, dict):
-            raise Unreachable("webhook response was absent")
-        if response.get("uid") != uid:
-            raise Unreachable(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-        return response
-
-
-def _with(operation: Operation, new: Json | None) -> Operation:
-    return Operation(
-        operation.verb,
-        operation.resource,
-        operation.subresource,
-        operation.namespace,
-        operation.name,
-        new,
-        operation.old,
-        operation.user,
-    )
+        return handler
 
 
 def _hook(webhook: Json) -> _Hook:
@@ -190,50 +181,13 @@ def _namespace_fits(selects: LabelTest | None, operation: Operation, catalog: Ca
     return selects(_labels(operation.new or operation.old or {}))
 
 
-def _review(uid: str, operation: Operation) -> Json:
-    resource = operation.resource
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    place = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-    request: Json = {
-        "uid": uid,
-        "kind": kind,
-        "resource": place,
-        "requestKind": kind,
-        "requestResource": place,
-        "name": operation.name,
-        "operation": operation.verb,
-        "userInfo": {"username": operation.user},
-        "object": operation.new,
-        "oldObject": operation.old,
-        "dryRun": False,
-    }
-    if operation.namespace:
-        request["namespace"] = operation.namespace
-    if operation.subresource:
-        request["subResource"] = request["requestSubResource"] = operation.subresource
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-
-
-def _patched(hook: _Hook, response: Json, new: Json) -> Json:
-    if not response.get("patch"):
-        return new
-    if response.get("patchType") != "JSONPatch":
-        raise _failed(hook, "received invalid webhook response: webhook returned response.patch but not patchType")
-    try:
-        steps = decode_json_patch(base64.b64decode(response["patch"], validate=True))
-        patched: Json = apply_json_patch(new, steps)
-    except (binascii.Error, ApiError, PatchFailed) as trouble:
-        raise _failed(hook, f"received invalid webhook response: {trouble}") from None
-    return patched
-
-
 def _failed(hook: _Hook, why: str) -> ApiError:
     message = f'Internal error occurred: failed calling webhook "{hook.name}": {why}'
     return ApiError(500, "InternalError", message)
 
 
-def _denial(hook: _Hook, status: Json) -> ApiError:
-    """The webhook's own code and reason; never a code that would look like success."""
-    said = status.get("message") or status.get("reason")
+def _denial(hook: _Hook, denied: Denied) -> ApiError:
+    """The webhook's own code and reason."""
+    said = denied.message or denied.reason
     text = f'admission webhook "{hook.name}" denied the request' + (f": {said}" if said else " without explanation")
-    return ApiError(max(400, status.get("code") or 0), status.get("reason") or "", text)
+    return ApiError(max(400, denied.code), denied.reason, text)

@@ -109,7 +109,10 @@ class Choosing:
     def _for_different(self, first: Waiting, room: int) -> Iterator[Verdict]:
         """Pods that differ in amounts only: as many as can be planned at once, or just this one."""
         together = self._bundle(first, room)
-        planned = self._placer(first).plan_each([each.pod for each in together]) if len(together) > 1 else []
+        if len(together) == 1:
+            yield first, self._place(first.pod)
+            return
+        planned = self._placer(first).plan_each([each.pod for each in together])
         yield from zip(together, planned, strict=False)
         left = together[len(planned) :]
         for waiting in left[1:]:

@@ -62,7 +62,7 @@ def too_many(path: str, number: int, most: int) -> FieldError:
 
 def verdict_on(errors: Iterable[FieldError]) -> Verdict:
     """Yes where there are none; else all of them in one line, each once."""
-    texts = list(dict.fromkeys(str(error) for error in errors))
+    texts = list(dict.fromkeys(map(str, errors)))
     if not texts:
         return Admit()
     return Refuse(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")

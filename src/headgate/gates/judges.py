@@ -61,8 +61,8 @@ def keep_while_in_use(question: Question, _rules: Rules) -> Inquiry:
 
 def default_queued_workload(question: Question, _rules: Rules) -> Inquiry:
     """Who names a class and no priority means that of the class."""
-    workload = question.thing
-    if not isinstance(workload, QueuedWorkload) or spec_of(question.new).get("priority") is not None:
+    workload = question.thing if spec_of(question.new).get("priority") is None else None
+    if not isinstance(workload, QueuedWorkload):
         return Admit()
     value = yield from _value_of(workload.priority_class)
     return Admit(None if value is None else with_spec(question.new, priority=value))

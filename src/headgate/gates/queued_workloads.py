@@ -40,12 +40,11 @@ _URL_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 def workload_errors(workload: QueuedWorkload) -> list[FieldError]:
     """All that is wrong with it as it is; `template_errors` speaks of its pods."""
     return [
-        *_min_count_errors(workload),
-        *_admission_errors(workload),
-        *_reclaimable_errors(workload),
-        *_update_names_errors(workload),
-        *_boost_errors(workload.annotations),
-        *gate_errors(workload.annotations),
+        *(_min_count_errors(workload) if len(workload.pod_sets) > 1 else ()),
+        *(_admission_errors(workload) if workload.is_true(RESERVED) else ()),
+        *(_reclaimable_errors(workload) if workload.reclaimable else ()),
+        *(_update_names_errors(workload) if workload.checks else ()),
+        *(_annotation_errors(workload.annotations) if workload.annotations else ()),
     ]
 
 
@@ -53,10 +52,10 @@ def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[Fie
     """What may not change so; `pod_set_change_errors` speaks of its pods."""
     return [
         *_admission_change_errors(new, old),
-        *_reclaimable_change_errors(new, old),
-        *_update_change_errors(new.checks, old.checks),
+        *(_reclaimable_change_errors(new, old) if old.reclaimable else ()),
+        *(_update_change_errors(new.checks, old.checks) if new.checks else ()),
         *_cluster_errors(new, old),
-        *gate_change_errors(new.gated_by, old.gated_by),
+        *(gate_change_errors(new.gated_by, old.gated_by) if new.gated_by else ()),
     ]
 
 
@@ -66,8 +65,7 @@ def _min_count_errors(workload: QueuedWorkload) -> list[FieldError]:
 
 
 def _admission_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
-    if not workload.is_true(RESERVED):
-        return
+    """Of one that has quota."""
     if workload.admission is None:
         yield required("status.admission", f"must be set while {RESERVED} is True")
         return
@@ -102,6 +100,10 @@ def _update_names_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
             if update.get("name") not in known:
                 path = f"{CHECKS}[{index}].podSetUpdates[{number}].name"
                 yield not_supported(path, str(update.get("name", "")), known)
+
+
+def _annotation_errors(annotations: Mapping[str, str]) -> list[FieldError]:
+    return [*_boost_errors(annotations), *gate_errors(annotations)]
 
 
 def _boost_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:

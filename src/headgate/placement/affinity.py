@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +38,10 @@ class InterPodAffinity:
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         """A row that fails one is not counted for the next, as one reason a node is given."""
-        passed: Mask | None = None
+        before: list[Mask] = []
         for reason, met in self._each_demand(pod):
-            yield reason, met if passed is None else met | ~passed
-            passed = met if passed is None else passed & met
+            yield reason, reduce(or_, (~each for each in before), met)
+            before.append(met)
 
     def _each_demand(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         own = pod.shape.peers

@@ -21,6 +21,7 @@ class Domain:
         self.key = key
         self.ids: Amounts = np.zeros(0, dtype=np.int64)
         self.somewhere: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.nowhere: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.single = False  # every row is a domain of its own, as with host names
         self.cursor = -1
         self._numbers: dict[str, int] = {}
@@ -52,7 +53,7 @@ class Domain:
     def without(self, counts: Amounts) -> NDArray[np.bool_]:
         """The rows in whose domains none is counted; rows that are nowhere share a domain with nobody."""
         free: NDArray[np.bool_] = (counts if self.single else self.sums(counts)) == 0
-        return free | ~self.somewhere
+        return free | self.nowhere
 
 
 class Totals:
@@ -112,7 +113,8 @@ class Domains:
         for row in self._nodes.rows_changed_since(domain.cursor):
             node = self._nodes.nodes[row]
             domain.ids[row] = NOWHERE if node is None else domain.number(node.labels.get(domain.key))
-        domain.somewhere = domain.ids != NOWHERE
+        domain.nowhere = domain.ids == NOWHERE
+        domain.somewhere = ~domain.nowhere
         there = domain.ids[domain.somewhere]
         domain.single = len(np.unique(there)) == len(there)
         domain.cursor = self._nodes.node_changes.end

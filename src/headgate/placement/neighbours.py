@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum, auto
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from headgate.model.peers import PodTerm
 from headgate.model.pod import Pod
-from headgate.placement.columns import Amounts, padded
+from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domains
 from headgate.placement.nominations import Nominations
 from headgate.placement.table import NodeTable
+from headgate.placement.tallies import Tallies
 
 KEPT_QUESTIONS = 512
 
@@ -44,23 +46,25 @@ class Neighbours:
         self.nodes = nodes
         self.domains = Domains(nodes)
         self.nominations = Nominations(nodes)
-        self._answers: dict[Question, Amounts] = {}
-        self._held: dict[Role, dict[PodTerm, Amounts]] = {role: {} for role in Role}
+        self._answers: Tallies[Question] = Tallies(lambda question: question.terms[0].selector)
+        self._held: dict[Role, Tallies[PodTerm]] = {role: Tallies(lambda term: term.selector) for role in Role}
+        self._tallies: tuple[Tallies[Any], ...] = (self._answers, *self._held.values())
         self._namespaces: dict[str, Mapping[str, str]] = {}
+        self.news = 0  # grows when a term is held for the first time or no longer, or speaks of other pods than before
         nodes.follow(self)
 
     def answer(self, question: Question) -> Amounts:
         """How many pods on each row the question picks out."""
         counts = self._answers.get(question)
         if counts is None:
-            counts = self._answers[question] = self._count_all(question)
+            counts = self._answers.put(question, self._count_all(question))
             if len(self._answers) > KEPT_QUESTIONS:
-                del self._answers[next(iter(self._answers))]
+                self._answers.drop(next(iter(self._answers)))
         return counts
 
     def holding(self, role: Role, pod: Pod) -> Iterator[tuple[PodTerm, Amounts]]:
         """The terms held in that role by pods anywhere that speak of this pod, with how many (or how much) by row."""
-        for term, counts in self._held[role].items():
+        for term, counts in self._held[role].seeking(pod.labels):
             if self.speaks_of(term, pod):
                 yield term, counts
 
@@ -86,17 +90,16 @@ class Neighbours:
         if self._namespaces.get(namespace) == labels:
             return False
         self._namespaces[namespace] = labels
-        self._answers = {
-            question: counts
-            for question, counts in self._answers.items()
-            if all(term.namespace_selector is None for term in question.terms)
-        }
+        self.news += 1
+        for question in list(self._answers):
+            if any(term.namespace_selector is not None for term in question.terms):
+                self._answers.drop(question)
         return True
 
     # as the table's census
 
     def count(self, pod: Pod, row: int, sign: int) -> None:
-        for question, counts in self._answers.items():
+        for question, counts in self._answers.seeking(pod.labels):
             if self._picks(question, pod):
                 counts[row] += sign
         if pod.shape.peers is not None:
@@ -106,20 +109,20 @@ class Neighbours:
         for (role, term), weight in terms_of(pod):
             counts = self._held[role].get(term)
             if counts is None:
-                counts = self._held[role][term] = np.zeros(len(self.nodes.nodes), dtype=np.int64)
+                counts = self._held[role].put(term, np.zeros(len(self.nodes.nodes), dtype=np.int64))
+                self.news += 1
             counts[row] += sign * weight
             if sign < 0 and not counts.any():
-                del self._held[role][term]
+                self._held[role].drop(term)
+                self.news += 1
 
     def clear(self, row: int) -> None:
-        held = (counts for by_term in self._held.values() for counts in by_term.values())
-        for counts in (*self._answers.values(), *held):
-            counts[row] = 0
+        for tallies in self._tallies:
+            tallies.clear(row)
 
     def grow(self, rows: int) -> None:
-        self._answers = {question: padded(counts, rows) for question, counts in self._answers.items()}
-        for role, by_term in self._held.items():
-            self._held[role] = {term: padded(counts, rows) for term, counts in by_term.items()}
+        for tallies in self._tallies:
+            tallies.grow(rows)
 
     def _count_all(self, question: Question) -> Amounts:
         counts = np.zeros(len(self.nodes.nodes), dtype=np.int64)

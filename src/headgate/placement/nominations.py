@@ -87,6 +87,8 @@ class Nominations:
     # as a rule of placement
 
     def concerns(self, pod: Pod) -> bool:
+        if not self._levels:
+            return False
         before = sum(level.pods for priority, level in self._levels.items() if priority >= pod.priority)
         return before > (self._own(pod) is not None)
 

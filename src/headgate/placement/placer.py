@@ -200,12 +200,12 @@ class Placer:
         self, pod: Pod, filters: list[PeerFilter], scores: list[tuple[FieldScore, int]], within: Mask | None
     ) -> tuple[int, int] | None:
         """The best row when neighbours or the other nodes have a say, or not all nodes are asked."""
-        ranking = self._ranking(pod.shape)
-        ranking.refresh()
         allowed = within
         for rule in filters:
             for _, met in rule.demands(pod):
                 allowed = met if allowed is None else allowed & met
+        ranking = self._ranking(pod.shape)
+        ranking.refresh(allowed)
         places = ranking.places if allowed is None else only(ranking.places, allowed)
         if scores:
             places = self._with_comparisons(pod, places, scores)

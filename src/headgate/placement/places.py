@@ -38,11 +38,15 @@ def raised(places: Amounts, points: Amounts) -> Amounts:
 
 def foremost(places: Amounts, draws: Amounts) -> int | None:
     """The index of the highest place, None if there is none; where draws begin alike, all of their bits count."""
-    top = places.item(places.argmax())
+    first = int(places.argmax())
+    top = places.item(first)
     if top <= NO_PLACE:
         return None
+    later = places[first + 1 :]
+    if not len(later) or later.item(later.argmax()) < top:
+        return first
     tied: NDArray[np.intp] = (places == top).nonzero()[0]
-    return int(tied[0] if len(tied) == 1 else tied[draws[tied].argmin()])
+    return tied.item(draws[tied].argmin())
 
 
 def only(places: Amounts, allowed: Mask) -> Amounts:

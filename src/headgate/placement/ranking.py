@@ -16,7 +16,7 @@ from headgate.placement.turns import Seats, Turns
 from headgate.placement.verdicts import Verdicts
 
 UNFIT = -1
-FEW = 8  # changed rows up to which judging one by one is faster than all at once
+FEW = 12  # changed rows up to which judging one by one is faster than all at once
 
 
 class RowRules:
@@ -88,6 +88,7 @@ class Ranking:
         self._rules = rules
         self.places: Amounts = np.zeros(0, dtype=np.int64)
         self._suits: Mask = np.zeros(0, dtype=np.bool_)
+        self._late: Mask = np.zeros(0, dtype=np.bool_)  # rows that changed while nobody asked about them
         self._cursor = self._node_cursor = -1
 
     def best(self) -> tuple[int, int] | None:
@@ -142,21 +143,27 @@ class Ranking:
         first: NDArray[np.intp] = fit[places >= np.partition(places, -count)[-count]]
         return first
 
-    def refresh(self) -> None:
-        """Take in what changed since the last look."""
+    def refresh(self, asked: Mask | None = None) -> None:
+        """Take in what changed since the last look, on the rows asked about; the others may go on waiting for that."""
         nodes = self._rules.nodes
-        if len(self.places) != len(nodes.nodes):
-            self._cursor = -1
-        if self._cursor == nodes.load_changes.end:
-            return
-        changes = nodes.load_changes.since(self._cursor) if self._cursor >= 0 else None
-        if changes is None:
-            self.places = self._judge(slice(0, len(nodes.nodes)))
-        elif len(rows := sorted(set(changes))) > FEW:
-            self.places[rows] = self._judge(np.array(rows, dtype=np.intp))
-        else:
-            self._judge_each(rows)
+        known = self._cursor if len(self.places) == len(nodes.nodes) else -1
+        changed = nodes.load_changes.since(known) if known >= 0 else None
         self._cursor = nodes.load_changes.end
+        if changed is None:
+            self.places = self._judge(slice(0, len(nodes.nodes)))
+            self._late = np.zeros(len(nodes.nodes), dtype=np.bool_)
+        elif len(rows := self._due(changed, asked)) > FEW:
+            self.places[rows] = self._judge(rows)
+        elif len(rows):
+            self._judge_each(rows.tolist())
+
+    def _due(self, changed: list[int], asked: Mask | None) -> NDArray[np.intp]:
+        """The rows asked about that changed since they were judged."""
+        for row in changed:
+            self._late[row] = True
+        due: NDArray[np.intp] = (self._late if asked is None else self._late & asked).nonzero()[0]
+        self._late[due] = False
+        return due
 
     def _judge(self, rows: Rows) -> Amounts:
         places: Amounts = place_of(self._rules.nodes, rows, self._rules.rate(self._shape, rows))

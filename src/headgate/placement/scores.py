@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from headgate.model.pod import PodShape
+from headgate.model.resources import CPU, MEMORY
 from headgate.model.settings import ScoringStrategy
 from headgate.placement.plugins import Each, Rows
 from headgate.placement.table import NodeTable
 
-NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-BALANCED_RESOURCES = ("cpu", "memory")
+NATIVE_RESOURCES = (CPU, MEMORY, "ephemeral-storage")
+BALANCED_RESOURCES = (CPU, MEMORY)
 TOP_SCORE = 100
 Judge = Callable[[Each, Each], Each]
 """0 to 100 for what would be taken of what there is."""
@@ -88,13 +89,18 @@ class BalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
 
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
-        if not any(shape.requests.asks_for(resource) for resource in BALANCED_RESOURCES):
+        if not (shape.requests.asks_for(CPU) or shape.requests.asks_for(MEMORY)):
             return _nothing(nodes, rows)
-        cpu_with, cpu_without, has_cpu = _shares("cpu", shape, nodes, rows, already)
-        memory_with, memory_without, has_memory = _shares("memory", shape, nodes, rows, already)
-        both = has_cpu & has_memory
-        gained = _balance(cpu_with, memory_with, both) - _balance(cpu_without, memory_without, both)
-        return TOP_SCORE // 2 + (TOP_SCORE // 2 + gained) // 2
+        gained = _gained_on_one if type(rows) is int else _gained
+        return TOP_SCORE // 2 + (TOP_SCORE // 2 + gained(shape, nodes, rows, already)) // 2
+
+
+def _gained(shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
+    """How much better the balance is with the pod; a node that lacks one of the two is in balance."""
+    cpu_with, cpu_without, has_cpu = _shares(CPU, shape, nodes, rows, already)
+    memory_with, memory_without, has_memory = _shares(MEMORY, shape, nodes, rows, already)
+    both = has_cpu & has_memory
+    return _balances(cpu_with, memory_with, both) - _balances(cpu_without, memory_without, both)
 
 
 def _shares(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> tuple[Each, Each, Each]:
@@ -102,16 +108,29 @@ def _shares(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, alread
     capacity, amount = nodes.allocatable.at(resource, rows), shape.requests[resource]
     there, used = capacity > 0, nodes.requested.at(resource, rows) + amount * already
     whole = capacity + (capacity == 0)
-    return _at_most_one((used + amount) / whole), _at_most_one(used / whole), there
+    return np.minimum((used + amount) / whole, 1), np.minimum(used / whole, 1), there
 
 
-def _balance(cpu: Each, memory: Each, both: Each) -> Each:
-    """100 when cpu and memory are used to the same share; a node that lacks one of them is in balance."""
-    return _whole((1 - abs((cpu - memory) / 2) * both) * TOP_SCORE)
+def _balances(cpu: Each, memory: Each, both: Each) -> Each:
+    """100 where cpu and memory are used to the same share."""
+    return ((1 - abs((cpu - memory) / 2) * both) * TOP_SCORE).astype(np.int64)
 
 
-def _at_most_one(shares: Each) -> Each:
-    return np.minimum(shares, 1) if isinstance(shares, np.ndarray) else min(shares, 1.0)
+def _gained_on_one(shape: PodShape, nodes: NodeTable, row: int, already: int) -> int:
+    """As `_gained`, step by step, with plain numbers: most of the time it is a single row that changed."""
+    cpu, memory = nodes.allocatable.at(CPU, row), nodes.allocatable.at(MEMORY, row)
+    if cpu <= 0 or memory <= 0:
+        return 0
+    more_cpu, more_memory = shape.requests[CPU], shape.requests[MEMORY]
+    used_cpu = nodes.requested.at(CPU, row) + more_cpu * already
+    used_memory = nodes.requested.at(MEMORY, row) + more_memory * already
+    with_pod = _balance((used_cpu + more_cpu) / cpu, (used_memory + more_memory) / memory)
+    return with_pod - _balance(used_cpu / cpu, used_memory / memory)
+
+
+def _balance(cpu: float, memory: float) -> int:
+    apart = (cpu if cpu < 1 else 1.0) - (memory if memory < 1 else 1.0)
+    return int((1 - abs(apart / 2)) * TOP_SCORE)
 
 
 def _nothing(nodes: NodeTable, rows: Rows) -> Each:
@@ -122,7 +141,3 @@ def _nothing(nodes: NodeTable, rows: Rows) -> Each:
 def _percent(part: Each, whole: Each) -> Each:
     """Whole percent; 0 of nothing."""
     return part * TOP_SCORE // (whole + (whole == 0))
-
-
-def _whole(numbers: Each) -> Each:
-    return numbers.astype(np.int64) if isinstance(numbers, np.ndarray) else int(numbers)

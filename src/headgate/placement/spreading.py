@@ -64,7 +64,7 @@ class PodTopologySpread:
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         ground = self._ground(pod, hard=True)
         yield f"{REASON} (missing required label)", ground.labelled
-        even = reduce(and_, (self._within_skew(pod, view) for view in ground.views))
+        even = reduce(and_, [self._within_skew(pod, view) for view in ground.views])
         yield REASON, even | ground.unlabelled
 
     def admits(self, pod: Pod, row: int) -> bool:
@@ -88,7 +88,7 @@ class PodTopologySpread:
 
     def _within_skew(self, pod: Pod, view: View) -> Mask:
         spread, totals = view.spread, self._totals(view)
-        fewest = totals[view.compared].min() if len(view.compared) else 0
+        fewest = np.minimum.reduce(totals[view.compared]) if len(view.compared) else 0
         itself = selects(spread.selector, pod.labels)
         even: Mask = (totals <= spread.max_skew + fewest - itself)[view.domain.ids]
         return even

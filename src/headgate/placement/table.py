@@ -167,7 +167,7 @@ class NodeTable:
         """Which of the resources the shape asks for is charged beyond what the node has."""
         row = self._rows[name]
         for resource, _ in shape.requests.items:
-            charged, there = int(self.requested[resource][row]), int(self.allocatable[resource][row])
+            charged, there = self.requested.at(resource, row), self.allocatable.at(resource, row)
             if charged > there:
                 return f"{resource}: {charged} charged, {there} there"
         return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Pod
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import FieldScore, PeerFilter
 
-KEPT_SHAPES = 512
+KEPT_LOOKS = 512
 
 Say = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
 NOBODY: Say = ([], [])
@@ -27,7 +27,7 @@ class Voices:
         self._promises = neighbours.nominations
         self._filters = tuple(rule for rule in peer_filters if rule is not self._promises)
         self._scores = field_scores
-        self._plain: dict[PodShape, tuple[Say, int]] = {}  # while no pod holds terms, the shape tells who has a say
+        self._known: dict[Hashable, tuple[Say, int, int]] = {}  # with what was news then of nodes and of held terms
 
     def about(self, pod: Pod) -> Say:
         filters, scores = self._lasting(pod)
@@ -52,16 +52,18 @@ class Voices:
 
     def _lasting(self, pod: Pod) -> Say:
         """All but promises, which come and go."""
-        if self._neighbours.matter:
-            return self._ask(pod)
-        known, at = self._plain.get(pod.shape, (NOBODY, -1))
-        now = self._neighbours.nodes.node_changes.end
-        if at != now:
+        looks = self._looks(pod) if self._neighbours.matter else pod.shape
+        known, nodes, terms = self._known.get(looks, (NOBODY, -1, -1))
+        if nodes != self._neighbours.nodes.node_changes.end or terms != self._neighbours.news:
             known = self._ask(pod)
-            self._plain[pod.shape] = (known, now)
-            if len(self._plain) > KEPT_SHAPES:
-                del self._plain[next(iter(self._plain))]
+            self._known[looks] = (known, self._neighbours.nodes.node_changes.end, self._neighbours.news)
+            if len(self._known) > KEPT_LOOKS:
+                del self._known[next(iter(self._known))]
         return known
+
+    def _looks(self, pod: Pod) -> Hashable:
+        """All that others may see of a pod; while nobody holds terms about others, its shape is enough."""
+        return pod.shape, pod.key.namespace, frozenset(pod.labels.items())
 
     def _ask(self, pod: Pod) -> Say:
         return (

@@ -100,11 +100,12 @@ class PendingQueues:
         """The head of each queue in the stirred trees. Each must be settled before the next call."""
         self._wake_up()
         self._settle()
-        names = sorted(name for stirred in self._stirred for name in self._tree_of[stirred])
-        self._stirred.clear()
         self.cycle += 1
-        taken = [self._queues[name].take() for name in names if name in self._queues and name not in self._inactive]
-        return [head for head in taken if head is not None]
+        heads = self._take()
+        if not heads and self._unsettled:  # what was stirred has come to rest
+            self._settle()
+            heads = self._take()
+        return heads
 
     def refused(
         self,
@@ -166,6 +167,12 @@ class PendingQueues:
                 queue = self._queues.get(name)
                 if queue is not None:
                     queue.wake(partial(self._may_enter, queue.queue), now)
+
+    def _take(self) -> list[Applicant]:
+        names = sorted(name for stirred in self._stirred for name in self._tree_of[stirred])
+        self._stirred.clear()
+        taken = [self._queues[name].take() for name in names if name in self._queues and name not in self._inactive]
+        return [head for head in taken if head is not None]
 
     def _settle(self) -> None:
         """Where nothing else is left to try in the tree, those who had their turn step aside, or have another."""

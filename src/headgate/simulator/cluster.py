@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from headgate.api.decode import READABLE
+from headgate.api.rereading import Rereading
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import WakeAt
@@ -55,7 +57,7 @@ class Seat:
         batch, self._inbox = self._inbox, []
         for effect in self._rule.react(batch, now):
             if isinstance(effect, WakeAt):
-                wake(effect.at, _ringing(self, effect.timer))
+                wake(effect.at, partial(self.ring, effect.timer))
             else:
                 self._hear(perform(effect, server, now))
         return True
@@ -79,7 +81,8 @@ class Cluster:
         neighbours: Sequence[Rule] = (),
     ) -> None:
         self.name = name
-        webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server))
+        read = Rereading().read  # what a webhook was asked about is what is seen next
+        webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server), read)
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),
@@ -91,7 +94,7 @@ class Cluster:
         own: tuple[Rule, ...] = (JobController(), StatefulSetController(), NodeLifecycle(), DisruptionController())
         rules = (Kubelet(faults.stuck), *own, *neighbours)
         self._seats = [Seat(rule) for rule in rules]
-        self._feed = Feed(self.server, READABLE)
+        self._feed = Feed(self.server, READABLE, read)
         self.process = Process(self.server, self._feed, plan, faults, dice)
         self.changed_at = 0.0
         self._looks_at: float | None = None
@@ -149,12 +152,7 @@ class Cluster:
             self.process.start()
 
     def _ringing_us(self, timer: str) -> Callable[[], None]:
-        life = self.process.life
-        return lambda: self.process.ring(life, timer)
-
-
-def _ringing(seat: Seat, timer: str) -> Callable[[], None]:
-    return lambda: seat.ring(timer)
+        return partial(self.process.ring, self.process.life, timer)
 
 
 def _kind(sight: Sight) -> Kind:

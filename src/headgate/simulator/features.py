@@ -15,6 +15,7 @@ UNCHANGEABLE = "may not be changed while the feature PodSchedulingReadiness is d
 class DroppedGates:
     """An API server without `spec.schedulingGates`: dropped from new pods, kept and not to be changed where it was."""
 
+    resources = frozenset({("", "pods")})
     keeps_complete = False  # what the server says of a gated pod is to be taken back too
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from headgate.api.decode import InvalidObject, decode, identity
+from headgate.api.admission import Read, read_once
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.apiserver.errors import ApiError
 from headgate.apiserver.server import ApiServer
@@ -23,8 +23,8 @@ class Feed:
     An optional kind that the server does not serve has no objects until it does.
     """
 
-    def __init__(self, server: ApiServer, kinds: Iterable[Kind]) -> None:
-        self._server = server
+    def __init__(self, server: ApiServer, kinds: Iterable[Kind], read: Read = read_once) -> None:
+        self._server, self._read = server, read
         self._served = server.served()
         self._watches = {kind: self._watch(kind) for kind in kinds}
         self.objects: dict[Key, Object] = {}
@@ -67,39 +67,35 @@ class Feed:
 
     def _drain(self, kind: Kind, watch: Watch) -> list[tuple[int, Sight]]:
         try:
-            return _decoded(kind, watch.drain())
+            return self._decoded(kind, watch.drain())
         except ApiError:  # more changed since the last look than the server remembers
             return self._relisted(kind)
 
     def _relisted(self, kind: Kind) -> list[tuple[int, Sight]]:
         watch = self._watches[kind] = self._watch(kind)
-        present = _decoded(kind, watch.drain()) if watch is not None else []
+        present = self._decoded(kind, watch.drain()) if watch is not None else []
         there = {(sight.object.key, sight.object.uid) for _, sight in present if isinstance(sight, Observed)}
         known = [found for found in self.objects.values() if found.key.kind is kind]
         return [(0, Gone(found.key, found.uid)) for found in known if (found.key, found.uid) not in there] + present
+
+    def _decoded(self, kind: Kind, events: Iterable[WatchEvent]) -> list[tuple[int, Sight]]:
+        sights = [(event.version, self._sight(kind, event)) for event in events]
+        return [(version, sight) for version, sight in sights if sight is not None]
+
+    def _sight(self, kind: Kind, event: WatchEvent) -> Sight | None:
+        if event.type == "BOOKMARK":
+            return None
+        if event.type == "DELETED":
+            gone = event.value["metadata"]
+            return Gone(Key(kind, gone.get("namespace") or "", gone["name"]), gone["uid"])
+        seen = self._read(kind, event.value)  # None as on a live cluster: nothing is decided about the unreadable
+        return None if seen is None else Observed(seen)
 
     def _note(self, sight: Sight) -> None:
         if isinstance(sight, Observed):
             self.objects[sight.object.key] = sight.object
         else:
             self.objects.pop(sight.key, None)
-
-
-def _decoded(kind: Kind, events: Iterable[WatchEvent]) -> list[tuple[int, Sight]]:
-    sights = [(event.version, _sight(kind, event.type, event.raw)) for event in events]
-    return [(version, sight) for version, sight in sights if sight is not None]
-
-
-def _sight(kind: Kind, change: str, raw: bytes) -> Sight | None:
-    if change == "BOOKMARK":
-        return None
-    if change == "DELETED":
-        gone = identity(kind, raw)
-        return Gone(gone.key, gone.uid)
-    try:
-        return Observed(decode(kind, raw))
-    except InvalidObject:
-        return None  # as on a live cluster: nothing is decided about what cannot be read
 
 
 class View:

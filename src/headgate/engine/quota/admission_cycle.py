@@ -368,9 +368,11 @@ class _Cycle:
         earlier = (*before.earlier, before.tried) if before is not None and unchanged else ()
         progress = Progress(nominee.assignment.tried, generation, number, head.kind, earlier)
         stale = not unchanged or (before is not None and before.missed)
-        if nominee.assignment.began_midway and stale and not progress.has_more:
-            return Progress((), generation, number, head.kind, missed=True)
-        return progress
+        if not nominee.assignment.began_midway or not stale:
+            return progress
+        if progress.has_more:
+            return structs.replace(progress, missed=True)
+        return Progress((), generation, number, head.kind, missed=True)
 
     def _reserve(self, nominee: _Nominee) -> None:
         """It cannot take its own quota back, so at least nobody after it in this cycle takes more of it."""

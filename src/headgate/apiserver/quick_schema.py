@@ -1,0 +1,235 @@
+"""A schema as a type: values that are complete and right are found so at once, without a word about the others.
+
+What does not pass may be right all the same: who wants to know, or to say what is wrong, looks at it field by field.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headgate.apiserver.defaults_schema import PRESERVE, compile_defaults, compile_pruning
+from headgate.apiserver.errors import FieldError
+from headgate.apiserver.known_values import Memory
+from headgate.apiserver.messages import Json
+from headgate.apiserver.validate_formats import FORMATS
+from headgate.apiserver.validate_lists import compile_list_type
+from headgate.apiserver.validate_schema import Check, compile_pattern, compile_validation
+
+Test = Callable[[Any], bool]
+
+_SAYS_NOTHING = frozenset(
+    {
+        "default",
+        "description",
+        "example",
+        "externalDocs",
+        "nullable",
+        "title",
+        "type",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-map-type",
+        "x-kubernetes-validations",
+    }
+)
+"""Keys that need no test here: what they say of a value is said elsewhere, or not of the value."""
+_UNDERSTOOD: Mapping[str, frozenset[str]] = {
+    "string": frozenset({"maxLength", "minLength", "pattern", "format", "enum"}),
+    "integer": frozenset({"format", "minimum", "maximum"}),
+    "boolean": frozenset(),
+    "array": frozenset({"items", "maxItems", "minItems", "x-kubernetes-list-type"}),
+    "object": frozenset({"properties", "required", "additionalProperties", PRESERVE}),
+    "": frozenset({"anyOf", "x-kubernetes-int-or-string", "pattern", "maxLength", "minLength"}),
+}
+_INTEGER_OR_STRING = ([{"type": "integer"}, {"type": "string"}], None)
+_INTEGER_RANGES = {"int32": 2**31, "int64": 2**63, "": 2**63}
+_REMEMBERED = 1_024  # texts of one format
+_REMEMBERED_ITEMS = 4_096  # of one field, at least
+
+
+class _Tested:
+    """A type whose values must pass a test of their own. Its subclasses are made from schemas."""
+
+    __slots__ = ()
+    holds: Test
+
+
+def compile_quick(schema: Json) -> Test:
+    """Whether a value lacks no default, has no field to drop, and nothing is wrong with it; no may mean perhaps."""
+    return partial(_passes, kind=_type(schema))
+
+
+def _passes(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind, dec_hook=_tested)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _tested(kind: type[_Tested], value: Any) -> Any:
+    if not kind.holds(value):
+        raise ValueError("see what is wrong with it")
+    return kind()
+
+
+def _tested_by(holds: Test) -> Any:
+    return type("Tested", (_Tested,), {"__slots__": (), "holds": staticmethod(holds)})
+
+
+def _type(schema: Json) -> Any:
+    plain = _plain(schema) if _understood(schema) else None
+    kind = _tested_by(_slowly(schema)) if plain is None else plain
+    return kind | None if schema.get("nullable") else kind
+
+
+def _understood(schema: Json) -> bool:
+    known = _UNDERSTOOD.get(schema.get("type") or "", frozenset())
+    return all(key in known or key in _SAYS_NOTHING for key in schema)
+
+
+def _plain(schema: Json) -> Any:
+    """The type of values that pass; None where there is no such type."""
+    match schema.get("type") or "":
+        case "string":
+            return _string(schema)
+        case "integer":
+            return _integer(schema)
+        case "boolean":
+            return bool
+        case "array":
+            return _array(schema)
+        case "object":
+            return _object(schema)
+        case "":
+            return _untyped(schema)
+    return None
+
+
+def _slowly(schema: Json) -> Test:
+    """Field by field, with the checks that would also say what is wrong."""
+    default, prune, check = compile_defaults(schema), compile_pruning(schema), compile_validation(schema)
+
+    def holds(value: Any) -> bool:
+        if value is None:  # counts as absent
+            return False
+        if (default is not None and default(value) is not value) or (prune is not None and prune(value) is not value):
+            return False
+        errors: list[FieldError] = []
+        check(value, "", errors)
+        return not errors
+
+    return holds
+
+
+def _string(schema: Json) -> Any:
+    if "enum" in schema:
+        texts = schema["enum"]
+        plain = (
+            texts and all(isinstance(text, str) for text in texts) and not _limits(schema) and "format" not in schema
+        )
+        return Literal[tuple(texts)] if plain else None
+    if schema.get("format") in FORMATS:
+        return None if _limits(schema) else _tested_by(_of_format(schema["format"]))
+    return _limited_text(schema)
+
+
+def _limits(schema: Json) -> Json:
+    limits = {"max_length": schema.get("maxLength"), "min_length": schema.get("minLength")}
+    if schema.get("pattern"):
+        limits["pattern"] = compile_pattern(schema["pattern"]).pattern
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _limited_text(schema: Json) -> Any:
+    limits = _limits(schema)
+    return Annotated[str, Meta(**limits)] if limits else str
+
+
+def _of_format(name: str) -> Test:
+    holds = lru_cache(maxsize=_REMEMBERED)(FORMATS[name])
+    return lambda value: isinstance(value, str) and holds(value)
+
+
+def _integer(schema: Json) -> Any:
+    bound = _INTEGER_RANGES.get(schema.get("format") or "", 2**63)
+    least, most = schema.get("minimum", -bound), schema.get("maximum", bound - 1)
+    if not (isinstance(least, int) and isinstance(most, int)):
+        return None
+    return Annotated[int, Meta(ge=max(least, -bound), le=min(most, bound - 1))]
+
+
+def _array(schema: Json) -> Any:
+    items = schema.get("items")
+    item = _type(items) if isinstance(items, dict) else Any
+    if apart := compile_list_type(schema):
+        return _tested_by(_apart(schema, item, apart))
+    length = {"max_length": schema.get("maxItems"), "min_length": schema.get("minItems")}
+    limits = {name: limit for name, limit in length.items() if limit is not None}
+    return Annotated[list[item], Meta(**limits)] if limits else list[item]  # type: ignore[valid-type]
+
+
+def _apart(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
+    """Lists in which nothing is there twice. They are of few items, and many have an item in common."""
+    least, most = schema.get("minItems", 0), schema.get("maxItems", sys.maxsize)
+    right: Memory[bytes, bool] = Memory(_REMEMBERED_ITEMS)
+
+    def holds(value: Any) -> bool:
+        if type(value) is not list or not least <= len(value) <= most:
+            return False
+        for item in value:
+            text = msgspec.json.encode(item)
+            if text not in right:
+                if not _passes(item, item_type):
+                    return False
+                right.put(text, True)
+        errors: list[FieldError] = []
+        for check in checks:
+            check(value, "", errors)
+        return not errors
+
+    return holds
+
+
+def _object(schema: Json) -> Any:
+    properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    keeps_others = bool(schema.get(PRESERVE)) or others is True
+    if isinstance(others, dict):
+        return None if properties or schema.get("required") or keeps_others else dict[str, _type(others)]  # type: ignore[misc]
+    if not properties:
+        return dict[str, Any] if keeps_others and not schema.get("required") else None
+    return _with_fields(properties, frozenset(schema.get("required") or ()), keeps_others)
+
+
+def _with_fields(properties: Mapping[str, Json], required: frozenset[str], keeps_others: bool) -> Any:
+    """An object in which nothing is missing that is required or has a default."""
+    if not required <= properties.keys():
+        return None
+    names = {f"field_{index}": name for index, name in enumerate(properties)}
+    fields: list[Any] = []
+    for field, name in names.items():
+        kind, needed = _type(properties[name]), name in required or "default" in properties[name]
+        fields.append((field, kind) if needed else (field, kind, None))
+    return msgspec.defstruct(
+        "Fields", fields, rename=names, kw_only=True, forbid_unknown_fields=not keeps_others, gc=False
+    )
+
+
+def _untyped(schema: Json) -> Any:
+    """A number or a text; or nothing is said of it, but null counts as absent and unknown fields go all the same."""
+    if schema.keys() <= _SAYS_NOTHING:
+        return _tested_by(lambda value: value is not None and not isinstance(value, dict))
+    if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") not in _INTEGER_OR_STRING:
+        return None
+    return _tested_by(_number_or_text(_integer({}) | _limited_text(schema)))
+
+
+def _number_or_text(kind: Any) -> Test:
+    """The same few amounts come again and again, and are found right once."""
+    passes = lru_cache(maxsize=_REMEMBERED, typed=True)(lambda value: _passes(value, kind))
+    return lambda value: type(value) in (int, str) and passes(value)
