@@ -84,6 +84,7 @@ class Cycles:
         self._journal = journal
         self.refusals = Refusals()
         self.promises: list[Promise] = []
+        self._sent_back: dict[Key, Sheet] = {}  # promised quota in this step, and not any more
 
     def run(self, now: float, evicted: Callable[[Key], None]) -> None:
         """Until no other answer is possible. Those who must leave are handed to `evicted`."""
@@ -97,6 +98,7 @@ class Cycles:
             for outcome in outcomes:
                 for key in self._act(outcome, now):
                     evicted(key)
+        self._line_up_again(now)
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
         queues = [outcome.applicant.queue for outcome in outcomes]
@@ -170,12 +172,30 @@ class Cycles:
             message = telling.preempted_message(applicant, chosen, self._books.ledger)
             self._journal.write(telling.preempted(sheet.now, applicant, chosen, message, now))
             self.promises = [promise for promise in self.promises if promise.key != chosen.holder.key]
-            if sheet.so_far.admission is None:  # promised a moment ago, and nobody knows yet: it never was
-                self._desk.take_back(chosen.holder.key)
+            if sheet.so_far.admission is None:
+                self._take_back(sheet, now)
             else:
                 self._evict(sheet.now, applicant, chosen, message, now)
-            self._books.place(sheet, now)
+                self._books.place(sheet, now)
             yield chosen.holder.key
+
+    def _take_back(self, sheet: Sheet, now: float) -> None:
+        """It was promised quota a moment ago, and nobody knows yet: it never was.
+
+        It lines up again in the next step. Otherwise it could get and lose the same quota over and over, while the one
+        it has to make way for waits for others to leave.
+        """
+        key = sheet.seen.key
+        self._desk.take_back(key)
+        self._books.place(sheet, now)
+        self._books.pending.withdraw(key)
+        self._sent_back[key] = sheet
+
+    def _line_up_again(self, now: float) -> None:
+        sent_back, self._sent_back = self._sent_back, {}
+        for sheet in sent_back.values():
+            sheet.placed = None
+            self._books.place(sheet, now)
 
     def _evict(self, victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> None:
         events = telling.preempted_events(victim, message, applicant, now)

@@ -104,12 +104,16 @@ class Sheet:
 
     @property
     def holding(self) -> QueuedWorkload | None:
-        """The workload as one that holds quota: it was promised some, or is seen with some."""
+        """The workload as one that holds quota: it was promised some, or is seen with some.
+
+        One that gives it back holds it until that is seen: what is under way may still take hold.
+        """
         if self.seen.is_true(FINISHED):
             return None
         if self.now.admission is not None:
             return self.now
-        return self.seen if self.seen.admission is not None else None
+        held = self.so_far.admission or self.seen.admission
+        return None if held is None else structs.replace(self.now, admission=held)
 
     def is_at_rest(self) -> bool:
         """Nothing about it has changed since there was nothing more to decide."""
