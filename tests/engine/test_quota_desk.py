@@ -4,12 +4,14 @@ import pytest
 from msgspec import structs
 
 from headgate.engine.quota.desk import PATIENCE, Desk
-from headgate.lifecycle.quota_admission import refused
+from headgate.lifecycle.quota_admission import refused, reserved
 from headgate.lifecycle.quota_conditions import with_status
+from headgate.lifecycle.quota_eviction import preempted, released
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape
-from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.model.queues import Admission, PodSet, PodSetAssignment, QueuedWorkload
+from headgate.model.resources import Resources
 from headgate.queueing.waiting import Backoff
 
 KEY = Key(Kind.KUEUE_WORKLOAD, "team", "work")
@@ -53,6 +55,23 @@ def test_what_is_decided_meanwhile_is_sent_once_the_first_write_is_seen(desk):
     seen(desk, first, "2")
     (second,) = desk.send(6.0)
     assert second.target.version == "2"
+
+
+def test_quota_that_is_given_back_while_its_grant_is_under_way_is_held_until_that_is_seen(desk):
+    """The grant may still take hold, and somebody may start by it."""
+    given = Admission("queue", (PodSetAssignment("main", (("cpu", "default"),), Resources.of({"cpu": 1000}), 1),))
+    desk.want(KEY, reserved(WORK, given, (), 5.0))
+    (grant,) = desk.send(5.0)
+    sheet = desk.get(KEY)
+    evicted = with_status(sheet.now, preempted(sheet.now, "InClusterQueue", "make way", 6.0))
+    desk.want(KEY, released(evicted, 6.0, "PendingEvaluation"))
+    assert sheet.now.admission is None
+    assert sheet.holding.admission == given and sheet.holding.is_true("Evicted")
+    seen(desk, grant, "2")
+    (back,) = desk.send(7.0)
+    assert sheet.holding.admission == given
+    seen(desk, back, "3")
+    assert sheet.holding is None
 
 
 @pytest.mark.parametrize("trouble", [None, Trouble.CONFLICT], ids=["accepted", "refused as outdated"])
