@@ -8,3 +8,10 @@ from quota_laws import LAWS
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_law_holds(law, seed):
     law(seed)
+
+
+@pytest.mark.parametrize(
+    "seed", [1032, 1404], ids=["a flavor left out was not tried again", "the tree was not settled"]
+)
+def test_who_was_once_left_waiting_is_not(seed):
+    LAWS["nobody_waits_who_fits_in_a_cohort_where_room_is_kept_for_a_cycle"](seed)
