@@ -21,7 +21,6 @@ from headgate.lifecycle.quota_conditions import (
     REQUEUED,
     Said,
     edited,
-    reason_of,
     second,
     true_since,
     without,
@@ -108,10 +107,6 @@ def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
         return status
     gone = structs.replace(bare, **structs.asdict(status))
     return released(gone, now, DEACTIVATED)
-
-
-def is_deactivated(workload: QueuedWorkload) -> bool:
-    return reason_of(workload, EVICTED).startswith(DEACTIVATED)
 
 
 def requeued(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:

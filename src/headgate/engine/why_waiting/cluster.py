@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from headgate.engine.quota.consumption import Consumptions
+from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Tally
 from headgate.lifecycle.quota_circumstances import Circumstances, hindrance
 from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Key
 from headgate.model.objects import Job, Object
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, QueuedWorkload
@@ -21,18 +22,7 @@ from headgate.quota.order import Applicant, applicant, has_rested, may_queue, or
 from headgate.quota.requests import holder_of
 from headgate.quota.tree import Forest
 
-READ = (
-    Kind.NAMESPACE,
-    Kind.LIMIT_RANGE,
-    Kind.RUNTIME_CLASS,
-    Kind.RESOURCE_FLAVOR,
-    Kind.ADMISSION_CHECK,
-    Kind.WORKLOAD_PRIORITY_CLASS,
-    Kind.COHORT,
-    Kind.CLUSTER_QUEUE,
-    Kind.LOCAL_QUEUE,
-    Kind.KUEUE_WORKLOAD,
-)
+READ = QuotaPlane.reads
 """The kinds an answer depends on. Jobs and pods may be added where work that was admitted does not run."""
 
 
