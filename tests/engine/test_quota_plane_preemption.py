@@ -127,3 +127,20 @@ def test_quota_is_not_given_away_before_its_return_is_seen():
     steps.release()
     assert "admit" in steps.decisions("high")
     assert steps.admitted == ["high"]
+
+
+def test_what_was_promised_and_taken_back_in_one_step_was_never_told_and_gets_its_turn_again():
+    """The first of each queue go first: so the guest gets what the second of the owners takes back a moment later."""
+    steps = QuotaSteps(
+        queue("cq", cpu=2, cohort="all", preemption=ANY),
+        queue("poor", cpu=0, cohort="all"),
+        local("guests", of="poor"),
+        work("guest", queue="guests"),
+        work("first", priority=1),
+        work("second"),
+    )
+    assert steps.admitted == ["first", "second"]
+    assert steps.decisions("guest")[:2] == ["admit", "preempt"]
+    assert steps.condition("guest", "Evicted") is None
+    steps.finish("first")
+    assert "guest" in steps.admitted
