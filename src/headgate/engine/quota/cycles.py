@@ -84,7 +84,6 @@ class Cycles:
         self._journal = journal
         self.refusals = Refusals()
         self.promises: list[Promise] = []
-        self._sent_back: dict[Key, Sheet] = {}  # promised quota in this step, and not any more
 
     def run(self, now: float, evicted: Callable[[Key], None]) -> None:
         """Until no other answer is possible. Those who must leave are handed to `evicted`."""
@@ -98,7 +97,6 @@ class Cycles:
             for outcome in outcomes:
                 for key in self._act(outcome, now):
                     evicted(key)
-        self._line_up_again(now)
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
         queues = [outcome.applicant.queue for outcome in outcomes]
@@ -182,20 +180,13 @@ class Cycles:
     def _take_back(self, sheet: Sheet, now: float) -> None:
         """It was promised quota a moment ago, and nobody knows yet: it never was.
 
-        It lines up again in the next step. Otherwise it could get and lose the same quota over and over, while the one
-        it has to make way for waits for others to leave.
+        It lines up again when it is looked at once more, after all cycles of this step. Otherwise it could get and lose
+        the same quota over and over, while the one it has to make way for waits for others to leave.
         """
         key = sheet.seen.key
         self._desk.take_back(key)
         self._books.place(sheet, now)
         self._books.pending.withdraw(key)
-        self._sent_back[key] = sheet
-
-    def _line_up_again(self, now: float) -> None:
-        sent_back, self._sent_back = self._sent_back, {}
-        for sheet in sent_back.values():
-            sheet.placed = None
-            self._books.place(sheet, now)
 
     def _evict(self, victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> None:
         events = telling.preempted_events(victim, message, applicant, now)
