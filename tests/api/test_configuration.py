@@ -9,7 +9,6 @@ import pytest
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
 from headgate.model.settings import (
     DEFAULT_PLUGINS,
-    PLUGIN_NAMES,
     Point,
     PreemptionSettings,
     Profile,
@@ -36,7 +35,7 @@ class Plugin:
 
 def on(profile: Profile, point: Point, *others: str) -> list[str]:
     """Which of the built-in plugins, and of these others, are on."""
-    return [plugin.name for plugin in profile.kept(tuple(map(Plugin, (*PLUGIN_NAMES, *others))), point)]
+    return [plugin.name for plugin in profile.kept(tuple(map(Plugin, (*DEFAULT_PLUGINS, *others))), point)]
 
 
 def scoring(**strategy: Any) -> list[dict[str, Any]]:
@@ -50,7 +49,7 @@ def test_nothing_said_means_the_defaults(document):
 
 
 def test_every_default_plugin_is_on_by_default():
-    assert on(Profile(), Point.FILTER) == list(PLUGIN_NAMES)
+    assert on(Profile(), Point.FILTER) == list(DEFAULT_PLUGINS)
 
 
 A_PLUGIN, PRE, FILTER, POST, SCORE = (
@@ -180,7 +179,7 @@ def test_a_name_without_a_profile_gets_the_default_one():
     assert plain_profile("x", {}) == Profile("x")
 
 
-ALL = ", ".join(PLUGIN_NAMES)
+ALL = ", ".join(DEFAULT_PLUGINS)
 FILTERS = ", ".join(name for name, points in DEFAULT_PLUGINS.items() if Point.FILTER in points)
 
 

@@ -52,7 +52,6 @@ DEFAULT_PLUGINS: Mapping[str, tuple[Point, ...]] = {
 }
 """Every plugin that is on unless a profile switches it off, by kube-scheduler's name."""
 
-PLUGIN_NAMES = tuple(DEFAULT_PLUGINS)
 EVERY = "*"
 
 
