@@ -15,7 +15,6 @@ from functools import partial
 
 import msgspec
 
-from headgate.api.admission import Read
 from headgate.api.decode import READABLE
 from headgate.api.rereading import Rereading
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
@@ -139,9 +138,9 @@ def report(title: str, server: ApiServer, floor: float) -> None:
     print(f"  {'all writes':14} {4 * PODS / total:9,.0f} writes/s in {total:.2f} s")
 
 
-def queue_server(read: Read) -> ApiServer:
+def queue_server(reading: Rereading) -> ApiServer:
     """A server with the kinds and webhooks every simulated cluster has."""
-    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: server), read)
+    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: server), reading)
     server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
     return server
 
@@ -187,9 +186,9 @@ def status_patch(step: str, number: int, sight: Sight) -> Request:
 
 
 def report_workloads(floor: float) -> None:
-    read = Rereading().read
-    server = queue_server(read)
-    feed = Feed(server, READABLE, read)
+    reading = Rereading()
+    server = queue_server(reading)
+    feed = Feed(server, READABLE, reading.read)
     feed.poll()
     print(f"queued workloads, with rules in CEL and webhooks: {WORKLOADS}, each change seen and decoded")
     seen = report_step("create", server, feed, [new_workload(number) for number in range(WORKLOADS)], floor)

@@ -12,7 +12,8 @@ import itertools
 import time
 from typing import NamedTuple
 
-from headgate.engine.quota.admission_cycle import Admitted, Preempting, QuotaSnapshot, admit_all
+from headgate.engine.quota.admission_cycle import QuotaSnapshot, admit_all
+from headgate.engine.quota.outcomes import Admitted, Preempting
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import (

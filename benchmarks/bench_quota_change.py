@@ -19,7 +19,7 @@ from msgspec import structs
 
 from headgate.engine.loop import Engine
 from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot, cycle
-from headgate.engine.quota.admission_cycle import Outcome as Decided
+from headgate.engine.quota.outcomes import Outcome as Decided
 from headgate.lifecycle.quota_conditions import with_status
 from headgate.lifecycle.quota_eviction import finished
 from headgate.model.effects import Effect, PatchStatus

@@ -52,6 +52,69 @@ def test_whatever_differs_is_read_anew(another: Any) -> None:
     assert reader.read(KIND, another(status)) == read_once(KIND, another(status))
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"clusterName": "c", "conditions": []}, id="another"),
+        pytest.param({}, id="an empty one"),
+        pytest.param(
+            {"admission": {"clusterQueue": "q", "podSetAssignments": [{"name": "main"}]}},
+            id="one that needs the spec to be understood",
+        ),
+        pytest.param({"conditions": 1}, id="one that cannot be read"),
+        pytest.param(None, id="one of null"),
+    ],
+)
+def test_a_write_of_the_status_leaves_the_rest_as_it_was_read(status: Any) -> None:
+    reader, before = Rereading(), workload(pending("first"))
+    was = reader.read(KIND, before)
+    now = reader.read(KIND, {**before, "status": status})
+    assert now == read_once(KIND, {**before, "status": status})
+    assert isinstance(was, QueuedWorkload)
+    assert now is None or (isinstance(now, QueuedWorkload) and now.pod_sets is was.pod_sets)
+    assert reader.read(KIND, before) is was
+
+
+def test_a_status_that_is_not_there_any_more_says_nothing() -> None:
+    reader, before = Rereading(), workload(pending("first"))
+    reader.read(KIND, before)
+    bare = {name: part for name, part in before.items() if name != "status"}
+    assert reader.read(KIND, bare) == read_once(KIND, bare)
+
+
+@pytest.mark.parametrize(
+    "nameless",
+    [
+        pytest.param({"metadata": None, "spec": SPEC}, id="metadata of null"),
+        pytest.param({"more": 1, "spec": SPEC}, id="no metadata but as many parts"),
+        pytest.param({"metadata": {"name": "other"}, "spec": SPEC}, id="another name"),
+    ],
+)
+def test_what_has_no_uid_is_read_as_what_it_is(nameless: Json) -> None:
+    reader = Rereading()
+    reader.read(KIND, {"metadata": {"name": "it"}, "spec": SPEC})
+    assert reader.read(KIND, nameless) == read_once(KIND, nameless)
+
+
+def test_what_is_made_of_a_part_is_made_once_for_the_very_same_part() -> None:
+    reader, asked = Rereading(limit=2), []
+
+    def length(part: list[int]) -> int:
+        asked.append(part)
+        return len(part)
+
+    part, equal, other = [1, 2], [1, 2], [3]
+    assert [reader.once(length, each) for each in (part, part, equal, part)] == [2, 2, 2, 2]
+    assert [each is part for each in asked] == [True, False]
+    assert [reader.once(length, each) for each in (other, part)] == [1, 2], "when there is too much it forgets"
+    assert len(asked) == 4
+
+
+def test_what_is_made_of_a_part_depends_on_what_makes_it() -> None:
+    reader, part = Rereading(), [1, 2]
+    assert (reader.once(len, part), reader.once(sum, part)) == (2, 3)
+
+
 def test_a_change_that_was_refused_does_not_hide_what_is_stored() -> None:
     reader, stored, refused = Rereading(), pending("stored"), pending("refused")
     first = reader.read(KIND, workload(stored))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
-from headgate.apiserver.known_values import KnownValues, Remembered
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema import Schema
 from headgate.apiserver.schema_parts import Part
@@ -48,23 +46,6 @@ def test_what_is_wrong_is_wrong_for_each_object_that_says_so() -> None:
     for _ in range(2):
         completed = schema.complete({"spec": {"n": "many"}})
         assert [error.path for error in schema.errors(completed)] == ["spec.n"]
-
-
-def test_values_are_known_together_and_by_identity() -> None:
-    known, one, other = KnownValues(), [1], [2]
-    known.add_together((one, other))
-    assert known.knows_together((one, other))
-    assert not known.knows_together((other, one))
-    assert not known.knows_together((copy.copy(one), other))
-    assert one not in known
-
-
-def test_what_was_found_out_is_of_that_very_value() -> None:
-    found: Remembered[str] = Remembered()
-    value: dict[str, Any] = {"a": 1}
-    found.put(value, "seen")
-    assert found.of(value) == "seen"
-    assert found.of(dict(value)) is None
 
 
 HELD: Json = {

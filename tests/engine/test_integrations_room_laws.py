@@ -1,6 +1,6 @@
 """Laws of debt on random worlds: nodes are never asked for more than they have; all that waits starts in the end."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from integration_scenes import (
     CLUSTER_QUEUES,
@@ -141,6 +141,7 @@ def _cpu(found):
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3), history=st.lists(steps, max_size=MOST_STEPS))
+@example(sizes=[1, 3], history=[("leave", 1), ("replace", 0), ("leave", 1), ("replace", 0)])  # two pushed out by turns
 def test_nodes_are_never_asked_for_more_than_they_have_and_what_waits_starts_in_the_end(sizes, history):
     world = World(sizes)
     for what, number in history:

@@ -82,5 +82,49 @@ def test_what_was_answered_and_is_never_seen_is_decided_anew_in_the_end(desk, tr
     due = desk.next_deadline()
     assert due is not None and due <= 6.0 + PATIENCE
     desk.give_up(due)
-    assert list(desk.forgotten) == [KEY]
+    assert desk.take_forgotten() == [KEY]
     assert desk.get(KEY).now == WORK
+
+
+def test_an_event_is_put_into_words_only_when_it_is_emitted(desk):
+    told = []
+    desk.want(KEY, says(desk, "4 more needed"), lambda: told.append("refused"))
+    (first,) = desk.send(5.0)
+    (tell,) = desk.answer(first, None, 6.0)
+    assert told == []
+    tell()
+    assert told == ["refused"]
+    assert seen(desk, first, "2") == [], "it is told once"
+
+
+def other(name):
+    return structs.replace(WORK, key=Key(Kind.KUEUE_WORKLOAD, "team", name), uid=name)
+
+
+def under_way(desk, *names):
+    """Writes about these workloads, none of them answered."""
+    for name in names:
+        work = other(name)
+        desk.observe(work)
+        desk.want(work.key, refused(work, "WaitingForQuota", "4 more needed", (), 5.0))
+    return list(desk.send(5.0))
+
+
+def test_those_who_have_rested_are_sent_again_in_the_order_they_began_to(desk):
+    writes = under_way(desk, "c", "a", "b")
+    for write in writes:
+        desk.answer(write, Trouble.UNAVAILABLE, 6.0)
+    assert list(desk.send(6.5)) == []
+    assert list(desk.send(7.0)) == writes
+    assert desk.next_deadline() is None
+
+
+def test_the_next_deadline_is_that_of_the_first_who_still_rests(desk):
+    first, second = under_way(desk, "a", "b")
+    desk.answer(first, Trouble.UNAVAILABLE, 6.0)
+    desk.answer(second, None, 6.0)
+    assert desk.next_deadline() == 7.0
+    desk.observe(structs.replace(with_status(other("a"), first.change), version="2"))
+    assert desk.next_deadline() == 6.0 + PATIENCE
+    desk.lose(other("b").key, "b")
+    assert desk.next_deadline() is None

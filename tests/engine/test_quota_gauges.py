@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec import structs
 from quota_steps import QuotaSteps, check, cohort, local, queue, quota, work
 
 from headgate.model.queues import Quota, RequiredCheck, StopPolicy
@@ -186,3 +187,29 @@ def test_labels_are_sorted_and_no_series_comes_twice():
     numbers = [(name, labels) for name, labels, _ in steps.plane.numbers()]
     assert all(list(labels) == sorted(labels) for _, labels in numbers)
     assert len(numbers) == len(set(numbers))
+
+
+def test_a_local_queue_is_told_of_as_long_as_it_is_selected():
+    """What was counted before stays as it was."""
+    steps = QuotaSteps(queue(), local(), settings=QuotaSettings(metrics=QuotaMetrics(local_queues=(TOLD,))))
+
+    def admitted():
+        at = {"name": "lq", "namespace": "default", "priority_class": ""}
+        return steps.number("kueue_local_queue_admitted_workloads_total", **at)
+
+    for labels, count in (({}, 0), ({"told": "yes"}, 1), ({}, 1), ({"told": "yes"}, 2)):
+        steps.see(structs.replace(steps.objects[local().key], labels=labels))
+        steps.see(work(f"w{steps.versions}"))
+        for done in [one.key.name for one in steps.workloads if not one.is_true("Finished")]:
+            steps.finish(done)
+        assert admitted() == count
+
+
+def test_whoever_moves_to_another_cohort_is_counted_there():
+    steps = QuotaSteps(queue(cohort="old"), work("a")).finish("a")
+    steps.see(queue(cohort="new"), work("b"))
+    found = {
+        name: steps.number("kueue_cohort_subtree_admitted_workloads_total", cohort=name, priority_class="")
+        for name in ("old", "new")
+    }
+    assert found == {"old": 1, "new": 1}

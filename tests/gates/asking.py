@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headgate.model.admission import Inquiry, Json, Rules, Verdict, Wanted
+from headgate.model.admission import Json, Rules, Said, Verdict, Wanted
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job, Namespace, Object, PriorityClass
 from headgate.model.queues import LocalQueue, WorkloadPriorityClass
@@ -38,8 +38,10 @@ def job_of(name: str, **labels: str) -> Job:
     return Job(Key(Kind.JOB, "team", name), "u", "1", labels, {}, template=None, created=0.0)  # type: ignore[arg-type]
 
 
-def verdict(asking: Inquiry, world: Iterable[Object] = ()) -> Verdict:
+def verdict(asking: Said, world: Iterable[Object] = ()) -> Verdict:
     """What it comes to in a cluster of these objects."""
+    if isinstance(asking, Verdict):
+        return asking
     known = tuple(world)
     look: Callable[[Wanted], tuple[Object, ...]] = lambda wanted: tuple(  # noqa: E731
         one for one in known if wanted in (one.key, one.key.kind)

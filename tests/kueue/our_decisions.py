@@ -10,17 +10,8 @@ from kueue_worlds import Manifest
 from msgspec import structs
 
 from headgate.api.decode import decode
-from headgate.engine.quota.admission_cycle import (
-    Admitted,
-    Deferred,
-    Gated,
-    Outcome,
-    Preempting,
-    QuotaSnapshot,
-    Waits,
-    cycle,
-    settle,
-)
+from headgate.engine.quota.admission_cycle import QuotaSnapshot, cycle, settle
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import QueuedWorkload

@@ -8,12 +8,12 @@ from quota_oracle import Rules
 from quota_oracle_tree import State
 from quota_worlds import FLAVORS, crowded, crowded_applicant
 
-from headgate.engine.quota.admission_cycle import Admitted, Preempting, admit_all, cycle, settle
+from headgate.engine.quota.admission_cycle import admit_all, cycle, settle
+from headgate.engine.quota.outcomes import Admitted, Preempting
 from headgate.model.queues import QueueingStrategy, QueuePreemption, Reclaim
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.flavors import FlavorSearch, assign
 from headgate.quota.modes import Fitness, Granular, Mode
-from headgate.quota.tree import borrows_with
 
 MOST_CYCLES = 500
 LAWS = {}
@@ -94,10 +94,10 @@ class History:
 def assert_within_quota(books):
     for node in books.forest.queues.values():
         for above in (node, *node.ancestors()):
-            for of, used in above.usage.items():
+            for of, account in above.accounts.items():
                 limit = above.quota(of).borrowing_limit
                 unlimited = above.parent is not None and limit is None
-                assert unlimited or used <= above.subtree.get(of, 0) + (limit or 0), (above, of)
+                assert unlimited or account.used <= above.subtree.get(of, 0) + (limit or 0), (above, of)
 
 
 @law
@@ -232,11 +232,12 @@ def what_is_given_back_leaves_no_trace(seed):
 
 
 def _in_use(node):
-    return {of: used for of, used in node.usage.items() if used}
+    return {of: account.used for of, account in node.accounts.items() if account.used}
 
 
 def _borrowing(node):
-    return {of: {child.name for child in children} for of, children in node.borrowers.items() if children}
+    accounts = node.accounts.items()
+    return {of: {child.name for child in account.borrowers} for of, account in accounts if account.borrowers}
 
 
 @law
@@ -267,4 +268,5 @@ def _borrows(books, outcome, gone):
     with books.trial():
         for holder in gone:
             books.leave(holder.queue, holder.uid)
-        return any(borrows_with(node, of, amount) for of, amount in outcome.assignment.usage)
+        wanted = [(node.accounts[of], amount) for of, amount in outcome.assignment.usage]
+        return any(account.subtree < account.used + amount for account, amount in wanted)

@@ -18,7 +18,8 @@ from quota_builders import (
     snapshot,
 )
 
-from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, Waits, admit_all, cycle
+from headgate.engine.quota.admission_cycle import admit_all, cycle
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.assignment import admission

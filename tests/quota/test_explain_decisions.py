@@ -11,7 +11,8 @@ from msgspec import structs
 from quota_builders import applies, flavor, holds, pending, queue, snapshot
 from quota_worlds import FLAVORS, World, crowded, crowded_applicant
 
-from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, admit_all
+from headgate.engine.quota.admission_cycle import admit_all
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting
 from headgate.engine.why_waiting.decision import MOST_BEFORE, Question, decide
 from headgate.engine.why_waiting.rivals import Rivals
 from headgate.model.queues import QueueingStrategy

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from quota_builders import FlavorResource, applies, cohort, flavor, group, holds, pods, policy, queue
 from quota_worlds import FLAVORS, crowded
 
-from headgate.engine.quota.admission_cycle import Admitted, Preempting
+from headgate.engine.quota.outcomes import Admitted, Preempting
 from headgate.engine.why_waiting import changing
 from headgate.engine.why_waiting.answers import FewerPods, Field, Finish, HigherPriority, RaiseQuota, SmallerPods
 from headgate.engine.why_waiting.decision import Question, decide

@@ -15,3 +15,7 @@ def test_law_holds(law, seed):
 )
 def test_who_was_once_left_waiting_is_not(seed):
     LAWS["nobody_waits_who_fits_in_a_cohort_where_room_is_kept_for_a_cycle"](seed)
+
+
+def test_two_that_keep_room_from_each_other_in_turn_come_to_an_end():
+    LAWS["nobody_waits_who_fits_in_a_cohort_where_room_is_kept_for_a_cycle"](11356)

@@ -9,7 +9,8 @@ from quota_oracle import Rules
 from quota_oracle_tree import State
 from quota_worlds import FLAVORS, crowded, worlds, worlds_with_heads
 
-from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, Waits, cycle
+from headgate.engine.quota.admission_cycle import cycle
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
 from headgate.quota.shares import share_of
 from headgate.quota.tree import FlavorResource, available, borrow_level, potential
 

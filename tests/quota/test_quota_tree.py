@@ -158,9 +158,18 @@ def test_a_share_is_shown_rounded_up_and_as_the_largest_number_when_beyond_all()
     assert shares == [143, 2**63 - 1]
 
 
+def test_what_a_queue_has_no_quota_for_is_carried_by_its_cohort_as_long_as_it_is_held():
+    books = ledger(queue("q", 2, "c"), holds("w", "q", 3, flavor="gone"))
+    gone, node = FlavorResource("gone", "cpu"), books.forest.queues["q"]
+    cohort = books.forest.cohort("c")
+    assert (node.used(gone), cohort.used(gone), list(cohort.accounts[gone].borrowers)) == (3000, 3000, [node])
+    books.leave("q", "uid-w")
+    assert (node.used(gone), cohort.used(gone), list(cohort.accounts[gone].borrowers)) == (0, 0, [])
+
+
 def everything(books):
     nodes = {above for node in books.forest.queues.values() for above in (node, *node.ancestors())}
-    used = {(node.name, of): amount for node in nodes for of, amount in node.usage.items() if amount}
+    used = {(node.name, of): amount for node in nodes for of, one in node.accounts.items() if (amount := one.used)}
     return used, {one.uid: one for name in books.forest.queues for one in books.holders(name)}
 
 
@@ -208,4 +217,4 @@ def test_laws_of_availability(world):
                 most = above.subtree.get(of, 0) + (limit if limit is not None else 10**9)
                 assert above.used(of) <= most, "admission only where it fits never exceeds a limit"
         root = node.root
-        assert all(root.used(of) <= root.subtree.get(of, 0) for of in root.usage), "nor the quota of the whole tree"
+        assert all(root.used(of) <= root.subtree.get(of, 0) for of in root.accounts), "nor the quota of the whole tree"

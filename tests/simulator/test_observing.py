@@ -11,7 +11,7 @@ from headgate.apiserver.server import ApiServer
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Namespace
-from headgate.simulator.observing import Feed, View, coalesced
+from headgate.simulator.observing import Feed, View, coalesced, kinds_of, of_kinds
 
 
 def space(name: str, version: int = 1, uid: str = "") -> Namespace:
@@ -94,6 +94,20 @@ def test_what_lags_comes_when_its_time_has_come():
     assert (view.release(5.9), view.next_at) == ([], 6.0)
     assert view.release(6.0) == [Observed(space("a"))]
     assert view.next_at is None
+
+
+def test_nothing_seen_is_nothing_to_wait_for():
+    view = View(lag=5.0)
+    view.learn([], now=1.0)
+    assert view.next_at is None
+
+
+def test_who_reads_some_kinds_sees_all_of_them_in_order_and_nothing_else():
+    flavor = Gone(Key(Kind.RESOURCE_FLAVOR, "", "f"), "u")
+    sights = [Observed(space("a")), flavor, gone("b"), Gone(Key(Kind.COHORT, "", "c"), "u")]
+    assert of_kinds(sights, {Kind.NAMESPACE, Kind.RESOURCE_FLAVOR}) == sights[:3]
+    assert kinds_of(sights) == {Kind.NAMESPACE, Kind.RESOURCE_FLAVOR, Kind.COHORT}
+    assert of_kinds(sights, {Kind.POD}) == []
 
 
 def test_a_shorter_lag_brings_what_is_under_way_sooner_and_in_order():

@@ -12,7 +12,7 @@ import msgspec
 from headgate.api.decode import InvalidObject, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
-from headgate.model.admission import Admit, Inquiry, Json, Question, Refuse, Verdict, Wanted
+from headgate.model.admission import Admit, Json, Question, Refuse, Said, Verdict, Wanted
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
@@ -67,15 +67,16 @@ def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator
             continue
 
 
-def answer(review: Buffer, judge: Callable[[Question], Inquiry]) -> Generator[Wanted, tuple[Object, ...], Json]:
+def answer(review: Buffer, judge: Callable[[Question], Said]) -> Generator[Wanted, tuple[Object, ...], Json]:
     """The answer to an AdmissionReview, by this judge, who is to be sent what it wants to know. Raises InvalidReview.
 
     Where an object cannot be read, the server's own validation says best what is missing.
     """
     request = _request(review)
     place = (request.resource.group, request.resource.resource)
-    question = question_about(place, request.namespace, request.object, request.old_object)
-    verdict = yield from judge(question)
+    question = Question(request.namespace, request.object or {}, request.old_object, reader_of(place))
+    said = judge(question)
+    verdict = said if isinstance(said, Verdict) else (yield from said)
     return answer_of(request.uid, question.new, verdict)
 
 
@@ -139,12 +140,10 @@ def _request(review: Buffer) -> AdmissionRequest:
         raise InvalidReview(f"expected an AdmissionReview: {error}") from None
 
 
-def question_about(
-    place: tuple[str, str], namespace: str, new: Json | None, old: Json | None, read: Read = read_once
-) -> Question:
-    """What is asked about an object of the resource with this group and plural."""
+def reader_of(place: tuple[str, str], read: Read = read_once) -> Callable[[Json], Object | None]:
+    """How an object of the resource with this group and plural is read."""
     kind = _KINDS.get(place)
-    return Question(namespace, new or {}, old, _unread if kind is None else partial(read, kind))
+    return _unread if kind is None else partial(read, kind)
 
 
 def _unread(_value: Json) -> Object | None:

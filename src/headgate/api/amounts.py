@@ -121,14 +121,13 @@ def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
 
 
 def _exact(path: str, amounts: Amounts) -> dict[str, int]:
-    return {name: _amount(path, name, amount) for name, amount in amounts.items()}
-
-
-def _amount(path: str, name: str, amount: str | int | float) -> int:
-    try:
-        return _units(name, amount)
-    except InvalidQuantity as error:
-        raise InvalidField(f"{path}.{name}", str(error)) from None
+    exact: dict[str, int] = {}
+    for name, amount in amounts.items():
+        try:
+            exact[name] = _units(name, amount)
+        except InvalidQuantity as error:
+            raise InvalidField(f"{path}.{name}", str(error)) from None
+    return exact
 
 
 def _billionths(path: str, name: str, text: str) -> int:

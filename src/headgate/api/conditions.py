@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from headgate.api.times import format_time
-from headgate.api.wire import Wire, time_at
+import msgspec
+from msgspec import Raw
+
+from headgate.api.errors import InvalidField
+from headgate.api.times import InvalidTime, format_time, parse_time
+from headgate.api.wire import Wire
 from headgate.model.conditions import Condition
 
 LONGEST_MESSAGE = 32_768  # characters a server accepts
@@ -35,18 +39,22 @@ def conditions_of(entries: Sequence[ConditionEntry] | None) -> tuple[Condition, 
     return tuple([_condition(index, entry) for index, entry in enumerate(entries or ())])
 
 
-def condition_entries(conditions: Sequence[Condition]) -> list[Mapping[str, Any]]:
+def condition_entries(conditions: Sequence[Condition]) -> list[Raw]:
     """The list to write; most of them stay as they were and are not put into words again."""
     return [_entry(condition) for condition in conditions]
 
 
 def _condition(index: int, entry: ConditionEntry) -> Condition:
-    at = time_at(f"$.status.conditions[{index}].lastTransitionTime", entry.last_transition_time)
-    return Condition(entry.type, entry.status, entry.reason, entry.message, at or 0.0, entry.observed_generation)
+    text = entry.last_transition_time
+    try:
+        at = 0.0 if text is None else parse_time(text)
+    except InvalidTime as error:
+        raise InvalidField(f"$.status.conditions[{index}].lastTransitionTime", str(error)) from None
+    return Condition(entry.type, entry.status, entry.reason, entry.message, at, entry.observed_generation)
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _entry(condition: Condition) -> Mapping[str, Any]:
+def _entry(condition: Condition) -> Raw:
     entry: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
@@ -54,4 +62,6 @@ def _entry(condition: Condition) -> Mapping[str, Any]:
         "message": condition.message[:LONGEST_MESSAGE],
         "lastTransitionTime": format_time(condition.at),
     }
-    return entry if condition.generation is None else {**entry, "observedGeneration": condition.generation}
+    if condition.generation is not None:
+        entry["observedGeneration"] = condition.generation
+    return Raw(msgspec.json.encode(entry))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct, structs
 
@@ -82,8 +83,14 @@ def collection_paths(resource: Resource) -> tuple[str, ...]:
 
 def object_path(key: Key, subresource: str = "") -> str:
     """The path of one object, or of a subresource of it."""
-    path = f"{collection_path(RESOURCES[key.kind], key.namespace)}/{key.name}"
+    path = f"{_place(key.kind, key.namespace)}/{key.name}"
     return f"{path}/{subresource}" if subresource else path
+
+
+@lru_cache(maxsize=4096)
+def _place(kind: Kind, namespace: str) -> str:
+    """Where the objects of a kind are in a namespace: asked for with every write."""
+    return collection_path(RESOURCES[kind], namespace)
 
 
 def _root(resource: Resource) -> str:

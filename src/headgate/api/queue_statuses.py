@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
 
+import msgspec
 from msgspec import Raw
 
 from headgate.api.amounts import amount_texts, billionth_texts
@@ -23,13 +23,14 @@ from headgate.model.queue_changes import (
     QueueStatus,
 )
 from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
+from headgate.model.resources import Resources
 
 REMEMBERED = 4_096
-"""How many admissions are kept in words: those of work alike are alike."""
+"""How many statuses and admissions of workloads are kept in words: those of work alike are alike."""
 
 
-def queue_status_of(change: QueueStatus) -> dict[str, Any]:
-    """The fields of `status` to set; None removes a field."""
+def queue_status_of(change: QueueStatus) -> dict[str, Any] | Raw:
+    """The fields of `status` to set, perhaps as JSON already; None removes a field."""
     match change:
         case QueuedWorkloadStatus():
             return _workload(change)
@@ -57,29 +58,26 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any]:
             assert_never(change)
 
 
-def _workload(status: QueuedWorkloadStatus) -> dict[str, Any]:
-    return {
+@lru_cache(maxsize=REMEMBERED)
+def _workload(status: QueuedWorkloadStatus) -> Raw:
+    fields = {
         "conditions": condition_entries(status.conditions),
-        "admission": _admission(status.admission),
-        "requeueState": _requeue(status.requeue),
-        "reclaimablePods": [{"name": name, "count": count} for name, count in status.reclaimable] or None,
-        "admissionChecks": [_check(check) for check in status.checks] or None,
-        "preemptionGates": [_gate(gate) for gate in status.gate_statuses] or None,
-        "resourceRequests": [
-            {"name": name, "resources": amount_texts(asked)} for name, asked in status.resource_requests
-        ]
-        or None,
+        "admission": None if status.admission is None else _admission(status.admission),
+        "requeueState": None if status.requeue is None else _requeue(status.requeue),
+        "reclaimablePods": [_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
+        "admissionChecks": [_check(check) for check in status.checks] if status.checks else None,
+        "preemptionGates": [_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
+        "resourceRequests": [_asked(*each) for each in status.resource_requests] if status.resource_requests else None,
         "accumulatedPastExecutionTimeSeconds": status.past_execution_seconds or None,
-        "schedulingStats": _stats(status.evictions),
-        "nominatedClusterNames": list(status.nominated_clusters) or None,
+        "schedulingStats": {"evictions": [_stat(each) for each in status.evictions]} if status.evictions else None,
+        "nominatedClusterNames": status.nominated_clusters or None,
         "clusterName": status.cluster or None,
     }
+    return Raw(msgspec.json.encode(fields))
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _admission(admission: Admission | None) -> Mapping[str, Any] | None:
-    if admission is None:
-        return None
+def _admission(admission: Admission) -> Raw:
     assignments = [
         {
             "name": given.name,
@@ -89,13 +87,19 @@ def _admission(admission: Admission | None) -> Mapping[str, Any] | None:
         }
         for given in admission.pod_sets
     ]
-    return {"clusterQueue": admission.cluster_queue, "podSetAssignments": assignments}
+    return Raw(msgspec.json.encode({"clusterQueue": admission.cluster_queue, "podSetAssignments": assignments}))
 
 
-def _requeue(state: RequeueState | None) -> dict[str, Any] | None:
-    if state is None:
-        return None
+def _requeue(state: RequeueState) -> dict[str, Any]:
     return {"count": state.count or None, "requeueAt": None if state.at is None else format_time(state.at)}
+
+
+def _reclaimable(name: str, count: int) -> dict[str, Any]:
+    return {"name": name, "count": count}
+
+
+def _asked(name: str, resources: Resources) -> dict[str, Any]:
+    return {"name": name, "resources": amount_texts(resources)}
 
 
 def _check(check: CheckStatus) -> dict[str, Any]:
@@ -117,9 +121,8 @@ def _gate(gate: GateStatus) -> dict[str, str]:
     return {"name": gate.name, "position": position, "lastTransitionTime": format_time(gate.at)}
 
 
-def _stats(evictions: Sequence[EvictionCount]) -> dict[str, Any] | None:
-    entries = [{"reason": each.reason, "underlyingCause": each.cause, "count": each.count} for each in evictions]
-    return {"evictions": entries} if entries else None
+def _stat(evictions: EvictionCount) -> dict[str, Any]:
+    return {"reason": evictions.reason, "underlyingCause": evictions.cause, "count": evictions.count}
 
 
 def _counts(status: ClusterQueueStatus | LocalQueueStatus) -> dict[str, Any]:

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from headgate.api.amounts import resources_at
-from headgate.api.conditions import ConditionEntry, conditions_of
 from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
-from headgate.api.pod_sets import DEFAULT_NAME, PodSetEntry, pod_sets_of
-from headgate.api.wire import Amounts, Buffer, FinalizedMetadata, Metadata, Wire, time_at
-from headgate.model.conditions import Condition
+from headgate.api.pod_sets import PodSetEntry, pod_sets_of
+from headgate.api.queue_workload_statuses import Standing, WorkloadStatus, standing_of, with_standing
+from headgate.api.wire import Buffer, FinalizedMetadata, Metadata, Wire
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
     ADMISSION_GATED_BY,
     PRIORITY_BOOST,
-    Admission,
-    CheckState,
-    CheckStatus,
-    EvictionCount,
-    GateStatus,
     PodSet,
-    PodSetAssignment,
     PriorityClassRef,
     QueuedWorkload,
-    RequeueState,
 )
-from headgate.model.resources import Resources
 
 REMEMBERED = 16_384
 """How many specs and statuses are kept decoded; the one not seen for longest goes first."""
@@ -61,73 +51,6 @@ class WorkloadSpec(Wire, frozen=True):
     preemption_gates: list[GateEntry] | None = None
 
 
-class AssignmentEntry(Wire, frozen=True):
-    name: str = DEFAULT_NAME
-    flavors: dict[str, str] | None = None
-    resource_usage: Amounts | None = None
-    count: int | None = None
-
-
-class AdmissionEntry(Wire, frozen=True):
-    cluster_queue: str
-    pod_set_assignments: list[AssignmentEntry]
-
-
-class RequeueEntry(Wire, frozen=True):
-    count: int | None = None
-    requeue_at: str | None = None
-
-
-class NamedCount(Wire, frozen=True):
-    name: str
-    count: int
-
-
-class CheckEntry(Wire, frozen=True):
-    name: str
-    state: CheckState
-    message: str = ""
-    last_transition_time: str | None = None
-    requeue_after_seconds: int | None = None
-    retry_count: int | None = None
-    pod_set_updates: Raw = Raw()
-
-
-class RequestsEntry(Wire, frozen=True):
-    name: str
-    resources: Amounts | None = None
-
-
-class EvictionEntry(Wire, frozen=True):
-    reason: str
-    underlying_cause: str
-    count: int
-
-
-class StatsEntry(Wire, frozen=True):
-    evictions: list[EvictionEntry] | None = None
-
-
-class GateStateEntry(Wire, frozen=True):
-    name: str
-    position: str
-    last_transition_time: str | None = None
-
-
-class WorkloadStatus(Wire, frozen=True):
-    conditions: list[ConditionEntry] | None = None
-    admission: AdmissionEntry | None = None
-    requeue_state: RequeueEntry | None = None
-    reclaimable_pods: list[NamedCount] | None = None
-    admission_checks: list[CheckEntry] | None = None
-    resource_requests: list[RequestsEntry] | None = None
-    accumulated_past_execution_time_seconds: int | None = None
-    scheduling_stats: StatsEntry | None = None
-    nominated_cluster_names: list[str] | None = None
-    cluster_name: str | None = None
-    preemption_gates: list[GateStateEntry] | None = None
-
-
 class WorkloadObject(Wire, frozen=True):
     metadata: FinalizedMetadata
     spec: WorkloadSpec
@@ -153,24 +76,6 @@ class Asked(NamedTuple):
     max_execution_seconds: int | None
 
 
-class Standing(NamedTuple):
-    """What its status says, in the order of a QueuedWorkload."""
-
-    conditions: tuple[Condition, ...]
-    admission: Admission | None
-    requeue: RequeueState | None
-    reclaimable: tuple[tuple[str, int], ...]
-    checks: tuple[CheckStatus, ...]
-    gate_statuses: tuple[GateStatus, ...]
-    resource_requests: tuple[tuple[str, Resources], ...]
-    past_execution_seconds: int
-    evictions: tuple[EvictionCount, ...]
-    nominated_clusters: tuple[str, ...]
-    cluster: str
-
-
-T = TypeVar("T")
-
 _NO_STATUS: Mapping[str, Any] = {}
 
 _objects = msgspec.json.Decoder(WorkloadObject)
@@ -184,45 +89,42 @@ def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
     try:
         wire = _parts.decode(raw)
         pod_sets, asked = _read_spec(bytes(wire.spec), wire.metadata.namespace)
-        counts = tuple([(each.name, each.count) for each in pod_sets])
-        return _workload(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), counts))
+        return _workload(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), _counts(pod_sets)))
     except (msgspec.DecodeError, InvalidField):
         return _decoded_whole(raw)  # which names the field by its place in the object
 
 
-class SharedParts:
-    """Reads workloads of one server, whose revisions and objects share parts that never change: each is read once."""
+def queued_workload_in(value: Mapping[str, Any]) -> QueuedWorkload | None:
+    """The workload that is stored so; None where it cannot be read: that is for the door to say, field by field."""
+    try:
+        metadata = msgspec.convert(value["metadata"], FinalizedMetadata)
+        pod_sets, asked = _read_spec(msgspec.json.encode(value["spec"]), metadata.namespace)
+        return _workload(metadata, pod_sets, asked, _status_in(value, pod_sets))
+    except (KeyError, msgspec.MsgspecError, InvalidField):
+        return None
 
-    def __init__(self, limit: int = REMEMBERED) -> None:
-        self._limit = limit
-        self._known: dict[tuple[int, object], tuple[Any, Any]] = {}  # what was read, with the part, by its identity
 
-    def read(self, value: Mapping[str, Any]) -> QueuedWorkload | None:
-        """None where it cannot be read so; that is for the door to say, field by field."""
-        try:
-            metadata = msgspec.convert(value["metadata"], FinalizedMetadata)
-            pod_sets, asked = self._part(_read_spec, value["spec"], metadata.namespace)
-            counts = tuple([(each.name, each.count) for each in pod_sets])
-            standing = self._part(_read_status, value.get("status", _NO_STATUS), counts)
-            return _workload(metadata, pod_sets, asked, standing)
-        except (KeyError, msgspec.MsgspecError, InvalidField):
-            return None
+def with_status_in(value: Mapping[str, Any], workload: QueuedWorkload) -> QueuedWorkload | None:
+    """As `queued_workload_in` for a workload that differs from this one in its status alone, if at all."""
+    try:
+        return with_standing(workload, _status_in(value, workload.pod_sets))
+    except (msgspec.MsgspecError, InvalidField):
+        return None
 
-    def _part(self, read: Callable[[bytes, Any], T], part: Any, about: Hashable) -> T:
-        known = self._known.get((id(part), about))
-        if known is None:
-            if len(self._known) >= self._limit:
-                self._known.clear()
-            known = self._known[id(part), about] = (part, read(msgspec.json.encode(part), about))
-        found: T = known[1]
-        return found
+
+def _status_in(value: Mapping[str, Any], pod_sets: tuple[PodSet, ...]) -> Standing:
+    return _read_status(msgspec.json.encode(value.get("status", _NO_STATUS)), _counts(pod_sets))
+
+
+def _counts(pod_sets: tuple[PodSet, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple([(each.name, each.count) for each in pod_sets])
 
 
 def _decoded_whole(raw: Buffer) -> QueuedWorkload:
     wire = _objects.decode(raw)
     pod_sets = pod_sets_of(wire.spec.pod_sets, wire.metadata.namespace)
-    counts = {each.name: each.count for each in pod_sets}
-    return _workload(wire.metadata, pod_sets, _asked(wire.spec), _standing(wire.status, counts))
+    standing = standing_of(wire.status, dict(_counts(pod_sets)))
+    return _workload(wire.metadata, pod_sets, _asked(wire.spec), standing)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -233,7 +135,7 @@ def _read_spec(raw: bytes, namespace: str) -> tuple[tuple[PodSet, ...], Asked]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _read_status(raw: bytes, counts: tuple[tuple[str, int], ...]) -> Standing:
-    return _standing(_statuses.decode(raw), dict(counts))
+    return standing_of(_statuses.decode(raw), dict(counts))
 
 
 def _asked(spec: WorkloadSpec) -> Asked:
@@ -244,25 +146,6 @@ def _asked(spec: WorkloadSpec) -> Asked:
         preemption_gates=tuple(gate.name for gate in spec.preemption_gates or ()),
         active=spec.active is not False,
         max_execution_seconds=spec.maximum_execution_time_seconds,
-    )
-
-
-def _standing(status: WorkloadStatus, counts: Mapping[str, int]) -> Standing:
-    stats = status.scheduling_stats or StatsEntry()
-    return Standing(
-        conditions=conditions_of(status.conditions),
-        admission=_admission(status.admission, counts),
-        requeue=_requeue(status.requeue_state),
-        reclaimable=tuple([(entry.name, entry.count) for entry in status.reclaimable_pods or ()]),
-        checks=_checks(status.admission_checks) if status.admission_checks else (),
-        gate_statuses=_gate_statuses(status.preemption_gates) if status.preemption_gates else (),
-        resource_requests=_requests(status.resource_requests) if status.resource_requests else (),
-        past_execution_seconds=status.accumulated_past_execution_time_seconds or 0,
-        evictions=tuple(
-            [EvictionCount(each.reason, each.underlying_cause, each.count) for each in stats.evictions or ()]
-        ),
-        nominated_clusters=tuple(status.nominated_cluster_names or ()),
-        cluster=status.cluster_name or "",
     )
 
 
@@ -328,64 +211,4 @@ def _together(metadata: Metadata) -> tuple[Target, ...]:
         Target(Key(kind, metadata.namespace, owner.name), owner.uid)
         for owner in metadata.owner_references or ()
         if not owner.controller and (kind := _OWN_TOGETHER.get((owner.api_version, owner.kind)))
-    )
-
-
-def _admission(entry: AdmissionEntry | None, counts: Mapping[str, int]) -> Admission | None:
-    """An assignment that does not say for how many pods it is, is for all of them."""
-    if entry is None:
-        return None
-    path = "$.status.admission.podSetAssignments"
-    assignments = [
-        PodSetAssignment(
-            name=each.name,
-            flavors=tuple(sorted((each.flavors or {}).items())),
-            usage=resources_at(f"{path}[{index}].resourceUsage", each.resource_usage),
-            count=counts.get(each.name, 0) if each.count is None else each.count,
-        )
-        for index, each in enumerate(entry.pod_set_assignments)
-    ]
-    return Admission(entry.cluster_queue, tuple(assignments))
-
-
-def _requeue(entry: RequeueEntry | None) -> RequeueState | None:
-    if entry is None:
-        return None
-    return RequeueState(entry.count or 0, time_at("$.status.requeueState.requeueAt", entry.requeue_at))
-
-
-def _checks(entries: Sequence[CheckEntry]) -> tuple[CheckStatus, ...]:
-    return tuple(
-        CheckStatus(
-            name=entry.name,
-            state=entry.state,
-            message=entry.message,
-            at=_transition(f"$.status.admissionChecks[{index}]", entry.last_transition_time),
-            requeue_after=entry.requeue_after_seconds,
-            retries=entry.retry_count or 0,
-            updates=bytes(entry.pod_set_updates),
-        )
-        for index, entry in enumerate(entries)
-    )
-
-
-def _gate_statuses(entries: Sequence[GateStateEntry]) -> tuple[GateStatus, ...]:
-    return tuple(
-        GateStatus(
-            entry.name,
-            entry.position == "Open",
-            _transition(f"$.status.preemptionGates[{index}]", entry.last_transition_time),
-        )
-        for index, entry in enumerate(entries)
-    )
-
-
-def _transition(path: str, text: str | None) -> float:
-    return time_at(f"{path}.lastTransitionTime", text) or 0.0
-
-
-def _requests(entries: Sequence[RequestsEntry]) -> tuple[tuple[str, Resources], ...]:
-    path = "$.status.resourceRequests"
-    return tuple(
-        (entry.name, resources_at(f"{path}[{index}].resources", entry.resources)) for index, entry in enumerate(entries)
     )

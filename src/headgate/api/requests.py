@@ -41,7 +41,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-WrittenWhole = JobProgress | WorkloadStatus | QueueStatus
+WrittenWhole = QueueStatus | JobProgress | WorkloadStatus
 """Changes of status whose lists replace what was there."""
 
 
@@ -61,12 +61,14 @@ def calls_for(write: Write, reporter: str) -> tuple[Call, ...]:
     `reporter` is a qualified name that events are signed with.
     """
     match write:
+        case PatchStatus():  # most are, and of the others most are events
+            return (_patch_status(write),)
+        case EmitEvent():
+            return (_call("POST", events_path(write), event_manifest(write, reporter)),)
         case Bind():
             return (_bind(write),)
         case RemoveGate():
             return (_remove_gate(write),)
-        case PatchStatus():
-            return (_patch_status(write),)
         case PatchSpec(target, PodStart() as start):
             steps = pod_start(start, _precondition(target))
             return (_call("PATCH", object_path(target.key), steps, JSON_PATCH),)
@@ -78,8 +80,6 @@ def calls_for(write: Write, reporter: str) -> tuple[Call, ...]:
             return (_delete(target, grace),)
         case Evict():
             return _evict(write)
-        case EmitEvent():
-            return (_call("POST", events_path(write), event_manifest(write, reporter)),)
         case _:
             assert_never(write)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from msgspec import Raw
+
 from headgate.api.conditions import condition_entries
 from headgate.api.queue_statuses import queue_status_of
 from headgate.api.times import format_time
@@ -19,14 +21,7 @@ from headgate.model.effects import (
     WorkloadStatus,
 )
 from headgate.model.pod import Phase
-from headgate.model.queue_changes import (
-    AdmissionCheckStatus,
-    ClusterQueueDebt,
-    ClusterQueueStatus,
-    CohortStatus,
-    LocalQueueStatus,
-    QueuedWorkloadStatus,
-)
+from headgate.model.queue_changes import QueueStatus
 
 COMES_BEFORE: Mapping[str, str] = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
 """The Job condition without which a server does not accept that a Job has ended."""
@@ -39,8 +34,10 @@ _NOT_READY: Mapping[Phase, str] = {
 }
 
 
-def status_of(change: StatusChange) -> dict[str, Any]:
-    """The fields of `status` to set; None removes a field."""
+def status_of(change: StatusChange) -> dict[str, Any] | Raw:
+    """The fields of `status` to set, perhaps as JSON already; None removes a field."""
+    if isinstance(change, QueueStatus):
+        return queue_status_of(change)
     match change:
         case PodCondition(type_, status, reason, message, at):
             return {"conditions": [_condition(type_, status, reason, message, at)]}
@@ -58,15 +55,6 @@ def status_of(change: StatusChange) -> dict[str, Any]:
         case BudgetStatus(observed, expected, healthy, desired, allowed):
             counts = {"expectedPods": expected, "currentHealthy": healthy, "desiredHealthy": desired}
             return {"observedGeneration": observed, "disruptionsAllowed": allowed, **counts}
-        case (
-            QueuedWorkloadStatus()
-            | ClusterQueueStatus()
-            | ClusterQueueDebt()
-            | LocalQueueStatus()
-            | CohortStatus()
-            | AdmissionCheckStatus()
-        ):
-            return queue_status_of(change)
         case _:
             assert_never(change)
 

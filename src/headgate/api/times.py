@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_START = datetime(1970, 1, 1)  # the same without its zone, which is written as Z
 
 
 class InvalidTime(ValueError):
@@ -33,10 +34,10 @@ def parse_time(text: str) -> float:
 @lru_cache(maxsize=256)  # most times of one step are the same
 def format_time(seconds: float) -> str:
     """RFC 3339 in whole seconds, cut down as Kubernetes does."""
-    return (_EPOCH + timedelta(seconds=seconds // 1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (_START + timedelta(seconds=seconds // 1)).isoformat(timespec="seconds") + "Z"
 
 
 @lru_cache(maxsize=64)
 def format_micro_time(seconds: float) -> str:
     """RFC 3339 with six decimals."""
-    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_START + timedelta(seconds=seconds)).isoformat(timespec="microseconds") + "Z"

@@ -32,30 +32,37 @@ class Admitted(NamedTuple):
     complete: bool
 
 
+class Shown(Struct):
+    """A collection as admission plugins see it. It is asked for at every write and listed once for each version."""
+
+    collection: Collection
+    version: int = -1
+    values: Sequence[Json] = ()
+
+
 class StoredCatalog:
     """The store as admission plugins see it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._collections: dict[str, Collection] = {}
-        self._lists: dict[str, tuple[int, list[Json]]] = {}  # with the version they are of; asked for at every write
+        self._shown: dict[str, Shown] = {}
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
-        found = self._collection(resource).get(namespace, name)
+        found = self._of(resource).collection.get(namespace, name)
         return None if found is None else found.value
 
     def list(self, resource: str) -> Sequence[Json]:
-        collection, (version, values) = self._collection(resource), self._lists.get(resource, (-1, []))
-        if version != collection.version:
-            values = [revision.value for _, _, revision in collection.items()]
-            self._lists[resource] = (collection.version, values)
-        return values
+        shown = self._shown.get(resource) or self._of(resource)
+        if shown.version != shown.collection.version:
+            shown.values = [revision.value for _, _, revision in shown.collection.items()]
+            shown.version = shown.collection.version
+        return shown.values
 
-    def _collection(self, resource: str) -> Collection:
-        known = self._collections.get(resource)
+    def _of(self, resource: str) -> Shown:
+        known = self._shown.get(resource)
         if known is None:
             plural, _, group = resource.partition(".")
-            known = self._collections[resource] = self._store.collection(group, plural)
+            known = self._shown[resource] = Shown(self._store.collection(group, plural))
         return known
 
 
@@ -64,12 +71,15 @@ class Chain:
 
     def __init__(self, store: Store, plugins: Sequence[Admission]) -> None:
         self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
-        self._by_resource: dict[tuple[str, str], tuple[Admission, ...]] = {}
+        self._by_collection: dict[Collection, tuple[Admission, ...]] = {}
 
     def mutate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> Admitted:
         """What the plugins made of the object; the very same object if none changed it."""
+        plugins = self._concerned(errand)
+        if not plugins:
+            return Admitted(new, True)
         complete, operation = True, _operation(verb, errand, new, old)
-        for plugin in self._concerned(errand):
+        for plugin in plugins:
             changed = plugin.mutate(operation, self._catalog)
             if changed is not operation.new:
                 complete = complete and plugin.keeps_complete
@@ -84,11 +94,12 @@ class Chain:
                 plugin.validate(operation, self._catalog)
 
     def _concerned(self, errand: Errand) -> tuple[Admission, ...]:
-        resource = (errand.served.type.group, errand.served.type.plural)
-        known = self._by_resource.get(resource)
+        collection = errand.served.collection
+        known = self._by_collection.get(collection)
         if known is None:
+            resource = (collection.group, collection.plural)
             known = tuple(each for each in self._plugins if each.resources is None or resource in each.resources)
-            self._by_resource[resource] = known
+            self._by_collection[collection] = known
         return known
 
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headgate.apiserver.cel_reads import Reads, note_reads
+from headgate.apiserver.cel_reduced import compile_reduction
 from headgate.apiserver.cel_rules import Failed, Rule
-from headgate.apiserver.cel_view import View, compile_view
+from headgate.apiserver.cel_view import compile_view
 from headgate.apiserver.messages import Json
 
 REMEMBERED = 8_192
@@ -33,8 +34,9 @@ class Answers:
         for rule in rules:
             for expression in rule.expressions:
                 note_reads(expression.text, {"self": new, "oldSelf": old})
-        self._new: View = compile_view(schema, new, root=root)
-        self._old: View = compile_view(schema, old, root=root)
+        self._new = compile_reduction(schema, new, root=root)
+        self._old = compile_reduction(schema, old, root=root)
+        self._see = compile_view(schema, root=root)
         self.fields_read = _fields_read(new, old)
         """Of an object by name; None where that is not known."""
         self._uses_old = any(rule.uses_old for rule in rules)
@@ -43,10 +45,11 @@ class Answers:
     def about(self, new: Any, old: Any) -> tuple[Objection, ...]:
         """The rules that do not hold, in order; `old` is None where there is none."""
         before = self._old(old) if old is not None and self._uses_old else None
-        return self._remembered(msgspec.json.encode((self._new(new), before)))
+        return self._remembered(self._new(new), before)
 
-    def _evaluated(self, seen: bytes) -> tuple[Objection, ...]:
-        new, old = msgspec.json.decode(seen)
+    def _evaluated(self, read: bytes, before: bytes | None) -> tuple[Objection, ...]:
+        new = self._see(msgspec.json.decode(read))
+        old = None if before is None else self._see(msgspec.json.decode(before))
         asked = [rule for rule in self._rules if rule.concerns(old)]
         answered = [(rule, rule.test.evaluate(new, old)) for rule in asked]
         return tuple(_objection(rule, held, new, old) for rule, held in answered if held is not True)

@@ -6,12 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-from msgspec import Raw
-
-from headgate.apiserver.cel_reads import EVERYTHING, Reads
 from headgate.apiserver.defaults_schema import EMBEDDED
-from headgate.apiserver.known_values import Remembered
 from headgate.apiserver.messages import Json
 
 View = Callable[[Any], Any]
@@ -33,20 +28,23 @@ def escaped(name: str) -> str | None:
     return f"__{name}__" if _RESERVED(name) else _TO_ESCAPE.sub(lambda found: _ESCAPED[found.group()], name)
 
 
-def compile_view(schema: Json, reads: Reads = EVERYTHING, *, root: bool = False) -> View:
-    """How a rule that reads this much sees values of this schema; of whole objects' metadata it sees the name only.
+def visible_fields(schema: Json, *, root: bool = False) -> Json:
+    """Fields the schema does not declare cannot be seen; of whole objects' metadata only the name can."""
+    fields: Json = schema.get("properties") or {}
+    if root or schema.get(EMBEDDED):
+        return {"apiVersion": {}, "kind": {}, **fields, "metadata": _VISIBLE_METADATA}
+    return fields
 
-    The parts of whole objects outlive many changes beside them: they are looked at once and seen encoded.
-    """
-    if reads.nothing:
-        return _that_it_is_there
+
+def compile_view(schema: Json, *, root: bool = False) -> View:
+    """How rules see values of this schema."""
     match schema.get("type"):
         case "object" if isinstance(schema.get("additionalProperties"), dict):
             return _map(compile_view(schema["additionalProperties"]))
         case "object" if schema.get("properties") or root or schema.get(EMBEDDED):
-            return _object(schema, reads, root=root)
+            return _object(visible_fields(schema, root=root))
         case "array" if isinstance(schema.get("items"), dict):
-            return _list(schema["items"], reads)
+            return _list(compile_view(schema["items"]))
         case "number":
             return lambda value: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
         case _:
@@ -57,47 +55,15 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _that_it_is_there(value: Any) -> Any:
-    """The emptiest value of the same type, as far as there is one."""
-    return type(value)() if isinstance(value, dict | list | str) else value
-
-
-def _object(schema: Json, reads: Reads, *, root: bool) -> View:
-    """Fields the schema does not declare cannot be seen."""
-    fields: Json = dict(schema.get("properties") or {})
-    if root or schema.get(EMBEDDED):
-        fields = {"apiVersion": {}, "kind": {}, **fields, "metadata": _VISIBLE_METADATA}
-    if reads.size or reads.items:
-        reads = EVERYTHING
+def _object(fields: Json) -> View:
     known = [
-        (name, spelled, compile_view(part, EVERYTHING if reads.whole else reads.fields[spelled]))
-        for name, part in fields.items()
-        if (spelled := escaped(name)) is not None and (reads.whole or spelled in reads.fields)
+        (name, spelled, compile_view(part)) for name, part in fields.items() if (spelled := escaped(name)) is not None
     ]
-    plain = [(name, spelled) for name, spelled, view in known if view is _as_it_is]
-    known = [(name, spelled, _once(view) if root else view) for name, spelled, view in known if view is not _as_it_is]
 
     def see(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        seen = {spelled: value[name] for name, spelled in plain if name in value}
-        for name, spelled, view in known:
-            if name in value:
-                seen[spelled] = view(value[name])
-        return seen
-
-    return see
-
-
-def _once(view: View) -> View:
-    seen = Remembered[Raw]()
-
-    def see(value: Any) -> Any:
-        known = seen.of(value)
-        if known is None:
-            known = Raw(msgspec.json.encode(view(value)))
-            seen.put(value, known)
-        return known
+        return {spelled: view(value[name]) for name, spelled, view in known if name in value}
 
     return see
 
@@ -108,8 +74,7 @@ def _map(view: View) -> View:
     return lambda value: {name: view(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
-def _list(items: Json, reads: Reads) -> View:
-    view = compile_view(items, EVERYTHING if reads.whole or reads.fields else reads.items or Reads())
+def _list(view: View) -> View:
     if view is _as_it_is:
         return view
     return lambda value: [view(item) for item in value] if isinstance(value, list) else value

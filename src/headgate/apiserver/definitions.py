@@ -33,21 +33,25 @@ class Definitions:
         self._going: dict[Collection, str] = {}  # names of definitions by the objects they wait for
         self._to_empty: dict[Collection, None] = {}
 
-    def absorb(self, change: Change) -> None:
-        if change.collection is self._collection:
-            self._changed.append(change)
-        elif change.collection in self._going:
-            self._to_empty[change.collection] = None
+    def follow(self, changes: Sequence[Change], now: float) -> None:
+        """Take note of the changes, and act on them once."""
+        for change in changes:
+            if change.collection is self._collection:
+                self._changed.append(change)
+            elif self._going and change.collection in self._going:
+                self._to_empty[change.collection] = None
+        if self._changed or self._to_empty:
+            self._work(now)
 
-    def work(self, now: float) -> None:
+    def _work(self, now: float) -> None:
         changed, self._changed = self._changed, []
         for change in changed:
-            self._follow(change, now)
+            self._define(change, now)
         collections, self._to_empty = list(self._to_empty), {}
         for collection in collections:
             self._empty(collection, now)
 
-    def _follow(self, change: Change, now: float) -> None:
+    def _define(self, change: Change, now: float) -> None:
         definition = change.after.value
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
         self._registry.withdraw(group, plural)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from headgate.apiserver.admission import Errand
 from headgate.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deleter, Preconditions
@@ -28,27 +29,38 @@ class Garbage:
         self._suspects: deque[Place] = deque()
         self._leaving: deque[Place] = deque()
 
-    def absorb(self, change: Change) -> None:
+    def follow(self, changes: Sequence[Change], now: float) -> None:
+        """Take note of the changes, and look once at everything that gave cause."""
+        for change in changes:
+            self._absorb(change)
+        if self._leaving or self._suspects:
+            self._work(now)
+
+    def _absorb(self, change: Change) -> None:
         metadata, place = change.after.value["metadata"], (change.collection, change.namespace, change.name)
         before = change.before.value["metadata"] if change.before is not None else {}
         if change.type == "DELETED":
             self._absorb_end(place, metadata["uid"], before)
             return
-        self._living[metadata["uid"]] = place
-        if metadata.get("ownerReferences") != before.get("ownerReferences"):
-            self._forget_owners(place, before)
-            for owner in metadata.get("ownerReferences") or ():
-                self._dependents.setdefault(owner["uid"], {})[place] = None
-            self._suspects.append(place)
-        if metadata.get("finalizers") and metadata.get("deletionTimestamp") is not None:
+        if change.type == "ADDED":
+            self._living[metadata["uid"]] = place
+        owners, owned = metadata.get("ownerReferences"), before.get("ownerReferences")
+        if owners is not owned and owners != owned:
+            self._absorb_owners(place, owners or (), before)
+        if metadata.get("deletionTimestamp") is not None and metadata.get("finalizers"):
             self._leaving.append(place)
 
-    def work(self, now: float) -> None:
-        """Look once at everything that gave cause since the last call."""
+    def _work(self, now: float) -> None:
         for _ in range(len(self._leaving)):
             self._release(self._leaving.popleft())
         for _ in range(len(self._suspects)):
             self._judge(self._suspects.popleft(), now)
+
+    def _absorb_owners(self, place: Place, owners: Sequence[Json], before: Json) -> None:
+        self._forget_owners(place, before)
+        for owner in owners:
+            self._dependents.setdefault(owner["uid"], {})[place] = None
+        self._suspects.append(place)
 
     def _absorb_end(self, place: Place, uid: str, before: Json) -> None:
         self._living.pop(uid, None)

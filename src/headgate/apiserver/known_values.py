@@ -25,9 +25,6 @@ class Memory(Generic[K, T]):
     def __len__(self) -> int:
         return len(self._found) + len(self._earlier)
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._found or key in self._earlier
-
     def of(self, key: K) -> T | None:
         found = self._found.get(key)
         return self._earlier.get(key) if found is None else found
@@ -38,38 +35,17 @@ class Memory(Generic[K, T]):
         self._found[key] = found
 
 
-class Remembered(Generic[T]):
+class Remembered(Memory[Any, Any], Generic[T]):
     """What was found out of the very values it was given, not of their equals.
 
     It keeps the values, so no other can take their identity.
     """
 
-    __slots__ = ("_known",)
-
-    def __init__(self, limit: int = LIMIT) -> None:
-        self._known: Memory[int, tuple[Any, T]] = Memory(limit)
+    __slots__ = ()
 
     def of(self, value: Any) -> T | None:
-        known = self._known.of(id(value))
+        known: tuple[Any, T] | None = self._found.get(id(value)) or self._earlier.get(id(value))
         return None if known is None else known[1]
 
     def put(self, value: Any, found: T) -> None:
-        self._known.put(id(value), (value, found))
-
-
-class KnownValues(Memory[Any, Any]):
-    """The very values it was given, one by one or several together."""
-
-    __slots__ = ()
-
-    def __contains__(self, value: Any) -> bool:
-        return id(value) in self._found or id(value) in self._earlier
-
-    def add(self, value: Any) -> None:
-        self.put(id(value), value)
-
-    def knows_together(self, values: tuple[Any, ...]) -> bool:
-        return Memory.__contains__(self, tuple(map(id, values)))
-
-    def add_together(self, values: tuple[Any, ...]) -> None:
-        self.put(tuple(map(id, values)), values)
+        Memory.put(self, id(value), (value, found))

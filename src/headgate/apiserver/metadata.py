@@ -106,8 +106,8 @@ def counted_up(new: Json, old: Json) -> Json:
 
 
 def _differs(new: Json, old: Json) -> bool:
-    if any(key not in new and key not in NOT_COUNTED for key in old):
-        return True
-    return any(
-        value is not old.get(key) and value != old.get(key) for key, value in new.items() if key not in NOT_COUNTED
-    )
+    for key, value in new.items():
+        before = old.get(key)
+        if value is not before and key not in NOT_COUNTED and value != before:
+            return True
+    return not new.keys() >= old.keys() and any(key not in new and key not in NOT_COUNTED for key in old)

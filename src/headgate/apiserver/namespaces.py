@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headgate.apiserver.admission import Errand
 from headgate.apiserver.deletion import DeleteOptions, Deleter
 from headgate.apiserver.errors import ApiError
-from headgate.apiserver.finishing import is_namespaces, store_or_finish
+from headgate.apiserver.finishing import store_or_finish
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.status import Refusal, details_of, forbidden
 from headgate.apiserver.store import Change, Store
@@ -34,14 +36,17 @@ class Namespaces:
         if found.value["metadata"].get("deletionTimestamp") is not None:
             raise _terminating(errand, name)
 
-    def absorb(self, change: Change) -> None:
-        if is_namespaces(change.collection):
-            self._absorb_namespace(change)
-        elif change.type == "DELETED" and change.namespace in self._going:
-            self._to_check[change.namespace] = None
+    def follow(self, changes: Sequence[Change], now: float) -> None:
+        """Take note of the changes, and look once at everything that gave cause."""
+        for change in changes:
+            if change.collection is self._collection:
+                self._absorb_namespace(change)
+            elif change.type == "DELETED" and change.namespace in self._going:
+                self._to_check[change.namespace] = None
+        if self._to_empty or self._to_check:
+            self._work(now)
 
-    def work(self, now: float) -> None:
-        """Look once at everything that gave cause since the last call."""
+    def _work(self, now: float) -> None:
         for name in _taken(self._to_empty):
             self._delete_contents(name, now)
             self._to_check[name] = None

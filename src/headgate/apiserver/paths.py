@@ -36,16 +36,9 @@ def parse_path(path: str) -> Location:
 
 
 def _resource(group: str, version: str, parts: list[str]) -> Location:
-    match parts:
-        case ["namespaces", namespace, plural, *rest] if plural not in NAMESPACE_SUBRESOURCES or group:
-            return _object(Location(group, version, namespace, plural), rest)
-        case [plural, *rest] if plural:
-            return _object(Location(group, version, "", plural), rest)
-    raise no_such_path()
-
-
-def _object(place: Location, rest: list[str]) -> Location:
-    if len(rest) > 2 or "" in rest:
+    namespace = ""
+    if len(parts) > 2 and parts[0] == "namespaces" and (group or parts[2] not in NAMESPACE_SUBRESOURCES):
+        namespace, parts = parts[1], parts[2:]
+    if not 1 <= len(parts) <= 3 or "" in parts:
         raise no_such_path()
-    name, subresource = [*rest, "", ""][:2]
-    return Location(place.group, place.version, place.namespace, place.plural, name, subresource)
+    return Location(group, version, namespace, *parts)

@@ -61,15 +61,28 @@ class _Tested:
 
 def compile_quick(schema: Json) -> Test:
     """Whether a value lacks no default, has no field to drop, and nothing is wrong with it; no may mean perhaps."""
-    return partial(_passes, kind=_type(schema))
+    kind = _type(schema)
+    if kind in (str, dict[str, Any]):
+        return partial(_is_plain, kind=str if kind is str else dict)
+    return _test_of(kind)
 
 
-def _passes(value: Any, kind: Any) -> bool:
-    try:
-        msgspec.convert(value, kind, dec_hook=_tested)
-    except msgspec.ValidationError:
-        return False
-    return True
+def _is_plain(value: Any, kind: type) -> bool:
+    return isinstance(value, kind)
+
+
+def _test_of(kind: Any) -> Test:
+    """Whether a value is of the type, which is looked at once: a struct keeps what it knows of its fields."""
+    holder = msgspec.defstruct("Holder", [("value", kind)], array_like=True, gc=False)
+
+    def passes(value: Any) -> bool:
+        try:
+            msgspec.convert((value,), holder, dec_hook=_tested)
+        except msgspec.ValidationError:
+            return False
+        return True
+
+    return passes
 
 
 def _tested(kind: type[_Tested], value: Any) -> Any:
@@ -177,6 +190,7 @@ def _array(schema: Json) -> Any:
 def _apart(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
     """Lists in which nothing is there twice. They are of few items, and many have an item in common."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", sys.maxsize)
+    passes = _test_of(item_type)
     right: Memory[bytes, bool] = Memory(_REMEMBERED_ITEMS)
 
     def holds(value: Any) -> bool:
@@ -184,8 +198,8 @@ def _apart(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
             return False
         for item in value:
             text = msgspec.json.encode(item)
-            if text not in right:
-                if not _passes(item, item_type):
+            if right.of(text) is None:
+                if not passes(item):
                     return False
                 right.put(text, True)
         errors: list[FieldError] = []
@@ -231,5 +245,5 @@ def _untyped(schema: Json) -> Any:
 
 def _number_or_text(kind: Any) -> Test:
     """The same few amounts come again and again, and are found right once."""
-    passes = lru_cache(maxsize=_REMEMBERED, typed=True)(lambda value: _passes(value, kind))
+    passes = lru_cache(maxsize=_REMEMBERED, typed=True)(_test_of(kind))
     return lambda value: type(value) in (int, str) and passes(value)

@@ -32,7 +32,7 @@ class Schema:
         self._status = compile_validation(properties.get("status") or {})
         self._rules = RuleTree(document, root=True)
         self._parts = {name: Part(part) for name, part in properties.items()}
-        self._rewriting = {name: part for name, part in self._parts.items() if part.rewrites}
+        self._rewriting = tuple((name, part) for name, part in self._parts.items() if part.rewrites)
         self._is_plain = document.keys() <= _PLAIN_ROOT
         self._required = frozenset(document.get("required") or ())
         self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
@@ -50,7 +50,7 @@ class Schema:
         if not self._has_known_parts_only(value) or not self._with_default <= value.keys():
             return self.prune(self.default(value))
         changed = {}
-        for name, part in self._rewriting.items():
+        for name, part in self._rewriting:
             if name in value and (completed := part.completed(value[name])) is not value[name]:
                 changed[name] = completed
         return {**value, **changed} if changed else value
@@ -64,9 +64,10 @@ class Schema:
 
     def status_errors(self, value: Json) -> list[FieldError]:
         """What is wrong with the status alone; a real server's words then name fields as if there were no more."""
-        errors: list[FieldError] = []
-        if "status" in value and not ("status" in self._parts and self._parts["status"].is_right(value["status"])):
-            self._status(value["status"], "", errors)
+        part, errors = self._parts.get("status"), list[FieldError]()
+        if "status" not in value or (part is not None and part.is_right(value["status"])):
+            return errors
+        self._status(value["status"], "", errors)
         return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
 
     def _has_known_parts_only(self, value: Any) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 
 from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
-from headgate.apiserver.known_values import KnownValues, Memory
+from headgate.apiserver.known_values import Memory, Remembered
 from headgate.apiserver.messages import Json
 from headgate.apiserver.quick_schema import compile_quick
+
+_HAS_PARTS = frozenset({"properties", "additionalProperties", "items"})
 
 
 class Part:
@@ -19,30 +21,37 @@ class Part:
         self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
         self.rewrites = self._default is not None or self._prune is not None
         self._passes = compile_quick(schema)
-        self._complete, self._right = KnownValues(), KnownValues()
+        self._completed: Remembered[Any] = Remembered()
         self._by_text: Memory[bytes, Any] = Memory()
+        self._right = Remembered[bool]() if not _HAS_PARTS.isdisjoint(schema) else None  # else soon found out again
 
     def completed(self, value: Any) -> Any:
         """With what is missing filled in and without what is unknown; the very same for values that read the same."""
-        if not self.rewrites or value in self._complete:
-            return value
+        known = self._completed.of(value)
+        if known is None:
+            known = self._of_text(value)
+            self._completed.put(value, known)
+        return known
+
+    def is_right(self, value: Any) -> bool:
+        """It is complete and nothing is wrong with it; no may mean perhaps."""
+        if self._right is None:
+            return self._passes(value)
+        if self._right.of(value):
+            return True
+        if not self._passes(value):
+            return False
+        self._right.put(value, True)
+        return True
+
+    def _of_text(self, value: Any) -> Any:
         text = msgspec.json.encode(value)
         known = self._by_text.of(text)
         if known is None:
             known = value if self.is_right(value) else self._rewritten(value)
             self._by_text.put(text, known)
-            self._complete.add(known)
+            self._completed.put(known, known)
         return known
-
-    def is_right(self, value: Any) -> bool:
-        """It is complete and nothing is wrong with it; no may mean perhaps."""
-        if value in self._right:
-            return True
-        if not self._passes(value):
-            return False
-        if isinstance(value, dict | list):
-            self._right.add(value)
-        return True
 
     def _rewritten(self, value: Any) -> Any:
         value = value if self._default is None else self._default(value)

@@ -104,11 +104,10 @@ class ApiServer:
 
     def _settle(self, now: float) -> None:
         """Let the controllers follow every change, and the changes they make, until nothing more happens."""
-        while changes := self._store.take_fresh():
+        while self._store.fresh:
+            changes = self._store.take_fresh()
             for controller in self._controllers:
-                for change in changes:
-                    controller.absorb(change)
-                controller.work(now)
+                controller.follow(changes, now)
 
     def _answer(self, request: Request, now: float) -> tuple[int, Json]:
         place = parse_path(request.path)

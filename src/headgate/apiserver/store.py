@@ -53,9 +53,8 @@ class Shelf:
         self.objects: dict[str, Revision] = {}
         self.names: list[str] = []
 
-    def put(self, name: str, revision: Revision) -> None:
-        if name not in self.objects:
-            insort(self.names, name)
+    def add(self, name: str, revision: Revision) -> None:
+        insort(self.names, name)
         self.objects[name] = revision
 
     def remove(self, name: str) -> None:
@@ -71,7 +70,8 @@ class Collection:
     """All objects of one resource, whatever version they are served in, and their recent changes."""
 
     def __init__(self, group: str, plural: str, keep: int) -> None:
-        self.group, self.plural, self._keep = group, plural, keep
+        self.group, self.plural = group, plural
+        self._keep, self._most = keep, keep + keep // 4  # changes are forgotten many at a time
         self.version = 0  # of the last change
         self._shelves: dict[str, Shelf] = {}
         self._namespaces: list[str] = []
@@ -121,11 +121,13 @@ class Collection:
         """Make the change so and remember it."""
         if change.type == "DELETED":
             self._take_off(change.namespace, change.name)
+        elif change.type == "MODIFIED":
+            self._shelves[change.namespace].objects[change.name] = change.after
         else:
-            self._shelf(change.namespace).put(change.name, change.after)
+            self._shelf(change.namespace).add(change.name, change.after)
         self._changes.append(change)
         self.version = change.after.version
-        if len(self._changes) > self._keep + self._keep // 4:
+        if len(self._changes) > self._most:
             self._forget(len(self._changes) - self._keep)
 
     def _shelf(self, namespace: str) -> Shelf:
@@ -158,7 +160,7 @@ class Store:
         self.version = FIRST_VERSION
         self._keep = keep
         self._collections: dict[tuple[str, str], Collection] = {}
-        self._fresh: list[Change] = []
+        self.fresh: list[Change] = []
 
     def collection(self, group: str, plural: str) -> Collection:
         found = self._collections.get((group, plural))
@@ -173,30 +175,27 @@ class Store:
     def put(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
         """Create or replace the object; returns it with its resourceVersion."""
         before = collection.get(namespace, name)
-        after = self._next(value)
         step = "ADDED" if before is None else "MODIFIED"
-        self._record(Change(step, collection, namespace, name, after, before))
-        return after.value
+        return self._record(Change(step, collection, namespace, name, self._next(value), before))
 
     def remove(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
         """Take the object away; `value` is the last that is to be seen of it."""
         before = collection.get(namespace, name)
-        after = self._next(value)
-        self._record(Change("DELETED", collection, namespace, name, after, before))
-        return after.value
+        return self._record(Change("DELETED", collection, namespace, name, self._next(value), before))
 
     def take_fresh(self) -> list[Change]:
         """The changes since the last call."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self.fresh = self.fresh, []
         return fresh
 
     def _next(self, value: Json) -> Revision:
         self.version += 1
         return Revision(self.version, versioned(value, self.version))
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: Change) -> Json:
         change.collection.record(change)
-        self._fresh.append(change)
+        self.fresh.append(change)
+        return change.after.value
 
 
 def versioned(value: Json, version: int) -> Json:

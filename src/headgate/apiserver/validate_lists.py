@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -18,16 +19,19 @@ def compile_list_type(schema: Json) -> list[Callable[[Any, str, list[FieldError]
             return [_distinct(_itself)]
         case "map":
             keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
-            return [_distinct(lambda item: {key: item[key] for key in keys if key in item} if item else {}, keys)]
+            names = itemgetter(*keys) if keys else None
+            return [_distinct(lambda item: {key: item[key] for key in keys if key in item} if item else {}, names)]
         case _:
             return []
 
 
-def _distinct(identity: Callable[[Any], Any], keys: Sequence[str] = ()) -> Callable[[Any, str, list[FieldError]], None]:
-    """Reports each repeated item once, where it first comes again; `keys` name the items of a map."""
+def _distinct(
+    identity: Callable[[Any], Any], names: Callable[[Any], Any] | None = None
+) -> Callable[[Any, str, list[FieldError]], None]:
+    """Reports each repeated item once, where it first comes again; `names` are those of an item of a map."""
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        if not isinstance(value, list) or (keys and _named_apart(value, keys)):
+        if not isinstance(value, list) or (names is not None and _apart(value, names)):
             return
         times: dict[bytes, int] = {}
         for index, item in enumerate(value):
@@ -43,13 +47,12 @@ def _distinct(identity: Callable[[Any], Any], keys: Sequence[str] = ()) -> Calla
     return check
 
 
-def _named_apart(items: list[Any], keys: Sequence[str]) -> bool:
-    """Whether it is plain to see that no two items have the same names."""
-    named = [item for item in items if type(item) is dict]
-    by_key = [[item.get(key) for item in named] for key in keys]
-    if any(set(map(type, names)) != {str} for names in by_key):
+def _apart(items: list[Any], names: Callable[[Any], Any]) -> bool:
+    """Whether it is plain to see that all items are objects and no two have the same names."""
+    try:
+        return len(set(map(names, items))) == len(items)
+    except (KeyError, TypeError):  # no object, or without a name, or with one that is no plain value
         return False
-    return len(set(by_key[0] if len(keys) == 1 else zip(*by_key, strict=True))) == len(items)
 
 
 def _itself(item: Any) -> Any:

@@ -48,9 +48,13 @@ def _namespace_errors(namespace: str, namespaced: bool) -> list[FieldError]:
 def common_metadata_errors(metadata: Metadata) -> list[FieldError]:
     """All but the name and the namespace."""
     errors = label_errors("metadata.labels", metadata.labels)
-    errors += _annotation_errors(metadata.annotations)
-    errors += _owner_errors(metadata.owner_references or ())
-    return errors + _finalizer_errors(metadata.finalizers or [])
+    if metadata.annotations:
+        errors += _annotation_errors(metadata.annotations)
+    if metadata.owner_references:
+        errors += _owner_errors(metadata.owner_references)
+    if metadata.finalizers:
+        errors += _finalizer_errors(metadata.finalizers)
+    return errors
 
 
 def label_errors(path: str, labels: Mapping[str, str] | None) -> list[FieldError]:
@@ -65,11 +69,11 @@ def label_name_errors(path: str, name: str) -> list[FieldError]:
     return complaints(path, name, qualified_name_errors(name))
 
 
-def _annotation_errors(annotations: Mapping[str, str] | None) -> list[FieldError]:
+def _annotation_errors(annotations: Mapping[str, str]) -> list[FieldError]:
     errors: list[FieldError] = []
-    for name in annotations or ():
+    for name in annotations:
         errors += complaints("metadata.annotations", name, qualified_name_errors(name.lower()))
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in (annotations or {}).items())
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
     if size > MOST_ANNOTATION_BYTES:
         errors.append(too_long("metadata.annotations", MOST_ANNOTATION_BYTES))
     return errors

@@ -11,7 +11,7 @@ from headgate.apiserver.cel_rules import Failed, Rule, compile_rule
 from headgate.apiserver.defaults_schema import EMBEDDED
 from headgate.apiserver.errors import Complaint, FieldError
 from headgate.apiserver.fields import OMITTED, invalid
-from headgate.apiserver.known_values import KnownValues
+from headgate.apiserver.known_values import Memory, Remembered
 from headgate.apiserver.messages import Json
 
 RULES = "x-kubernetes-validations"
@@ -32,6 +32,8 @@ _COMPLAINTS = {
 
 _Pair = tuple[Any, Any]
 """A value and the one it replaces, None where there is none."""
+_Parts = tuple[Any, ...]
+"""What the rules look at of an object, and of the one it replaces if there is one."""
 
 
 class RuleTree:
@@ -55,10 +57,11 @@ class RuleTree:
         self._keys: Sequence[str] = (schema.get("x-kubernetes-list-map-keys") or ()) if by_key else ()
         self._timeless: bool = not any(rule.uses_old for rule in self._rules) and all(tree._timeless for tree in below)
         self._seen = self._parts_seen(frozenset(schema.get("properties") or ()))
-        self._held = KnownValues()  # parts of objects, and of those they replace, for which all rules hold
-        self._known: KnownValues | None = None  # all rules hold for them, whatever they replace
+        self._absent = (_ABSENT,) * len(self._seen)
+        self._held: Memory[tuple[int, ...], _Parts] = Memory()  # parts by their identities for which all rules hold
+        self._known: Remembered[bool] | None = None  # all rules hold for them, whatever they replace
         for tree in self._properties.values() if root else ():
-            tree._known = KnownValues() if tree._timeless else None
+            tree._known = Remembered() if tree._timeless else None
 
     def __bool__(self) -> bool:
         """Whether there is any rule."""
@@ -66,37 +69,44 @@ class RuleTree:
 
     def errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules refuse; nothing more is asked of an object whose errors `found` so far are too bad."""
-        if not self:
+        if not self._exists:
             return []
         if found and any(error.complaint in _BLOCKING or error.wrong_type for error in found):
             return [invalid(NOWHERE, None, UNCHECKED)]
         parts = self._parts_of(new, old)
-        if parts and self._held.knows_together(parts):
+        identities = tuple(map(id, parts))
+        if self._held.of(identities) is not None:
             return []
         errors: list[FieldError] = []
         if self._check((new, old), (new, None), "", errors) and parts:
-            self._held.add_together(parts)
+            self._held.put(identities, parts)
         return errors
 
     def _parts_seen(self, known: frozenset[str]) -> tuple[str, ...]:
         """The fields that all rules together look at; none where they may look at what each object has of its own."""
         read = self._answers.fields_read
-        if read is None or not read <= known - _OF_ITS_OWN or any("__" in name for name in read):  # a name spelled anew
+        if (
+            self._others is not None
+            or read is None
+            or not read <= known - _OF_ITS_OWN
+            or any("__" in name for name in read)
+        ):  # a name spelled anew
             return ()
         return tuple(sorted(read | self._properties.keys()))
 
-    def _parts_of(self, new: Any, old: Any) -> tuple[Any, ...]:
+    def _parts_of(self, new: Any, old: Any) -> _Parts:
         """What the rules look at; nothing where that is not known."""
-        if self._others is not None or not isinstance(new, dict) or not isinstance(old, dict | None):
+        if not self._seen or not isinstance(new, dict):
             return ()
-        before = old or {}
-        values = (*[new.get(name, _ABSENT) for name in self._seen], *[before.get(name, _ABSENT) for name in self._seen])
-        return (*values, old is None) if self._seen else ()
+        parts = tuple(map(new.get, self._seen, self._absent))
+        if old is None:
+            return parts
+        return (*parts, *map(old.get, self._seen, self._absent)) if isinstance(old, dict) else ()
 
     def _check(self, pair: _Pair, above: _Pair, path: str, errors: list[FieldError]) -> bool:
         """Whether all rules hold, also those that are not asked to; `above` is the nearest pair that was matched."""
         new, old = pair
-        if new is None or (self._known is not None and new in self._known):
+        if new is None or (self._known is not None and self._known.of(new)):
             return True
         nearest = above if old is None else pair
         holds = not self._rules or self._ask(pair, nearest, path, errors)
@@ -105,7 +115,7 @@ class RuleTree:
         elif isinstance(new, list) and self._items is not None:
             holds &= self._check_items(self._items, pair, nearest, path, errors)
         if holds and self._known is not None:
-            self._known.add(new)
+            self._known.put(new, True)
         return holds
 
     def _check_fields(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:

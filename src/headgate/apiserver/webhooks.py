@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
@@ -43,17 +43,52 @@ class _Hook(Struct, frozen=True):
     """A webhook ready to be asked."""
 
     name: str
-    rules: tuple[Json, ...]
+    handler: Handler
     ignores_failure: bool
     selects_object: LabelTest | None  # None: everything
     selects_namespace: LabelTest | None
 
 
-class _Ruled(NamedTuple):
-    """The webhooks whose rules fit one sort of operation, by all configurations there are: asked for often."""
+class _Fitting(NamedTuple):
+    """The webhooks whose rules fit one sort of write; if none of them is `choosy`, all of them fit all such writes."""
 
-    configurations: Sequence[Json]
-    hooks: tuple[_Hook, ...]
+    hooks: Sequence[_Hook]
+    choosy: bool
+
+
+class _Configured:
+    """The webhooks of all configurations of one resource. Which of them have rules that fit is asked at every write
+    and found out once for each sort of write, as long as the configurations stay.
+    """
+
+    def __init__(self, resource: str, handlers: Mapping[str, Handler]) -> None:
+        self._resource, self._handlers = resource, handlers
+        self._configurations: Sequence[Json] = ()
+        self._fitting: dict[tuple[str, ...], _Fitting] = {}
+
+    def concerned(self, operation: Operation, catalog: Catalog) -> Sequence[_Hook]:
+        """Those whose rules and selectors fit, by configuration name and then in their order."""
+        configurations = catalog.list(self._resource)
+        if configurations is not self._configurations:
+            self._configurations, self._fitting = configurations, {}
+        of = operation.resource
+        sort = (operation.verb, operation.subresource, of.plural, of.group, of.version)
+        fitting = self._fitting.get(sort)
+        if fitting is None:
+            fitting = self._fitting[sort] = self._find(operation)
+        hooks, choosy = fitting
+        return [hook for hook in hooks if _selected(hook, operation, catalog)] if choosy else hooks
+
+    def _find(self, operation: Operation) -> _Fitting:
+        if operation.resource.group == _GROUP:
+            return _Fitting((), False)
+        webhooks = [webhook for one in self._configurations for webhook in one.get("webhooks") or ()]
+        hooks = [
+            _hook(webhook, self._handlers)
+            for webhook in webhooks
+            if any(_rule_fits(rule, operation) for rule in webhook.get("rules") or ())
+        ]
+        return _Fitting(hooks, any(hook.selects_object or hook.selects_namespace for hook in hooks))
 
 
 class WebhookAdmission:
@@ -63,62 +98,43 @@ class WebhookAdmission:
     keeps_complete = False
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        self._handlers = handlers
-        self._known: dict[tuple[str, ...], _Ruled] = {}
+        self._mutating, self._validating = (_Configured(each, handlers) for each in (_MUTATING, _VALIDATING))
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
-        for hook in self._concerned(_MUTATING, operation, catalog):
-            changed = self._ask(hook, operation).changed
+        for hook in self._mutating.concerned(operation, catalog):
+            changed = _ask(hook, operation).changed
             if changed is not None and operation.new is not None:
                 operation = structs.replace(operation, new=changed)
         return operation.new
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        for hook in self._concerned(_VALIDATING, operation, catalog):
-            self._ask(hook, operation)
+        for hook in self._validating.concerned(operation, catalog):
+            _ask(hook, operation)
 
-    def _concerned(self, resource: str, operation: Operation, catalog: Catalog) -> Iterator[_Hook]:
-        """The hooks whose rules and selectors fit, by configuration name and then in their order."""
-        for hook in self._ruled(resource, operation, catalog):
-            if _selected(hook, operation, catalog):
-                yield hook
 
-    def _ruled(self, resource: str, operation: Operation, catalog: Catalog) -> tuple[_Hook, ...]:
-        configurations, of = catalog.list(resource), operation.resource
-        if not configurations or of.group == _GROUP:
-            return ()
-        sort = (resource, operation.verb, of.group, of.version, of.plural, operation.subresource)
-        known = self._known.get(sort)
-        if known is None or known.configurations is not configurations:
-            webhooks = [webhook for one in configurations for webhook in one.get("webhooks") or ()]
-            fitting = [hook for hook in map(_hook, webhooks) if any(_rule_fits(rule, operation) for rule in hook.rules)]
-            known = self._known[sort] = _Ruled(configurations, tuple(fitting))
-        return known.hooks
-
-    def _ask(self, hook: _Hook, operation: Operation) -> Allowed:
-        """What the webhook allows, nothing to change when it failed and may be ignored; a refusal is raised."""
-        try:
-            answer = self._handler(hook)(operation)
-        except Unreachable as trouble:
-            if hook.ignores_failure:
-                return Allowed()
-            raise _failed(hook, f"failed to call webhook: {trouble}") from None
-        if isinstance(answer, Denied):
-            raise _denial(hook, answer)
+def _ask(hook: _Hook, operation: Operation) -> Allowed:
+    """What the webhook allows, nothing to change when it failed and may be ignored; a refusal is raised."""
+    try:
+        answer = hook.handler(operation)
+    except Unreachable as trouble:
+        if hook.ignores_failure:
+            return Allowed()
+        raise _failed(hook, f"failed to call webhook: {trouble}") from None
+    if isinstance(answer, Allowed):
         return answer
-
-    def _handler(self, hook: _Hook) -> Handler:
-        handler = self._handlers.get(hook.name)
-        if handler is None:
-            raise Unreachable("no handler is registered for it")
-        return handler
+    raise _denial(hook, answer)
 
 
-def _hook(webhook: Json) -> _Hook:
+def _nobody(_operation: Operation) -> Allowed:
+    raise Unreachable("no handler is registered for it")
+
+
+def _hook(webhook: Json, handlers: Mapping[str, Handler]) -> _Hook:
     """Selectors that are not given select everything."""
+    name = webhook.get("name") or ""
     return _Hook(
-        name=webhook.get("name") or "",
-        rules=tuple(webhook.get("rules") or ()),
+        name=name,
+        handler=handlers.get(name, _nobody),
         ignores_failure=webhook.get("failurePolicy") == "Ignore",
         selects_object=_label_test(webhook.get("objectSelector")),
         selects_namespace=_label_test(webhook.get("namespaceSelector")),
@@ -130,14 +146,16 @@ def _label_test(selector: Json | None) -> LabelTest | None:
 
 
 def _selected(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
-    return _object_fits(hook.selects_object, operation) and _namespace_fits(hook.selects_namespace, operation, catalog)
+    of_object, of_namespace = hook.selects_object, hook.selects_namespace
+    if of_object is not None and not _object_fits(of_object, operation):
+        return False
+    return of_namespace is None or _namespace_fits(of_namespace, operation, catalog)
 
 
-def _object_fits(selects: LabelTest | None, operation: Operation) -> bool:
+def _object_fits(selects: LabelTest, operation: Operation) -> bool:
     """As it is to be or as it was."""
-    if selects is None:
-        return True
-    return any(selects(_labels(value)) for value in (operation.new, operation.old) if value is not None)
+    new, old = operation.new, operation.old
+    return (new is not None and selects(_labels(new))) or (old is not None and selects(_labels(old)))
 
 
 def _rule_fits(rule: Json, operation: Operation) -> bool:
@@ -169,10 +187,8 @@ def _labels(value: Json) -> Mapping[str, str]:
     return (value.get("metadata") or {}).get("labels") or {}
 
 
-def _namespace_fits(selects: LabelTest | None, operation: Operation, catalog: Catalog) -> bool:
+def _namespace_fits(selects: LabelTest, operation: Operation, catalog: Catalog) -> bool:
     """Cluster-wide objects are not excluded by namespaces; a namespace speaks for itself."""
-    if selects is None:
-        return True
     if operation.resource.namespaced:
         namespace = catalog.get("namespaces", "", operation.namespace)
         return selects({} if namespace is None else _labels(namespace))

@@ -12,7 +12,6 @@ from headgate.apiserver.fields import invalid as invalid_field
 from headgate.apiserver.finishing import store_or_finish
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import Identities, born, carried, counted_up, counts_generation, has_generation
-from headgate.apiserver.rules import KindRules
 from headgate.apiserver.status import already_exists, bad_request, conflict, invalid, not_found, unmet_precondition
 from headgate.apiserver.store import Revision, Store
 
@@ -51,31 +50,29 @@ class Writer:
 
     def replace(self, errand: Errand, new: Json) -> Json:
         """Put the object in the place of the stored one, or its status in the place of that."""
-        stored, uid = found(errand).value, new["metadata"].get("uid")
-        if uid and uid != stored["metadata"]["uid"]:
-            raise unmet_precondition(errand.served.type, stored["metadata"], "uid", uid)
-        return self._update(errand, new, stored)
+        old, uid = errand.served.shown(found(errand).value), new["metadata"].get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise unmet_precondition(errand.served.type, old["metadata"], "uid", uid)
+        return self._update(errand, new, old)
 
     def patch(self, errand: Errand, transform: Transform) -> Json:
         """Change the stored object, or its status."""
-        stored = found(errand).value
-        return self._update(errand, transform(errand.served.shown(stored)), stored)
+        old = errand.served.shown(found(errand).value)
+        return self._update(errand, transform(old), old)
 
-    def _update(self, errand: Errand, new: Json, stored: Json) -> Json:
+    def _update(self, errand: Errand, new: Json, old: Json) -> Json:
         """A change that changes nothing leaves no trace."""
-        served, rules = errand.served, errand.served.type.rules
-        old = served.shown(stored)
-        new = _agreed(errand, new, stored)
-        prepared = _prepared(rules, errand, new, old)
-        admitted = self._chain.mutate("UPDATE", errand, prepared, old)
+        served, rules, of_status = errand.served, errand.served.type.rules, errand.subresource == "status"
+        prepare = rules.prepare_status if of_status else rules.prepare_update
+        new = prepare(_agreed(errand, new, old), old)
+        admitted = self._chain.mutate("UPDATE", errand, new, old)
         assert admitted.value is not None, "an admission plugin made nothing of a change"
-        if admitted.complete:
-            prepared = admitted.value
-        else:
-            prepared = _prepared(rules, errand, _with_carried(with_metadata(admitted.value), old), old)
-        new = counted_up(prepared, old) if counts_generation(served) else prepared
-        validate = rules.validate_status if errand.subresource == "status" else rules.validate_update
-        refuse_invalid(errand, new, validate(new, old))
+        new = admitted.value
+        if not admitted.complete:
+            new = prepare(_with_carried(with_metadata(new), old), old)
+        if not of_status and counts_generation(served):
+            new = counted_up(new, old)
+        refuse_invalid(errand, new, rules.validate_status(new, old) if of_status else rules.validate_update(new, old))
         self._chain.validate("UPDATE", errand, new, old)
         if errand.dry_run or new == old:
             return new
@@ -134,19 +131,15 @@ def _in_namespace(errand: Errand, value: Json) -> Json:
     return {**value, "metadata": {**metadata, "namespace": errand.namespace}}
 
 
-def _prepared(rules: KindRules, errand: Errand, new: Json, old: Json) -> Json:
-    return rules.prepare_status(new, old) if errand.subresource == "status" else rules.prepare_update(new, old)
-
-
 def _agreed(errand: Errand, new: Json, old: Json) -> Json:
     """The new object, once it is known to be meant for the stored one; the server's own fields as they were."""
-    metadata = new["metadata"]
-    if metadata is not old["metadata"]:
-        _refuse_other_name(errand, metadata)
-        _refuse_other_version(errand, metadata, old["metadata"])
-    if new.get("kind") != old["kind"] or new.get("apiVersion") != errand.served.api_version:
-        new = {**new, "kind": old["kind"], "apiVersion": errand.served.api_version}
-    return _with_carried(new, old)
+    if new["metadata"] is not old["metadata"]:
+        _refuse_other_name(errand, new["metadata"])
+        _refuse_other_version(errand, new["metadata"], old["metadata"])
+        new = _with_carried(new, old)
+    if new.get("kind") != old["kind"] or new.get("apiVersion") != old["apiVersion"]:
+        new = {**new, "kind": old["kind"], "apiVersion": old["apiVersion"]}
+    return new
 
 
 def _with_carried(new: Json, old: Json) -> Json:

@@ -23,27 +23,45 @@ class Distribution(Struct, frozen=True, gc=False):
         return sum(self.counts)
 
 
+class Spread:
+    """A distribution that grows. A value costs the same however many there were."""
+
+    __slots__ = ("_bounds", "_counts", "_total")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def add(self, value: float) -> None:
+        """Clocks differ a little: what seems to have taken less than no time took none."""
+        value = max(0.0, value)
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    @property
+    def so_far(self) -> Distribution:
+        return Distribution(self._bounds, tuple(self._counts), self._total)
+
+
 class Distributions:
-    """One for each name and labels; the bounds go by name. A value costs the same however many there were."""
+    """One for each name and labels; the bounds go by name."""
 
     def __init__(self, bounds: Mapping[str, Bounds]) -> None:
         self._bounds = bounds
-        self._counts: dict[tuple[str, Labels], list[int]] = {}
-        self._totals: dict[tuple[str, Labels], float] = {}
+        self._spreads: dict[tuple[str, Labels], Spread] = {}
 
     def observe(self, name: str, labels: Labels, value: float) -> None:
-        """Clocks differ a little: what seems to have taken less than no time took none."""
-        bounds, value, at = self._bounds[name], max(0.0, value), (name, labels)
-        if at not in self._counts:
-            self._counts[at], self._totals[at] = [0] * (len(bounds) + 1), 0.0
-        self._counts[at][bisect_left(bounds, value)] += 1
-        self._totals[at] += value
+        spread = self._spreads.get((name, labels))
+        if spread is None:
+            spread = self._spreads[name, labels] = Spread(self._bounds[name])
+        spread.add(value)
 
     def forget(self, labels: Mapping[str, str]) -> None:
         """What these labels stand for is gone."""
-        for at in [at for at in self._counts if labels.items() <= dict(at[1]).items()]:
-            del self._counts[at], self._totals[at]
+        for at in [at for at in self._spreads if labels.items() <= dict(at[1]).items()]:
+            del self._spreads[at]
 
     def __iter__(self) -> Iterator[tuple[str, Labels, Distribution]]:
-        for (name, labels), counts in self._counts.items():
-            yield name, labels, Distribution(self._bounds[name], tuple(counts), self._totals[name, labels])
+        for (name, labels), spread in self._spreads.items():
+            yield name, labels, spread.so_far

@@ -30,12 +30,18 @@ class Journal:
 
     def __init__(self) -> None:
         self._fresh: list[Entry] = []
-        self._recent: dict[Key, deque[Entry]] = {}
+        self._recent: dict[Key, list[Entry]] = {}
         self._receipts: deque[Entry] = deque(maxlen=KEPT_RECEIPTS)
 
     def write(self, entry: Entry) -> None:
         self._fresh.append(entry)
-        self._recent.setdefault(entry.key, deque(maxlen=KEPT_PER_OBJECT)).append(entry)
+        recent = self._recent.get(entry.key)
+        if recent is None:
+            self._recent[entry.key] = [entry]
+        else:
+            recent.append(entry)
+            if len(recent) > KEPT_PER_OBJECT:
+                del recent[0]
         if entry.decision in RECEIPTS:
             self._receipts.append(entry)
 
@@ -43,6 +49,11 @@ class Journal:
         """What was written since the last call."""
         fresh, self._fresh = self._fresh, []
         return fresh
+
+    def last(self, key: Key) -> Entry | None:
+        """The last entry about this object, if there is any."""
+        recent = self._recent.get(key)
+        return recent[-1] if recent else None
 
     def about(self, key: Key) -> tuple[Entry, ...]:
         """The last entries about this object, oldest first."""

@@ -51,7 +51,9 @@ class Engine:
         effects: list[Effect] = []
         for event in batch:
             for plane in self._told(event):
-                effects.extend(plane.absorb(event, now))
+                told = plane.absorb(event, now)
+                if told:
+                    effects.extend(told)
         for plane in self._planes:
             effects.extend(plane.decide(now))
         for plane in self._planes:

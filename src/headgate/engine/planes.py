@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from headgate.engine.distributions import Distribution, Labels
@@ -24,7 +24,7 @@ class Plane(Protocol):
     @property
     def reads(self) -> tuple[Kind, ...]: ...
 
-    def absorb(self, event: Event, now: float) -> Iterator[Effect]: ...
+    def absorb(self, event: Event, now: float) -> Iterable[Effect]: ...
 
     def decide(self, now: float) -> Iterator[Effect]: ...
 

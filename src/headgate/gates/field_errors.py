@@ -10,6 +10,7 @@ from msgspec import Struct
 from headgate.model.admission import Admit, Refuse, Verdict
 
 NEGATIVE = "must be greater than or equal to 0"
+_YES = Admit()
 
 
 class FieldError(Struct, frozen=True):
@@ -62,9 +63,10 @@ def too_many(path: str, number: int, most: int) -> FieldError:
 
 def verdict_on(errors: Iterable[FieldError]) -> Verdict:
     """Yes where there are none; else all of them in one line, each once."""
-    texts = list(dict.fromkeys(map(str, errors)))
-    if not texts:
-        return Admit()
+    found = list(errors)
+    if not found:
+        return _YES
+    texts = list(dict.fromkeys(map(str, found)))
     return Refuse(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headgate.gates.ancestors import Asking
 from headgate.gates.field_errors import FieldError, immutable, verdict_on
@@ -14,7 +14,7 @@ from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_er
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
 from headgate.gates.wire_values import is_going, spec_of, with_finalizer, with_spec
 from headgate.gates.workloads import class_to_fill_in, judged
-from headgate.model.admission import Admit, Inquiry, Judge, Matter, Question, Rules
+from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules, Verdict
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
@@ -53,9 +53,8 @@ def validate_workload(question: Question, _rules: Rules) -> Inquiry:
     return judged(workload, (yield from _classes()))
 
 
-def keep_while_in_use(question: Question, _rules: Rules) -> Inquiry:
+def keep_while_in_use(question: Question, _rules: Rules) -> Verdict:
     """It can only go when nothing depends on it any more."""
-    yield from ()
     return Admit(with_finalizer(question.new, IN_USE))
 
 
@@ -71,8 +70,7 @@ def default_queued_workload(question: Question, _rules: Rules) -> Inquiry:
 def checked(errors: Errors, framework: str = "") -> Judge:
     """Judges by these errors alone. What is going away is let go; work of a kind that is not ours is not our matter."""
 
-    def judge(question: Question, rules: Rules) -> Inquiry:
-        yield from ()
+    def judge(question: Question, rules: Rules) -> Verdict:
         if (framework and framework not in rules.quota.frameworks) or is_going(question.new):
             return Admit()
         return verdict_on(errors(question))
@@ -121,17 +119,16 @@ def _of_queued_workload(question: Question) -> list[FieldError]:
     new, old = question.thing, question.was
     if not isinstance(new, QueuedWorkload):
         return []
-    errors = [*workload_errors(new), *template_errors(spec_of(question.new).get("podSets") or ())]
-    if isinstance(old, QueuedWorkload):
-        errors += [*workload_change_errors(new, old), *_pod_sets_change_errors(question, old)]
+    errors = [*workload_errors(new), *question.once(template_errors, _pod_sets(question.new))]
+    if isinstance(old, QueuedWorkload) and question.old is not None:
+        errors += workload_change_errors(new, old)
+        if old.is_true(RESERVED):
+            errors += pod_set_change_errors(_pod_sets(question.new), _pod_sets(question.old))
     return errors
 
 
-def _pod_sets_change_errors(question: Question, old: QueuedWorkload) -> list[FieldError]:
-    if question.old is None or not old.is_true(RESERVED):
-        return []
-    now, before = (spec_of(value).get("podSets") or () for value in (question.new, question.old))
-    return pod_set_change_errors(now, before)
+def _pod_sets(value: Json) -> Sequence[Json]:
+    return spec_of(value).get("podSets") or ()
 
 
 JUDGES: Mapping[Matter, Judge] = {

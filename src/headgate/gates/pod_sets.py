@@ -20,9 +20,9 @@ PODS = "pods"
 """The resource under which quota counts the pods themselves."""
 
 
-def template_errors(pod_sets: Sequence[Json]) -> list[FieldError]:
+def template_errors(pod_sets: Sequence[Json]) -> tuple[FieldError, ...]:
     """Amounts no pod can ask for. Much work is alike and looked at once."""
-    return list(_errors_in(msgspec.json.encode(pod_sets)))
+    return _errors_in(msgspec.json.encode(pod_sets))
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -35,6 +35,8 @@ def _errors_in(text: bytes) -> tuple[FieldError, ...]:
 
 def pod_set_change_errors(new: Sequence[Json], old: Sequence[Json], *, may_shrink: bool = False) -> list[FieldError]:
     """What may not change while quota is reserved: everything, but an elastic workload `may_shrink`."""
+    if new is old:
+        return []
     if len(new) != len(old):
         return [immutable(PATH)]
     return [

@@ -19,6 +19,7 @@ from headgate.model.names import dns_subdomain_errors
 from headgate.model.queues import (
     ADMISSION_GATED_BY,
     PRIORITY_BOOST,
+    Admission,
     CheckState,
     CheckStatus,
     PodSetAssignment,
@@ -39,24 +40,34 @@ _URL_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 
 def workload_errors(workload: QueuedWorkload) -> list[FieldError]:
     """All that is wrong with it as it is; `template_errors` speaks of its pods."""
-    return [
-        *(_min_count_errors(workload) if len(workload.pod_sets) > 1 else ()),
-        *(_admission_errors(workload) if workload.is_true(RESERVED) else ()),
-        *(_reclaimable_errors(workload) if workload.reclaimable else ()),
-        *(_update_names_errors(workload) if workload.checks else ()),
-        *(_annotation_errors(workload.annotations) if workload.annotations else ()),
-    ]
+    errors: list[FieldError] = []
+    if len(workload.pod_sets) > 1:
+        errors += _min_count_errors(workload)
+    if workload.is_true(RESERVED):
+        errors += _admission_errors(workload)
+    if workload.reclaimable:
+        errors += _reclaimable_errors(workload)
+    if workload.checks:
+        errors += _update_names_errors(workload)
+    if workload.annotations:
+        errors += _annotation_errors(workload.annotations)
+    return errors
 
 
 def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
     """What may not change so; `pod_set_change_errors` speaks of its pods."""
-    return [
-        *_admission_change_errors(new, old),
-        *(_reclaimable_change_errors(new, old) if old.reclaimable else ()),
-        *(_update_change_errors(new.checks, old.checks) if new.checks else ()),
-        *_cluster_errors(new, old),
-        *(gate_change_errors(new.gated_by, old.gated_by) if new.gated_by else ()),
-    ]
+    errors: list[FieldError] = []
+    if new.admission is not None and old.admission is not None:
+        errors += _admission_change_errors(new.admission, old.admission)
+    if old.reclaimable:
+        errors += _reclaimable_change_errors(new, old)
+    if new.checks:
+        errors += _update_change_errors(new.checks, old.checks)
+    if new.cluster:
+        errors += _cluster_errors(new, old)
+    if new.gated_by:
+        errors += gate_change_errors(new.gated_by, old.gated_by)
+    return errors
 
 
 def _min_count_errors(workload: QueuedWorkload) -> list[FieldError]:
@@ -69,17 +80,17 @@ def _admission_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
     if workload.admission is None:
         yield required("status.admission", f"must be set while {RESERVED} is True")
         return
-    known = {pod_set.name for pod_set in workload.pod_sets}
+    known = [pod_set.name for pod_set in workload.pod_sets]
     for index, given in enumerate(workload.admission.pod_sets):
-        here = f"{ASSIGNMENTS}[{index}]"
         if given.name not in known:
-            yield not_found(f"{here}.name", given.name)
-        yield from _usage_errors(given, f"{here}.resourceUsage")
+            yield not_found(f"{ASSIGNMENTS}[{index}].name", given.name)
+        if given.count not in (0, 1):
+            yield from _usage_errors(given, f"{ASSIGNMENTS}[{index}].resourceUsage")
 
 
 def _usage_errors(given: PodSetAssignment, path: str) -> Iterator[FieldError]:
     """All pods of a set are alike, so their usage together is a multiple of one's."""
-    for name, amount in given.usage if given.count else ():
+    for name, amount in given.usage:
         if amount % given.count:
             yield invalid(f"{path}[{name}]", amount_text(name, amount), f"is not a multiple of {given.count}")
 
@@ -126,11 +137,9 @@ def gate_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         yield from (invalid(path, name, wrong) for wrong in (dns_subdomain_errors(domain) if slash else ()))
 
 
-def _admission_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
+def _admission_change_errors(new: Admission, old: Admission) -> list[FieldError]:
     """It may be given and taken away; where its pods go may be told later, and is not looked at."""
-    if new.admission is None or old.admission is None or new.admission == old.admission:
-        return []
-    return [immutable("status.admission")]
+    return [] if new == old else [immutable("status.admission")]
 
 
 def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iterator[FieldError]:
@@ -159,7 +168,7 @@ def _updates(check: CheckStatus) -> list[dict[str, Any]]:
 
 
 def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
-    if not new.cluster or old.cluster or new.cluster in old.nominated_clusters:
+    if old.cluster or new.cluster in old.nominated_clusters:
         return []
     detail = "when setting clusterName it must be one of the nominatedClusterNames"
     return [invalid("status.clusterName", new.cluster, detail)]

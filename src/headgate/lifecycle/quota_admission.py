@@ -22,19 +22,21 @@ from headgate.model.resources import Resources
 IS_ADMITTED = Said(ADMITTED, True, ADMITTED, "The workload is admitted")
 HAS_OPEN_CHECKS = Said(ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
 HAS_NO_RESERVATION = Said(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
+PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, BLOCKED_ON_GATES})
 IS_GATED = Said(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
 
 
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
     """It has quota, and is admitted as well when no check is to be waited for. What it was before is told as past."""
-    said = [Said(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {admission.cluster_queue}")]
-    for type_ in (EVICTED, PREEMPTED, BLOCKED_ON_GATES):
-        before = workload.condition(type_)
-        if before is not None and before.status == "True":
-            said.append(Said(type_, False, QUOTA_RESERVED, f"Previously: {before.message}"))
+    has_quota = Said(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {admission.cluster_queue}")
+    past = [
+        Said(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
+        for before in workload.conditions
+        if before.status == "True" and before.type in PAST_ONCE_RESERVED
+    ]
     states = synced_checks(workload.checks, checks, now)
-    said.append(IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS)
-    return edited(workload, now, *said, admission=admission, checks=states, resource_requests=())
+    checked = IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS
+    return edited(workload, now, has_quota, *past, checked, admission=admission, checks=states, resource_requests=())
 
 
 def admitted(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:

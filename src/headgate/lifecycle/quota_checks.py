@@ -29,7 +29,7 @@ def synced_checks(checks: Sequence[CheckStatus], names: Sequence[str], now: floa
 
 def reset_checks(checks: Sequence[CheckStatus], now: float) -> tuple[CheckStatus, ...]:
     """All pending again. That one had asked for another try is counted."""
-    return tuple(_reset(check, now) for check in checks)
+    return tuple([_reset(check, now) for check in checks]) if checks else ()
 
 
 def are_ready(checks: Sequence[CheckStatus], names: Sequence[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -36,7 +35,7 @@ class Hindrance(NamedTuple):
 
 def hindrance(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
     """The first thing that keeps it out of its queue, whatever quota there is."""
-    return next((found for rule in _RULES if (found := rule(workload, around)) is not None), None)
+    return _queues(workload, around) or _its_own(around) or _gated(workload)
 
 
 def is_stopped(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
@@ -67,17 +66,14 @@ def _queues(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None
     return None
 
 
-def _its_own(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+def _its_own(around: Circumstances) -> Hindrance | None:
     """Where it is, and what its pods ask for."""
     if not around.may_enter:
         return Hindrance(MISCONFIGURED, WRONG_NAMESPACE)
     return Hindrance(MISCONFIGURED, around.problem) if around.problem else None
 
 
-def _gated(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+def _gated(workload: QueuedWorkload) -> Hindrance | None:
     if not workload.gated_by:
         return None
     return Hindrance(GATED, f"Admission is gated by: {','.join(workload.gated_by)}")
-
-
-_RULES: tuple[Callable[[QueuedWorkload, Circumstances], Hindrance | None], ...] = (_queues, _its_own, _gated)

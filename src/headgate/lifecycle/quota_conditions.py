@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from headgate.model.conditions import Condition
 from headgate.model.queue_changes import QueuedWorkloadStatus
@@ -27,7 +26,7 @@ PENDING_EVALUATION = "PendingEvaluation"
 DEACTIVATED = "Deactivated"
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True, gc=False):
     """One condition as it is to be from now on."""
 
     type: str
@@ -38,15 +37,15 @@ class Said(NamedTuple):
 
 def second(now: float) -> float:
     """Times in a status have whole seconds; said that way at once, they read back as they were written."""
-    return float(math.floor(now))
+    return now // 1.0
 
 
 def edited(workload: QueuedWorkload, now: float, *said: Said, **fields: Any) -> QueuedWorkloadStatus:
     """The status of the workload with these conditions and fields in place of what it shows."""
-    conditions = workload.conditions
+    conditions, at = list(workload.conditions), second(now)
     for each in said:
-        conditions = _put(conditions, each, second(now), workload.generation)
-    return structs.replace(QueuedWorkloadStatus.of(workload), conditions=conditions, **fields)
+        _put(conditions, each, at, workload.generation)
+    return structs.replace(QueuedWorkloadStatus.of(workload), conditions=tuple(conditions), **fields)
 
 
 def without(workload: QueuedWorkload, type_: str) -> QueuedWorkload:
@@ -55,16 +54,27 @@ def without(workload: QueuedWorkload, type_: str) -> QueuedWorkload:
 
 
 def with_status(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> QueuedWorkload:
-    return structs.replace(workload, **structs.asdict(status))
+    return structs.replace(
+        workload,
+        conditions=status.conditions,
+        admission=status.admission,
+        requeue=status.requeue,
+        reclaimable=status.reclaimable,
+        checks=status.checks,
+        gate_statuses=status.gate_statuses,
+        resource_requests=status.resource_requests,
+        past_execution_seconds=status.past_execution_seconds,
+        evictions=status.evictions,
+        nominated_clusters=status.nominated_clusters,
+        cluster=status.cluster,
+    )
 
 
 def says(workload: QueuedWorkload, said: Said) -> bool:
     shown = workload.condition(said.type)
-    return shown is not None and (shown.status, shown.reason, shown.message) == (
-        str(said.status),
-        said.reason,
-        said.message,
-    )
+    if shown is None or shown.reason != said.reason:
+        return False
+    return shown.status == str(said.status) and shown.message == said.message
 
 
 def reason_of(workload: QueuedWorkload, type_: str) -> str:
@@ -78,12 +88,12 @@ def true_since(workload: QueuedWorkload, type_: str) -> float | None:
     return shown.at if shown is not None and shown.status == "True" else None
 
 
-def _put(conditions: tuple[Condition, ...], said: Said, at: float, generation: int) -> tuple[Condition, ...]:
+def _put(conditions: list[Condition], said: Said, at: float, generation: int) -> None:
     """The time is that of the last change of status, so it stays while only the reason changes."""
-    status = str(said.status)
-    before = next((one for one in conditions if one.type == said.type), None)
-    kept = before.at if before is not None and before.status == status else at
-    made = Condition(said.type, status, said.reason, said.message, kept, generation)
-    if before is None:
-        return (*conditions, made)
-    return tuple(made if one.type == said.type else one for one in conditions)
+    type_, status = said.type, "True" if said.status else "False"
+    for index, before in enumerate(conditions):
+        if before.type == type_:
+            kept = before.at if before.status == status else at
+            conditions[index] = Condition(type_, status, said.reason, said.message, kept, generation)
+            return
+    conditions.append(Condition(type_, status, said.reason, said.message, at, generation))

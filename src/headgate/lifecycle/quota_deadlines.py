@@ -32,42 +32,48 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
         return None
     if workload.is_true(FINISHED):
         return kept_until(workload, settings)
-    if not workload.active or workload.is_true(DEACTIVATION_TARGET):
-        return None  # it leaves, or has left, and no time brings it back
-    ready = ready_until(workload, settings.pods_ready)
-    times = (ready.at if ready is not None else None, execution_ends(workload), _rests_until(workload))
-    return min((at for at in times if at is not None), default=None)
+    if not workload.active:
+        return None  # it leaves, or has left, and no time brings it back; nor one that is to be deactivated
+    at = _rests_until(workload) if workload.admission is None else _runs_until(workload, settings.pods_ready)
+    return None if at is None or workload.is_true(DEACTIVATION_TARGET) else at
 
 
 def kept_until(workload: QueuedWorkload, settings: QuotaSettings) -> float | None:
     """When a finished workload is deleted."""
-    since, kept = true_since(workload, FINISHED), settings.retention.after_finished
+    kept = settings.retention.after_finished
+    since = true_since(workload, FINISHED) if kept is not None else None
     return None if since is None or kept is None else since + kept
 
 
 def ready_until(workload: QueuedWorkload, settings: PodsReady) -> Patience | None:
     """None: nothing is waited for, or nobody would say when it is there, as with a workload that nobody owns."""
+    ready = workload.condition(PODS_READY)
+    if workload.owner is None if ready is None else ready.status == "True":
+        return None
     since = true_since(workload, ADMITTED)
     if since is None or workload.is_true(EVICTED):
         return None
-    ready = workload.condition(PODS_READY)
-    if ready is None:
-        return None if workload.owner is None else Patience(since + settings.timeout, STARTING)
-    if ready.status == "True":
-        return None
-    if ready.reason != RECOVERING:
+    if ready is None or ready.reason != RECOVERING:
         return Patience(since + settings.timeout, STARTING)
     recovery = settings.recovery_timeout
     return None if recovery is None else Patience(ready.at + recovery, RECOVERING)
 
 
+def _runs_until(workload: QueuedWorkload, settings: PodsReady) -> float | None:
+    ready, ends = ready_until(workload, settings), execution_ends(workload)
+    if ready is None:
+        return ends
+    return ready.at if ends is None else min(ready.at, ends)
+
+
 def execution_ends(workload: QueuedWorkload) -> float | None:
-    since, most = true_since(workload, ADMITTED), workload.max_execution_seconds
+    most = workload.max_execution_seconds
+    since = true_since(workload, ADMITTED) if most is not None else None
     return None if since is None or most is None else since + most - workload.past_execution_seconds
 
 
 def _rests_until(workload: QueuedWorkload) -> float | None:
-    requeued = workload.condition(REQUEUED)
-    if workload.admission is not None or requeued is None or requeued.status != "False":
+    if workload.requeue is None:
         return None
-    return workload.requeue.at if workload.requeue is not None else None
+    requeued = workload.condition(REQUEUED)
+    return workload.requeue.at if requeued is not None and requeued.status == "False" else None

@@ -23,6 +23,7 @@ from headgate.lifecycle.quota_conditions import (
     edited,
     second,
     true_since,
+    with_status,
     without,
 )
 from headgate.model.queue_changes import QueuedWorkloadStatus
@@ -51,7 +52,7 @@ def evicted(
         cluster="",
         nominated_clusters=(),
         checks=reset_checks(workload.checks, now),
-        gate_statuses=tuple(GateStatus(gate.name, False, second(now)) for gate in workload.gate_statuses),
+        gate_statuses=_closed(workload.gate_statuses, now),
         evictions=_counted(workload.evictions, reason, cause),
     )
 
@@ -105,8 +106,7 @@ def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
     status = evicted(bare, DEACTIVATED, message, now, cause=cause)
     if workload.admission is not None:
         return status
-    gone = structs.replace(bare, **structs.asdict(status))
-    return released(gone, now, DEACTIVATED)
+    return released(with_status(bare, status), now, DEACTIVATED)
 
 
 def requeued(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
@@ -117,6 +117,10 @@ def requeued(workload: QueuedWorkload, reason: str, message: str, now: float) ->
 
 def finished(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
     return edited(workload, now, Said(FINISHED, True, reason, message))
+
+
+def _closed(gates: Sequence[GateStatus], now: float) -> tuple[GateStatus, ...]:
+    return tuple([GateStatus(gate.name, False, second(now)) for gate in gates]) if gates else ()
 
 
 def _with_cause(reason: str, cause: str) -> str:

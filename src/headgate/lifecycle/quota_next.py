@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from msgspec import Struct, structs
 
@@ -75,13 +75,23 @@ def next_step(workload: QueuedWorkload, around: Circumstances, now: float) -> St
     """The first change that is due. None: nothing to do but wait."""
     if workload.deleted is not None:
         return _let_go(workload)
-    if workload.is_true(FINISHED):
+    true = {one.type for one in workload.conditions if one.status == "True"}
+    if FINISHED in true:
         return _retired(workload, around, now)
-    for rule in RULES:
+    for rule in _rules_for(workload, true):
         step = rule(workload, around, now)
         if step is not None:
             return step
     return None
+
+
+def _rules_for(workload: QueuedWorkload, true: Set[str]) -> tuple[Rule, ...]:
+    """Those that may hold of it, by where it stands."""
+    if workload.admission is None:
+        return OF_WAITING
+    if EVICTED in true or not workload.active:
+        return OF_LEAVING
+    return OF_ADMITTED if ADMITTED in true else OF_RESERVED
 
 
 def _let_go(workload: QueuedWorkload) -> Step | None:
@@ -124,7 +134,7 @@ def _deactivated(workload: QueuedWorkload, around: Circumstances, now: float) ->
 def _queues_again(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """What kept it from queueing up again is over."""
     requeued = workload.condition(REQUEUED)
-    if not workload.active or requeued is None or requeued.status != "False" or workload.admission is not None:
+    if not workload.active or requeued is None or requeued.status != "False":
         return None
     found = _what_is_over(requeued.reason, workload, around, now)
     if found is None:
@@ -161,7 +171,7 @@ def _gates_told(workload: QueuedWorkload, around: Circumstances, now: float) -> 
 
 def _checks_told(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """Its states are those of the checks its queue asks for now."""
-    if around.queue is None:
+    if around.queue is None or not (around.queue.checks or workload.checks):
         return None
     names = required_checks(around.queue, workload.admission)
     checks = synced_checks(workload.checks, names, now)
@@ -173,15 +183,13 @@ def _checks_told(workload: QueuedWorkload, around: Circumstances, now: float) ->
 
 
 def _admitted(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    if workload.is_true(ADMITTED) or not _stays(workload) or around.queue is None:
-        return None
-    if not are_ready(workload.checks, required_checks(around.queue, workload.admission)):
+    if around.queue is None or not are_ready(workload.checks, required_checks(around.queue, workload.admission)):
         return None
     return Step("admit", ADMITTED, "The workload is admitted", admitted(workload, now))
 
 
 def _checks_failed(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    if not workload.checks or not _stays(workload) or workload.is_true(DEACTIVATION_TARGET):
+    if not workload.checks or workload.is_true(DEACTIVATION_TARGET):
         return None
     rejected, retried = in_state(workload, CheckState.REJECTED), in_state(workload, CheckState.RETRY)
     if rejected:
@@ -207,15 +215,16 @@ def _named(checks: Sequence[CheckStatus], state: CheckState) -> str:
     return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {state} state: {'; '.join(parts)}"
 
 
-def _drained(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    """Admitted work leaves a queue that is drained; what has quota only gives it back to a queue that is stopped."""
-    if not _stays(workload):
+def _stopped(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """What has quota only gives it back to a queue that is stopped."""
+    why = is_stopped(workload, around)
+    if why is None:
         return None
-    if not workload.is_true(ADMITTED):
-        why = is_stopped(workload, around)
-        if why is None:
-            return None
-        return Step("release", why.reason, why.message, leaving.unreserved(workload, why.reason, why.message, now))
+    return Step("release", why.reason, why.message, leaving.unreserved(workload, why.reason, why.message, now))
+
+
+def _drained(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
+    """Admitted work leaves a queue that is drained."""
     if around.local is not None and around.local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
         return _evicted(workload, leaving.evicted(workload, leaving.LOCAL_STOPPED, "The LocalQueue is stopped", now))
     if around.queue is not None and around.queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
@@ -224,7 +233,7 @@ def _drained(workload: QueuedWorkload, around: Circumstances, now: float) -> Ste
 
 
 def _not_ready(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    found = ready_until(workload, around.settings.pods_ready) if _stays(workload) else None
+    found = ready_until(workload, around.settings.pods_ready)
     if found is None or now < found.at or workload.is_true(DEACTIVATION_TARGET):
         return None
     status = leaving.timed_out(workload, around.settings.pods_ready, found.cause, now)
@@ -235,7 +244,7 @@ def _not_ready(workload: QueuedWorkload, around: Circumstances, now: float) -> S
 
 
 def _overtime(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    ends = execution_ends(workload) if _stays(workload) else None
+    ends = execution_ends(workload)
     if ends is None or now < ends or workload.is_true(DEACTIVATION_TARGET):
         return None
     reason = "MaximumExecutionTimeExceeded"
@@ -246,7 +255,7 @@ def _overtime(workload: QueuedWorkload, around: Circumstances, now: float) -> St
 
 def _released(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """Nobody else would give its quota back."""
-    if not _is_on_its_own(workload) or workload.admission is None or not workload.is_true(EVICTED):
+    if not _is_on_its_own(workload) or not workload.is_true(EVICTED):
         return None
     reason = PENDING_EVALUATION if workload.active else DEACTIVATED
     return Step("release", reason, "its quota is given back", leaving.released(workload, now, reason))
@@ -254,8 +263,6 @@ def _released(workload: QueuedWorkload, around: Circumstances, now: float) -> St
 
 def _kept_out(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """Why it does not wait for quota is told as long as it is true."""
-    if workload.admission is not None:
-        return None
     shown = workload.condition(QUOTA_RESERVED)
     before = shown.reason if shown is not None else ""
     why = hindrance(workload, around)
@@ -284,28 +291,50 @@ def _is_on_its_own(workload: QueuedWorkload) -> bool:
     return workload.owned_by_stranger is False or not workload.labels.get(JOB_UID)
 
 
-def _stays(workload: QueuedWorkload) -> bool:
-    """It has quota, and nobody told it to go."""
-    return workload.admission is not None and workload.active and not workload.is_true(EVICTED)
-
-
 def _evicted(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> Step:
     why = next(one for one in status.conditions if one.type == EVICTED)
     return Step("evict", why.reason, why.message, status)
 
 
-RULES: tuple[Rule, ...] = (
+OF_WAITING: tuple[Rule, ...] = (
     _orphaned,
     _doomed,
     _deactivated,
     _queues_again,
     _gates_told,
     _checks_told,
-    _checks_failed,
-    _drained,
-    _admitted,
-    _not_ready,
-    _overtime,
-    _released,
     _kept_out,
 )
+"""It has no quota."""
+
+OF_RESERVED: tuple[Rule, ...] = (
+    _orphaned,
+    _doomed,
+    _gates_told,
+    _checks_told,
+    _checks_failed,
+    _stopped,
+    _admitted,
+)
+"""It has quota and is not admitted yet."""
+
+OF_ADMITTED: tuple[Rule, ...] = (
+    _orphaned,
+    _doomed,
+    _gates_told,
+    _checks_told,
+    _checks_failed,
+    _drained,
+    _not_ready,
+    _overtime,
+)
+
+OF_LEAVING: tuple[Rule, ...] = (
+    _orphaned,
+    _doomed,
+    _deactivated,
+    _gates_told,
+    _checks_told,
+    _released,
+)
+"""It has quota, and was told to go or is not active."""

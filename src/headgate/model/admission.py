@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -14,6 +14,8 @@ from headgate.model.pod import PodShape
 from headgate.model.quota_settings import QuotaSettings
 
 Json = dict[str, Any]
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class Matter(StrEnum):
@@ -42,6 +44,17 @@ class Matter(StrEnum):
         return self.startswith("default-")
 
 
+class Once(Protocol):
+    """What is made of a part of an object; whoever knows parts again, the very same ones, may remember it."""
+
+    def __call__(self, make: Callable[[P], R], part: P, /) -> R: ...
+
+
+def each_time(make: Callable[[P], R], part: P, /) -> R:
+    """Remembers nothing."""
+    return make(part)
+
+
 class Question(Struct, frozen=True):
     """An object about to be stored, as it is on the wire; `old` is None for a new one."""
 
@@ -49,6 +62,7 @@ class Question(Struct, frozen=True):
     new: Json
     old: Json | None = None
     reads: Callable[[Json], Object | None] = lambda _: None
+    once: Once = each_time
 
     @property
     def thing(self) -> Object | None:
@@ -88,4 +102,6 @@ class Rules(Struct, frozen=True):
     """Pods of a group with equal hashes are one pod set."""
 
 
-Judge = Callable[[Question, Rules], Inquiry]
+Said = Verdict | Inquiry
+"""The verdict, or how it is come to."""
+Judge = Callable[[Question, Rules], Said]

@@ -40,7 +40,7 @@ class Kind(StrEnum):
     ADMISSION_CHECK = "admissionchecks.kueue.x-k8s.io"
 
 
-class Key(Struct, frozen=True, order=True, gc=False):
+class Key(Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """An object's place in a cluster; the namespace is empty for cluster-wide kinds."""
 
     kind: Kind

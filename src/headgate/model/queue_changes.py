@@ -5,8 +5,6 @@ Lists are written whole, so the target of such a change must name the version it
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from msgspec import Struct
 
 from headgate.model.conditions import Condition
@@ -40,10 +38,19 @@ class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, workload: QueuedWorkload) -> QueuedWorkloadStatus:
         """As it stands on the object; writing it changes nothing."""
-        return cls(*_parts_of_status(workload))
-
-
-_parts_of_status = attrgetter(*QueuedWorkloadStatus.__struct_fields__)
+        return cls(
+            workload.conditions,
+            workload.admission,
+            workload.requeue,
+            workload.reclaimable,
+            workload.checks,
+            workload.gate_statuses,
+            workload.resource_requests,
+            workload.past_execution_seconds,
+            workload.evictions,
+            workload.nominated_clusters,
+            workload.cluster,
+        )
 
 
 class FlavorUse(Struct, frozen=True, gc=False):

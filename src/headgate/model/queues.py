@@ -244,7 +244,7 @@ class AdmissionCheck(Struct, frozen=True, gc=False):
         return Target(self.key, self.uid)
 
 
-class PodSet(Struct, frozen=True, gc=False):
+class PodSet(Struct, frozen=True, gc=False, cache_hash=True):
     """Pods of one template; `shape` has the requests of one pod. May start with `min_count` of them, if that is set."""
 
     name: str
@@ -361,12 +361,16 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         return None
 
     def is_true(self, type_: str) -> bool:
-        found = self.condition(type_)
-        return found is not None and found.status == "True"
+        for condition in self.conditions:
+            if condition.type == type_:
+                return condition.status == "True"
+        return False
 
     def looks_like(self, other: QueuedWorkload) -> bool:
         """Nothing differs but the version."""
-        return self is other or structs.replace(self, version=other.version) == other
+        if self is other:
+            return True
+        return self.conditions == other.conditions and structs.replace(self, version=other.version) == other
 
     @property
     def is_on_hold(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from headgate.preemption.quota_search import (
     may_take,
 )
 from headgate.quota.ledger import Holder, Ledger, LocalUse
-from headgate.quota.tree import FlavorResource, QuotaNode, borrows_with, local_available, within_nominal
+from headgate.quota.tree import FlavorResource, QuotaNode, Usage, within_nominal
 
 
 class _Claim(Enum):
@@ -69,7 +69,7 @@ def _take(ledger: Ledger, preemptor: Preemptor, candidates: Sequence[_Candidate]
     for candidate in candidates:
         if not _still_counts(ledger, preemptor, candidate, borrow):
             continue
-        ledger.leave(candidate.holder.queue, candidate.holder.uid)
+        ledger.credit(candidate.holder.queue, candidate.holder.usage)
         victims.append(Victim(candidate.holder, _REASONS[candidate.claim]))
         if fits(ledger, preemptor, borrow):
             return victims
@@ -107,62 +107,68 @@ def _attempts(
     return True, False
 
 
-_LISTS = (_Claim.NEARER, _Claim.WITHOUT_BORROWING, _Claim.OWN_QUEUE)
+_LISTS = {_Claim.NEARER: 0, _Claim.WITHOUT_BORROWING: 1, _Claim.WHILE_BORROWING: 1, _Claim.OWN_QUEUE: 2}
 
 
 def _candidates(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption) -> list[_Candidate]:
     """In the order they are tried: the evicted, then the rest; nearer quota, then by priority, then its own queue."""
-    found = [*_from_own_queue(ledger, preemptor, policy), *_from_others(ledger, preemptor, node, policy)]
+    found = _from_own_queue(ledger, preemptor, policy) + _from_others(ledger, preemptor, node, policy)
     if not found:
-        return []
+        return found
 
     def place(candidate: _Candidate, use: LocalUse) -> tuple[object, ...]:
-        claim = candidate.claim
-        which = _LISTS.index(_Claim.WITHOUT_BORROWING if claim is _Claim.WHILE_BORROWING else claim)
-        return not candidate.holder.evicted, which, *candidate_order(candidate.holder, preemptor.queue, use)
+        holder = candidate.holder
+        return not holder.evicted, _LISTS[candidate.claim], candidate_order(holder, preemptor.queue, use)
 
     return in_order(ledger, found, lambda candidate: candidate.holder, place)
 
 
-def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemption) -> Iterator[_Candidate]:
-    if policy.within_queue is not WithinQueue.NEVER:
-        for holder in ledger.holders(preemptor.queue):
-            if may_take(preemptor, policy, holder):
-                yield _Candidate(holder, _Claim.OWN_QUEUE)
+def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemption) -> list[_Candidate]:
+    if policy.within_queue is WithinQueue.NEVER:
+        return []
+    priority = preemptor.priority
+    no_more_important = [holder for holder in ledger.holders(preemptor.queue) if holder.priority <= priority]
+    allowed = [holder for holder in no_more_important if may_take(preemptor, policy, holder)]
+    return [_Candidate(holder, _Claim.OWN_QUEUE) for holder in allowed]
 
 
-def _from_others(
-    ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption
-) -> Iterator[_Candidate]:
-    """Up the tree: once the rest of the request fits into some cohort, all beyond it are farther from that quota."""
-    if policy.reclaim is Reclaim.NEVER or not any(cohort.borrowers for cohort in node.ancestors()):
-        return
-    below, nearer, remaining = node, *_fits_in_quota(node, dict(preemptor.usage))
-    for cohort in node.ancestors():
-        for queue in _borrowers(cohort, below, preemptor.needed):
-            for holder in ledger.holders(queue.name):
-                if may_take(preemptor, policy, holder):
-                    yield _Candidate(holder, _claim(preemptor, policy, holder, nearer), cohort)
-        fits_here, remaining = _fits_in_quota(cohort, remaining)
-        below, nearer = cohort, nearer or fits_here
+def _from_others(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption) -> list[_Candidate]:
+    """Up the tree, of all queues that borrow what is short."""
+    found: list[_Candidate] = []
+    below, cohort = node, node.parent if policy.reclaim is not Reclaim.NEVER else None
+    while cohort is not None:
+        queues = _borrowers(cohort, below, preemptor.needed)
+        if queues:
+            nearer = _is_nearer(node, cohort, preemptor.usage)
+            holders = [holder for queue in queues for holder in ledger.holders(queue.name)]
+            allowed = [holder for holder in holders if may_take(preemptor, policy, holder)]
+            found += [_Candidate(holder, _claim(preemptor, policy, holder, nearer), cohort) for holder in allowed]
+        below, cohort = cohort, cohort.parent
+    return found
 
 
-def _fits_in_quota(node: QuotaNode, requests: dict[FlavorResource, int]) -> tuple[bool, dict[FlavorResource, int]]:
-    """Whether it borrows nothing with these, and what of them goes beyond what it keeps to itself."""
-    inside = not any(borrows_with(node, of, amount) for of, amount in requests.items())
-    return inside, {of: max(0, amount - local_available(node, of)) for of, amount in requests.items()}
+def _is_nearer(node: QuotaNode, meeting: QuotaNode, usage: Usage) -> bool:
+    """Whether the request fits into the quota of the queue or of a cohort below the one where it meets the others.
+
+    What goes beyond what a node keeps to itself is for the next one above.
+    """
+    at: QuotaNode | None = node
+    while at is not None and at is not meeting:
+        accounts = [(at.accounts[of], amount) for of, amount in usage]
+        if all(account.used + amount <= account.subtree for account, amount in accounts):
+            return True
+        usage = tuple((one.of, max(0, amount - max(0, one.kept - one.used))) for one, amount in accounts)
+        at = at.parent
+    return False
 
 
-def _borrowers(cohort: QuotaNode, visited: QuotaNode, needed: Sequence[FlavorResource]) -> Iterator[QuotaNode]:
+def _borrowers(cohort: QuotaNode, visited: QuotaNode, needed: Sequence[FlavorResource]) -> list[QuotaNode]:
     """The queues below that borrow, through cohorts that borrow, without those already visited."""
-    borrowing = {child: None for of in needed for child in cohort.borrowers.get(of, ())}
+    borrowing = {child: None for of in needed for child in cohort.accounts[of].borrowers if child is not visited}
+    queues: list[QuotaNode] = []
     for child in borrowing:
-        if child is visited:
-            continue
-        if child.queue is not None:
-            yield child
-        else:
-            yield from _borrowers(child, visited, needed)
+        queues += (child,) if child.queue is not None else _borrowers(child, visited, needed)
+    return queues
 
 
 def _claim(preemptor: Preemptor, policy: QueuePreemption, holder: Holder, nearer: bool) -> _Claim:

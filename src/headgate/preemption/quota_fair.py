@@ -53,7 +53,7 @@ def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Holder]:
 
 
 class _Search:
-    """Victims leave the ledger as they are chosen; whoever is spared is kept for the second strategy."""
+    """Victims no longer count as they are chosen; whoever is spared is kept for the second strategy."""
 
     def __init__(self, ledger: Ledger, preemptor: Preemptor, candidates: Sequence[Holder]) -> None:
         self._ledger = ledger
@@ -111,12 +111,12 @@ class _Search:
 
     def _share_without(self, node: QuotaNode, holder: Holder) -> Share:
         with self._ledger.trial():
-            self._ledger.leave(holder.queue, holder.uid)
+            self._ledger.credit(holder.queue, holder.usage)
             return share_of(node)
 
     def _take(self, holder: Holder, reason: VictimReason) -> bool:
         """Whether this was enough."""
-        self._ledger.leave(holder.queue, holder.uid)
+        self._ledger.credit(holder.queue, holder.usage)
         self.victims.append(Victim(holder, reason))
         with self._ledger.trial():
             self._ledger.credit(self._preemptor.queue, self._preemptor.usage)

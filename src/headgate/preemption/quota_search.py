@@ -12,7 +12,7 @@ from msgspec import Struct
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
 from headgate.quota.ledger import Holder, Ledger, LocalUse
 from headgate.quota.modes import Fitness, Granular
-from headgate.quota.tree import FlavorResource, QuotaNode, Usage, available, borrow_level, borrows_with
+from headgate.quota.tree import FlavorResource, Usage
 
 
 class VictimReason(StrEnum):
@@ -83,48 +83,55 @@ def in_order(
     return [lines[holder(one).queue].popleft() for one in without_use]
 
 
+# Members of enums by names of their own, which are found ten times sooner.
+_RECLAIMS_ANY, _RECLAIMS_LOWER = Reclaim.ANY, Reclaim.LOWER_PRIORITY
+_TAKES_LOWER, _TAKES_NEWER = WithinQueue.LOWER_PRIORITY, WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
+
+
 def may_take(preemptor: Preemptor, policy: QueuePreemption, holder: Holder) -> bool:
     """Whether the policy of the preemptor's queue lets it preempt this one, wherever quota is short."""
-    if not holder.uses_any(preemptor.needed):
-        return False
     less_important = holder.priority < preemptor.priority
     if holder.queue != preemptor.queue:
-        return policy.reclaim is Reclaim.ANY or (policy.reclaim is Reclaim.LOWER_PRIORITY and less_important)
-    if policy.within_queue is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY:
+        reclaim = policy.reclaim
+        allowed = reclaim is _RECLAIMS_ANY or (less_important and reclaim is _RECLAIMS_LOWER)
+    elif less_important:
+        allowed = policy.within_queue is _TAKES_LOWER or policy.within_queue is _TAKES_NEWER
+    else:
         newer = holder.priority == preemptor.priority and preemptor.ordered < holder.ordered
-        return less_important or newer
-    return policy.within_queue is WithinQueue.LOWER_PRIORITY and less_important
+        allowed = newer and policy.within_queue is _TAKES_NEWER
+    return allowed and holder.uses_any(preemptor.needed)
 
 
 def fits(ledger: Ledger, preemptor: Preemptor, borrow: bool = True) -> bool:
     """Whether there is room now, without `borrow` within the queue's own quota."""
     node = ledger.forest.queues[preemptor.queue]
-    return all(_fits_one(node, of, amount, borrow) for of, amount in preemptor.usage)
-
-
-def _fits_one(node: QuotaNode, of: FlavorResource, amount: int, borrow: bool) -> bool:
-    return amount <= max(0, available(node, of)) and (borrow or not borrows_with(node, of, amount))
+    for of, amount in preemptor.usage:
+        account = node.accounts[of]
+        if amount > max(0, account.available()) or not (borrow or account.used + amount <= account.subtree):
+            return False
+    return True
 
 
 def give_back(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim], borrow: bool) -> tuple[Victim, ...]:
     """The victims less those without whom there is room as well, tried from the last but one to the first."""
     needed = list(victims[-1:])
     for victim in reversed(victims[:-1]):
-        ledger.hold(victim.holder)
+        ledger.charge(victim.holder.queue, victim.holder.usage)
         if not fits(ledger, preemptor, borrow):
-            ledger.leave(victim.holder.queue, victim.holder.uid)
+            ledger.credit(victim.holder.queue, victim.holder.usage)
             needed.append(victim)
     return tuple(reversed(needed))
 
 
 def fitness_with(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim]) -> Fitness:
     """How well one flavor does for one resource when these would go."""
-    node, ((of, amount),) = ledger.forest.queues[preemptor.queue], preemptor.usage
+    ((of, amount),) = preemptor.usage
+    account = ledger.forest.queues[preemptor.queue].accounts[of]
     if not victims:
-        return Fitness(Granular.NO_CANDIDATES, borrow_level(node, of, amount).height)
+        return Fitness(Granular.NO_CANDIDATES, account.level(amount).height)
     with ledger.trial():
         for victim in victims:
-            ledger.leave(victim.holder.queue, victim.holder.uid)
-        height = borrow_level(node, of, amount).height
+            ledger.credit(victim.holder.queue, victim.holder.usage)
+        height = account.level(amount).height
     of_its_own = any(victim.holder.queue == preemptor.queue for victim in victims)
     return Fitness(Granular.PREEMPT if of_its_own else Granular.RECLAIM, height)

@@ -12,14 +12,20 @@ from headgate.quota import wording
 from headgate.quota.modes import Mode, NoFit
 from headgate.quota.tree import FlavorResource, Usage
 
+_FIT, _PREEMPT = Mode.FIT, Mode.PREEMPT  # found sooner than members of enums
+
 
 class FlavorChoice(Struct, frozen=True, gc=False):
     """The flavor of one resource; `tried` is the index of the last flavor looked at, -1 when all were."""
 
-    flavor: str
+    of: FlavorResource
     mode: Mode
     borrow: int = 0
     tried: int = -1
+
+    @property
+    def flavor(self) -> str:
+        return self.of.flavor
 
 
 class PodSetFlavors(Struct, frozen=True, gc=False):
@@ -35,22 +41,21 @@ class PodSetFlavors(Struct, frozen=True, gc=False):
     @property
     def mode(self) -> Mode:
         if not self.reasons:
-            return Mode.FIT
+            return _FIT
         return min((choice.mode for _, choice in self.choices), default=Mode.NO_FIT)
 
 
 class Assignment(Struct, frozen=True, gc=False):
-    """`mode` is that of its worst pod set. `began_midway`: some flavors were left out as they had been tried before."""
+    """`mode` is that of its worst pod set, `borrow` the highest level it borrows at.
+
+    `began_midway`: some flavors were left out as they had been tried before.
+    """
 
     pod_sets: tuple[PodSetFlavors, ...]
     usage: Usage
     mode: Mode
+    borrow: int = 0
     began_midway: bool = False
-
-    @property
-    def borrow(self) -> int:
-        """The highest level it borrows at."""
-        return max((choice.borrow for pod_set in self.pod_sets for _, choice in pod_set.choices), default=0)
 
     @property
     def no_fit(self) -> NoFit:
@@ -60,26 +65,17 @@ class Assignment(Struct, frozen=True, gc=False):
 
     @property
     def message(self) -> str:
-        return "; ".join(wording.no_flavors(each.name, each.reasons) for each in self.pod_sets if each.reasons)
+        return "; ".join([wording.no_flavors(each.name, each.reasons) for each in self.pod_sets if each.reasons])
 
     @property
     def needing_preemption(self) -> tuple[FlavorResource, ...]:
-        return tuple(
-            sorted(
-                {
-                    FlavorResource(choice.flavor, resource)
-                    for pod_set in self.pod_sets
-                    for resource, choice in pod_set.choices
-                    if choice.mode is Mode.PREEMPT
-                }
-            )
-        )
+        """What is short, in order."""
+        short = {choice.of for pod_set in self.pod_sets for _, choice in pod_set.choices if choice.mode is _PREEMPT}
+        return tuple(sorted(short))
 
     @property
     def tried(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        return tuple(
-            tuple((resource, choice.tried) for resource, choice in pod_set.choices) for pod_set in self.pod_sets
-        )
+        return tuple([tuple([(resource, choice.tried) for resource, choice in one.choices]) for one in self.pod_sets])
 
     @property
     def flavors(self) -> dict[tuple[str, str], str]:
@@ -90,11 +86,11 @@ class Assignment(Struct, frozen=True, gc=False):
 
 
 def admission(queue: str, pod_sets: Sequence[PodSetFlavors]) -> Admission:
-    """The assignment as it is written down once the workload is admitted."""
-    return Admission(queue, tuple(_given(pod_set) for pod_set in pod_sets))
+    """The assignment as it is written down once the workload is admitted, and reads back: by name of resource."""
+    return Admission(queue, tuple([_given(pod_set) for pod_set in pod_sets]))
 
 
 def _given(pod_set: PodSetFlavors) -> PodSetAssignment:
-    flavors = tuple((resource, choice.flavor) for resource, choice in pod_set.choices)
-    usage = Resources(tuple((resource, pod_set.requests[resource]) for resource, _ in flavors))
+    flavors = tuple(sorted([(resource, choice.flavor) for resource, choice in pod_set.choices]))
+    usage = Resources(tuple([(resource, pod_set.requests[resource]) for resource, _ in flavors]))
     return PodSetAssignment(pod_set.name, flavors, usage, pod_set.count)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct, structs
 
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, Cohort
-from headgate.quota.tree import FlavorResource, Forest, QuotaNode, Usage, available, local_available
+from headgate.quota.tree import Before, FlavorResource, Forest, QuotaNode, Usage, take_back
 
 
 class Holder(Struct, frozen=True, gc=False):
@@ -29,18 +28,6 @@ class Holder(Struct, frozen=True, gc=False):
         return any(of in needed for of, _ in self.usage)
 
 
-class _Used(NamedTuple):
-    node: QuotaNode
-    of: FlavorResource
-    before: int
-
-
-class _Held(NamedTuple):
-    queue: str
-    uid: str
-    before: Holder | None
-
-
 class Trial:
     """A stretch of time after which the ledger is as before."""
 
@@ -53,7 +40,7 @@ class Trial:
         self._mark = self._ledger.begin()
 
     def __exit__(self, *_: object) -> None:
-        self._ledger.take_back(self._mark)
+        self._ledger.take_back(*self._mark)
 
 
 LocalUse = int | float
@@ -75,16 +62,17 @@ class Ledger:
         self.local_use = local_use
         self.forest = Forest(queues, cohorts)
         self._holders: dict[str, dict[str, Holder]] = {}
-        self._changes: list[_Used | _Held] = []
         self._trials = 0
-        self._generations: dict[QuotaNode, int] = {}
+        self._uses: list[Before] = []  # what trials changed
+        self._holds: list[tuple[dict[str, Holder], str, Holder | None]] = []  # and who held it before
         self._generation = 0
 
     def rebuilt(self, queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Ledger:
         """The same holders under other queues and cohorts. Scan progress made before is void."""
         fresh = Ledger(queues, cohorts, self.local_use)
         fresh._generation = self._generation + 1
-        fresh._generations = dict.fromkeys(fresh.forest.roots, fresh._generation)
+        for root in fresh.forest.roots:
+            root.generation = fresh._generation
         for holders in self._holders.values():
             for holder in holders.values():
                 fresh.hold(holder)
@@ -96,7 +84,7 @@ class Ledger:
     def generation(self, queue: str) -> int:
         """Grows whenever quota or usage in the queue's tree changed for good."""
         node = self.forest.queues.get(queue)
-        return self._generations.get(node.root, 0) if node else 0
+        return node.root.generation if node is not None else 0
 
     def holders(self, queue: str) -> Iterator[Holder]:
         """Those who hold quota of this queue, in no order that means anything."""
@@ -107,106 +95,86 @@ class Ledger:
 
     def hold(self, holder: Holder) -> None:
         """The workload holds this much quota, in place of whatever it held of the same queue."""
-        self.leave(holder.queue, holder.uid)
-        self._put(holder.queue, holder.uid, holder)
-        self._charge_all(holder, 1)
-        self._count_change(holder.queue)
+        queue, uid = holder.queue, holder.uid
+        held = self._holders.setdefault(queue, {})
+        if uid in held:
+            self.leave(queue, uid)
+        if self._trials:
+            self._holds.append((held, uid, None))
+        held[uid] = holder
+        node = self.forest.queues.get(queue)
+        if node is not None:  # who holds quota of a queue that is gone, or below a ring, is only on record
+            self._add(node, holder.usage)
+            self._count_change(node)
 
     def leave(self, queue: str, uid: str) -> Holder | None:
         """The workload gives back what it holds of this queue."""
-        holder = self.holder(queue, uid)
+        held = self._holders.get(queue, {})
+        holder = held.pop(uid, None)
         if holder is None:
             return None
-        self._put(queue, uid, None)
-        self._charge_all(holder, -1)
-        self._count_change(queue)
+        if self._trials:
+            self._holds.append((held, uid, holder))
+        node = self.forest.queues.get(queue)
+        if node is not None:
+            self._remove(node, holder.usage)
+            self._count_change(node)
         return holder
 
     def mark_evicted(self, holder: Holder) -> None:
         """It was told to go, and holds its quota until it is gone."""
         if not holder.evicted:
-            self._put(holder.queue, holder.uid, structs.replace(holder, evicted=True))
+            held = self._holders.setdefault(holder.queue, {})
+            if self._trials:
+                self._holds.append((held, holder.uid, held.get(holder.uid)))
+            held[holder.uid] = structs.replace(holder, evicted=True)
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""
-        node = self.forest.queues[queue]
-        for of, amount in usage:
-            if amount:
-                self._add(node, of, amount)
+        self._add(self.forest.queues[queue], usage)
 
     def credit(self, queue: str, usage: Usage) -> None:
         """The queue uses this much less."""
-        node = self.forest.queues[queue]
-        for of, amount in usage:
-            if amount:
-                self._remove(node, of, amount)
+        self._remove(self.forest.queues[queue], usage)
 
     def fits(self, queue: str, usage: Usage) -> bool:
+        """Whether there is room for all of it. Nothing always fits."""
         node = self.forest.queues[queue]
-        return all(amount <= max(0, available(node, of)) for of, amount in usage)
+        for of, amount in usage:
+            room = node.accounts[of].available()
+            if amount > room and amount > 0:
+                return False
+        return True
 
     def trial(self) -> Trial:
         """All that happens inside is taken back on exit, also when the body raises. Trials nest."""
         return Trial(self)
 
-    def begin(self) -> int:
+    def begin(self) -> tuple[int, int]:
         self._trials += 1
-        return len(self._changes)
+        return len(self._uses), len(self._holds)
 
-    def take_back(self, mark: int) -> None:
+    def take_back(self, uses: int, holds: int) -> None:
         self._trials -= 1
-        while len(self._changes) > mark:
-            self._undo(self._changes.pop())
+        take_back(self._uses, uses)
+        while len(self._holds) > holds:
+            held, uid, holder = self._holds.pop()
+            if holder is None:
+                held.pop(uid, None)
+            else:
+                held[uid] = holder
 
-    def _undo(self, change: _Used | _Held) -> None:
-        if isinstance(change, _Used):
-            change.node.use(change.of, change.before)
-        else:
-            self._place(change.queue, change.uid, change.before)
+    def _add(self, node: QuotaNode, usage: Usage) -> None:
+        noted = self._uses if self._trials else None
+        for of, amount in usage:
+            node.accounts[of].add(amount, noted)
 
-    def _put(self, queue: str, uid: str, holder: Holder | None) -> None:
-        if self._trials:
-            self._changes.append(_Held(queue, uid, self.holder(queue, uid)))
-        self._place(queue, uid, holder)
+    def _remove(self, node: QuotaNode, usage: Usage) -> None:
+        noted = self._uses if self._trials else None
+        for of, amount in usage:
+            node.accounts[of].remove(amount, noted)
 
-    def _place(self, queue: str, uid: str, holder: Holder | None) -> None:
-        held = self._holders.setdefault(queue, {})
-        if holder is None:
-            held.pop(uid, None)
-        else:
-            held[uid] = holder
-
-    def _charge_all(self, holder: Holder, sign: int) -> None:
-        """A holder of a queue that is gone, or below a ring of cohorts, is on record without being charged."""
-        if holder.queue not in self.forest.queues:
-            return
-        if sign > 0:
-            self.charge(holder.queue, holder.usage)
-        else:
-            self.credit(holder.queue, holder.usage)
-
-    def _add(self, node: QuotaNode | None, of: FlavorResource, amount: int) -> None:
-        """What does not fit into the part the parent never sees is the parent's to carry."""
-        while node is not None and amount > 0:
-            beyond = amount - local_available(node, of)
-            self._set(node, of, amount)
-            node, amount = node.parent, beyond
-
-    def _remove(self, node: QuotaNode | None, of: FlavorResource, amount: int) -> None:
-        """The parent is relieved first."""
-        while node is not None and amount > 0:
-            carried = node.usage.get(of, 0) - node.kept.get(of, 0)
-            self._set(node, of, -amount)
-            node, amount = node.parent, min(amount, carried)
-
-    def _set(self, node: QuotaNode, of: FlavorResource, more: int) -> None:
-        before = node.usage.get(of, 0)
-        if self._trials:
-            self._changes.append(_Used(node, of, before))
-        node.use(of, before + more)
-
-    def _count_change(self, queue: str) -> None:
-        node = self.forest.queues.get(queue)
-        if node is not None and not self._trials:
+    def _count_change(self, node: QuotaNode) -> None:
+        if not self._trials:
             self._generation += 1
-            self._generations[node.root] = self._generation
+            node.root.generation = self._generation

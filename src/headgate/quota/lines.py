@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
 
 from headgate.model.keys import Key
-from headgate.quota.order import Applicant, EquivalenceClass, Rank
+from headgate.quota.order import Applicant, EquivalenceClass
 
-Place = tuple[Rank, Key]
+Place = tuple[int, float, str, Key]
+"""A rank, and whose it is. Made anew whenever somebody lines up: so one left behind is told from one that counts."""
+
+
+class _Kin:
+    """All of one class: how many they are, and their places in each line. The first of these is never left behind."""
+
+    __slots__ = ("places", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.places: dict[str, list[Place]] = {}
+
+
+class _Member(Struct, gc=False):
+    applicant: Applicant
+    line: str
+    kin: _Kin
+    place: Place
 
 
 class Lines:
@@ -19,10 +38,9 @@ class Lines:
     """
 
     def __init__(self) -> None:
-        self._members: dict[Key, tuple[str, Applicant]] = {}
-        self._kin: dict[tuple[str, EquivalenceClass], list[Place]] = {}
+        self._members: dict[Key, _Member] = {}
+        self._kin: dict[EquivalenceClass, _Kin] = {}
         self._fronts: dict[str, list[Place]] = {}
-        self._sizes: Counter[EquivalenceClass] = Counter()
         self._blocked: dict[EquivalenceClass, None] = {}
 
     def __len__(self) -> int:
@@ -31,54 +49,64 @@ class Lines:
     @property
     def blocked(self) -> int:
         """How many belong to a blocked class."""
-        return sum(self._sizes[kind] for kind in self._blocked)
+        return sum(self._kin[kind].size for kind in self._blocked if kind in self._kin)
 
     @property
     def sizes(self) -> Mapping[EquivalenceClass, int]:
         """How many belong to each class, blocked or not."""
-        return self._sizes
+        return {kind: kin.size for kind, kin in self._kin.items()}
 
     def get(self, key: Key) -> Applicant | None:
         found = self._members.get(key)
-        return found[1] if found else None
+        return found.applicant if found is not None else None
 
     def is_blocked(self, kind: EquivalenceClass) -> bool:
         return kind in self._blocked
 
     def all(self) -> list[Applicant]:
-        return [applicant for _, applicant in self._members.values()]
+        return [member.applicant for member in self._members.values()]
 
     def add(self, line: str, applicant: Applicant) -> None:
-        self.remove(applicant.key)
-        self._members[applicant.key] = line, applicant
-        self._sizes[applicant.kind] += 1
-        place = applicant.rank, applicant.key
-        kin = self._kin.setdefault((line, applicant.kind), [])
-        heapq.heappush(kin, place)
-        if kin[0] is place:
-            self._step_forward(line, place)
+        """It stands in this line now, and in no other; who is only told anew of keeps the place it has."""
+        key, kind, rank = applicant.workload.key, applicant.kind, applicant.rank
+        known = self._members.get(key)
+        if known is not None:
+            before = known.applicant
+            if known.line == line and before.rank == rank and before.kind == kind:
+                known.applicant = applicant
+                return
+            self.remove(key)
+        kin = self._kin.get(kind)
+        if kin is None:
+            kin = self._kin[kind] = _Kin()
+        place = (*rank, key)
+        self._members[key] = _Member(applicant, line, kin, place)
+        kin.size += 1
+        places = kin.places.setdefault(line, [])
+        heapq.heappush(places, place)
+        if places[0] is place:
+            self._step_forward(line, kind, place)
 
     def remove(self, key: Key) -> Applicant | None:
-        found = self._members.pop(key, None)
-        if found is None:
+        member = self._members.pop(key, None)
+        if member is None:
             return None
-        line, applicant = found
-        self._sizes[applicant.kind] -= 1
-        if not self._sizes[applicant.kind]:
-            del self._sizes[applicant.kind]
-        first = self._first_of_kin(line, applicant.kind)
-        if first is not None:
-            self._step_forward(line, first)
+        applicant, kin = member.applicant, member.kin
+        kin.size -= 1
+        if not kin.size:
+            del self._kin[applicant.kind]
+        elif kin.places[member.line][0] is member.place:
+            self._next_of_kin(member.line, kin, applicant.kind)
         return applicant
 
-    def firsts(self) -> Iterator[Applicant]:
+    def firsts(self) -> list[Applicant]:
         """The first of each line that is not blocked."""
-        for name in sorted(self._fronts):
-            front = self._fronts[name]
-            while front and not self._stands_in_front(name, front[0]):
-                heapq.heappop(front)
-            if front:
-                yield self._members[front[0][1]][1]
+        found = []
+        for name in sorted(self._fronts) if len(self._fronts) > 1 else self._fronts:
+            first = self._first(name, self._fronts[name])
+            if first is not None:
+                found.append(first)
+        return found
 
     def block(self, kind: EquivalenceClass) -> None:
         self._blocked[kind] = None
@@ -89,29 +117,37 @@ class Lines:
     def unblock(self, kinds: Iterable[EquivalenceClass]) -> None:
         for kind in kinds:
             self._blocked.pop(kind, None)
-            for line in self._fronts:
-                first = self._first_of_kin(line, kind)
-                if first is not None:
-                    self._step_forward(line, first)
+            kin = self._kin.get(kind)
+            if kin is not None:
+                for line, places in kin.places.items():
+                    self._step_forward(line, kind, places[0])
 
-    def _step_forward(self, line: str, place: Place) -> None:
-        heapq.heappush(self._fronts.setdefault(line, []), place)
+    def _step_forward(self, line: str, kind: EquivalenceClass, place: Place) -> None:
+        """A blocked class does so when it is unblocked."""
+        if kind not in self._blocked:
+            heapq.heappush(self._fronts.setdefault(line, []), place)
 
-    def _first_of_kin(self, line: str, kind: EquivalenceClass) -> Place | None:
-        kin = self._kin.get((line, kind))
-        while kin and not self._stands(kin[0], line, kind):
-            heapq.heappop(kin)
-        if not kin:
-            self._kin.pop((line, kind), None)
-            return None
-        return kin[0]
+    def _next_of_kin(self, line: str, kin: _Kin, kind: EquivalenceClass) -> None:
+        """The first has left the line."""
+        places = kin.places[line]
+        while places and not self._counts(places[0]):
+            heapq.heappop(places)
+        if places:
+            self._step_forward(line, kind, places[0])
+        else:
+            del kin.places[line]
 
-    def _stands(self, place: Place, line: str, kind: EquivalenceClass) -> bool:
-        found = self._members.get(place[1])
-        return found is not None and found[1].rank == place[0] and found[0] == line and found[1].kind == kind
+    def _counts(self, place: Place) -> bool:
+        found = self._members.get(place[3])
+        return found is not None and found.place is place
 
-    def _stands_in_front(self, line: str, place: Place) -> bool:
-        found = self._members.get(place[1])
-        if found is None or found[1].kind in self._blocked:
-            return False
-        return self._first_of_kin(line, found[1].kind) == place
+    def _first(self, line: str, front: list[Place]) -> Applicant | None:
+        """Places left behind, of blocked classes, or behind others of the class are not looked at again."""
+        while front:
+            place = front[0]
+            found = self._members.get(place[3])
+            is_first = found is not None and found.place is place and found.kin.places[line][0] is place
+            if found is not None and is_first and found.applicant.kind not in self._blocked:
+                return found.applicant
+            heapq.heappop(front)
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from headgate.model.queues import FlavorPreference, FlavorSearch, Fungibility
@@ -27,9 +28,10 @@ class Granular(IntEnum):
 
     @property
     def mode(self) -> Mode:
-        if self is Granular.FIT:
-            return Mode.FIT
-        return Mode.NO_FIT if self is Granular.NO_FIT else Mode.PREEMPT
+        return _MODES[self]
+
+
+_MODES = (Mode.NO_FIT, Mode.PREEMPT, Mode.PREEMPT, Mode.PREEMPT, Mode.FIT)
 
 
 class Fitness(NamedTuple):
@@ -37,7 +39,13 @@ class Fitness(NamedTuple):
     borrow: int  # the level, 0 for none
 
 
-BEST = Fitness(Granular.FIT, 0)
+@lru_cache(maxsize=64)  # more than cohorts stand above each other
+def fits_at(borrow: int) -> Fitness:
+    """There is room for it, borrowed at this level."""
+    return Fitness(Granular.FIT, borrow)
+
+
+BEST = fits_at(0)
 WORST = Fitness(Granular.NO_FIT, 0)
 
 
@@ -57,22 +65,29 @@ class NoFit(StrEnum):
 _BY_SEVERITY = tuple(NoFit)
 
 
+# Members of enums by names of their own, which are found ten times sooner.
+_NO_FIT, _NO_CANDIDATES, _FIT = Granular.NO_FIT, Granular.NO_CANDIDATES, Granular.FIT
+_TRY_NEXT, _MAY_STOP = FlavorSearch.TRY_NEXT_FLAVOR, FlavorSearch.MAY_STOP_SEARCH
+_SPARES_OTHERS = FlavorPreference.BORROWING_OVER_PREEMPTION
+
+
 def is_preferred(one: Fitness, other: Fitness, preference: FlavorPreference) -> bool:
     """Whether the first is better. Nothing is better than what does not fit only if it does not fit itself."""
-    if one.granular is Granular.NO_FIT or other.granular is Granular.NO_FIT:
-        return one.granular is not Granular.NO_FIT
-    if (one.granular is Granular.NO_CANDIDATES) != (other.granular is Granular.NO_CANDIDATES):
-        return other.granular is Granular.NO_CANDIDATES
-    if preference is FlavorPreference.PREEMPTION_OVER_BORROWING:
-        return (-one.borrow, one.granular) > (-other.borrow, other.granular)
-    return (one.granular, -one.borrow) > (other.granular, -other.borrow)
+    this, that = one.granular, other.granular
+    if this is _NO_FIT or that is _NO_FIT:
+        return this is not _NO_FIT
+    if this is not that and (this is _NO_CANDIDATES or that is _NO_CANDIDATES):
+        return that is _NO_CANDIDATES
+    if this is that or (preference is not _SPARES_OTHERS and one.borrow != other.borrow):
+        return one.borrow < other.borrow
+    return this > that
 
 
 def stops_search(fitness: Fitness, fungibility: Fungibility) -> bool:
     """Whether the search ends at a flavor that does so well."""
-    if fitness.granular in (Granular.NO_FIT, Granular.NO_CANDIDATES):
-        return False
-    preempts = fitness.granular in (Granular.PREEMPT, Granular.RECLAIM)
-    if preempts and fungibility.when_can_preempt is FlavorSearch.TRY_NEXT_FLAVOR:
-        return False
-    return fitness.borrow == 0 or fungibility.when_can_borrow is FlavorSearch.MAY_STOP_SEARCH
+    granular = fitness.granular
+    if granular is not _FIT:
+        hopeless = granular is _NO_FIT or granular is _NO_CANDIDATES
+        if hopeless or fungibility.when_can_preempt is _TRY_NEXT:
+            return False
+    return fitness.borrow == 0 or fungibility.when_can_borrow is _MAY_STOP

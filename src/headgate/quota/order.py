@@ -22,6 +22,13 @@ class EquivalenceClass(Struct, frozen=True, gc=False, cache_hash=True):
     asks: tuple[Ask, ...]
 
 
+class Wish(Struct, frozen=True, gc=False):
+    """What all workloads that look alike apply for. `problem` says why they can never be admitted, where that is so."""
+
+    kind: EquivalenceClass
+    problem: str = ""
+
+
 class Applicant(Struct, frozen=True, gc=False):
     """A workload that applies for admission to a cluster queue.
 
@@ -51,20 +58,36 @@ class Applicant(Struct, frozen=True, gc=False):
         return self.kind.asks
 
 
+def wish_of(workload: QueuedWorkload, settings: QuotaSettings, around: Adjustments) -> Wish:
+    kind = EquivalenceClass(workload.effective_priority, asks_of(workload, settings, around))
+    return Wish(kind, problem_of(workload.pod_sets, around))
+
+
 def applicant(
     workload: QueuedWorkload, queue: str, settings: QuotaSettings, around: Adjustments = NO_ADJUSTMENTS
 ) -> Applicant:
-    kind = EquivalenceClass(workload.effective_priority, asks_of(workload, settings, around))
-    problem = problem_of(workload.pod_sets, around)
-    ordered = ordered_at(workload, settings)
-    return Applicant(workload, queue, kind, ordered, (-kind.priority, ordered, workload.uid), problem=problem)
+    return applying(workload, queue, wish_of(workload, settings, around), ordered_at(workload, settings))
+
+
+def applying(workload: QueuedWorkload, queue: str, wish: Wish, ordered: float) -> Applicant:
+    """The workload, of which it is known already what it wishes for, and its place by time."""
+    kind = wish.kind
+    rank = -kind.priority, ordered, workload.uid
+    return Applicant(workload, queue, kind, ordered, rank, None, wish.problem)
+
+
+_SETTLED = frozenset({"Finished", "QuotaReserved", "WaitingForReplacementPods"})
+"""Conditions that keep a workload from applying as long as they are true."""
 
 
 def may_queue(workload: QueuedWorkload) -> bool:
     """Nothing about the workload itself keeps it from applying."""
-    held_back = workload.is_on_hold or workload.is_true("WaitingForReplacementPods")
-    settled = workload.is_true("Finished") or workload.is_true("QuotaReserved")
-    return workload.active and not workload.gated_by and not held_back and not settled
+    if not workload.active or workload.gated_by:
+        return False
+    for condition in workload.conditions:
+        if condition.status == "True" and condition.type in _SETTLED:
+            return False
+    return not workload.is_on_hold
 
 
 def has_rested(workload: QueuedWorkload, now: float) -> bool:
@@ -93,19 +116,15 @@ def has_failed_checks(workload: QueuedWorkload) -> bool:
 
 def differs(old: QueuedWorkload, new: QueuedWorkload) -> bool:
     """Something changed that could change the answer a waiting workload got."""
-    return _matters(old) != _matters(new)
-
-
-def _matters(workload: QueuedWorkload) -> tuple[object, ...]:
     return (
-        workload.uid,
-        workload.generation,
-        workload.pod_sets,
-        workload.queue,
-        workload.effective_priority,
-        workload.preemption_gates,
-        workload.has_closed_gate,
-        workload.reclaimable,
-        workload.condition("Evicted"),
-        workload.condition("Requeued"),
+        old.generation != new.generation
+        or old.uid != new.uid
+        or old.pod_sets != new.pod_sets
+        or old.queue != new.queue
+        or old.effective_priority != new.effective_priority
+        or old.reclaimable != new.reclaimable
+        or old.preemption_gates != new.preemption_gates
+        or old.has_closed_gate is not new.has_closed_gate
+        or old.condition("Evicted") != new.condition("Evicted")
+        or old.condition("Requeued") != new.condition("Requeued")
     )

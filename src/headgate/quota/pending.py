@@ -29,9 +29,8 @@ class PendingQueue:
     """
 
     def __init__(self, queue: ClusterQueue, local_usage: LocalUsage | None) -> None:
-        self.queue = queue
         self._local_usage = local_usage
-        self._lines = Lines()
+        self._follow(queue)
         self._aside: dict[Key, Applicant] = {}
         self._resting: list[tuple[float, Key]] = []  # of those set aside
         self._refusals: dict[EquivalenceClass, Unreserved] = {}
@@ -40,6 +39,11 @@ class PendingQueue:
         self._taken: Applicant | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
+
+    def _follow(self, queue: ClusterQueue) -> None:
+        self.queue, self._lines = queue, Lines()
+        self._is_best_effort = queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO
+        self._usage = self._local_usage if queue.usage_based else None  # where it decides who goes first
 
     @property
     def active(self) -> int:
@@ -75,7 +79,7 @@ class PendingQueue:
 
     @property
     def has_next(self) -> bool:
-        return next(self._lines.firsts(), None) is not None
+        return bool(self._lines.firsts())
 
     def passed_over(self, key: Key) -> tuple[Applicant, Unreserved] | None:
         """The workload, if it is not tried because another of its class was refused since the last change; and why."""
@@ -85,18 +89,17 @@ class PendingQueue:
 
     def offer(self, applicant: Applicant, now: float) -> bool:
         """The workload applies, or has changed. True when this may change who is next."""
-        key = applicant.key
-        if self._taken is not None and self._taken.key == key:
-            self._taken = _going_on(applicant, self._taken)
+        key, taken = applicant.workload.key, self._taken
+        if taken is not None and taken.workload.key == key:
+            self._taken = _going_on(applicant, taken)
             return False
-        known = self._aside.get(key) or self._lines.get(key)
+        aside = self._aside.pop(key, None)
+        known = aside if aside is not None else self._lines.get(key)
         changed = known is None or _another_answer_is_possible(known, applicant)
-        applicant = _going_on(applicant, known) if known else applicant
-        in_line = self._lines.remove(key) is not None
-        if self._aside.pop(key, None) is not None and not changed:
-            self._set_aside(applicant)
-            return False
-        if not in_line and not has_rested(applicant.workload, now):
+        if known is not None:
+            applicant = _going_on(applicant, known)
+        stays_aside, in_line = aside is not None and not changed, aside is None and known is not None
+        if stays_aside or (not in_line and not has_rested(applicant.workload, now)):
             self._set_aside(applicant)
             return False
         self._line_up(applicant)
@@ -107,7 +110,7 @@ class PendingQueue:
         self._skipped.pop(key, None)
         if self._preemptor is not None and self._preemptor[0] == key:
             self._preemptor = None
-        if self._taken is not None and self._taken.key == key:
+        if self._taken is not None and self._taken.workload.key == key:
             self._taken = None
             return True
         return self._lines.remove(key) is not None or self._aside.pop(key, None) is not None
@@ -115,11 +118,12 @@ class PendingQueue:
     def take(self) -> Applicant | None:
         """The next to try. It must come back by `bring_back`, or leave by `withdraw`."""
         assert self._taken is None, "one at a time"
-        first = self._first()
+        first = self._first() if self._lines else None
         if first is not None:
-            self._lines.remove(first.key)
-            self._skipped.pop(first.key, None)
-            is_preemptor = self._preemptor == (first.key, first.workload.generation)
+            key, preemptor = first.workload.key, self._preemptor
+            self._lines.remove(key)
+            self._skipped.pop(key, None)
+            is_preemptor = preemptor is not None and preemptor == (key, first.workload.generation)
             if first.is_preemptor is not is_preemptor:
                 first = structs.replace(first, is_preemptor=is_preemptor)
         self._taken, self._woken_meanwhile = first, False
@@ -127,26 +131,34 @@ class PendingQueue:
 
     def bring_back(self, key: Key, why: Requeue, progress: Progress | None, told: Unreserved) -> bool:
         """The taken workload was not admitted, for the reason that is told; True when it is in line again."""
-        assert self._taken is not None and self._taken.key == key, "only what was taken comes back"
-        skipped = why is Requeue.GENERIC and progress is not None
-        if progress is None and self._taken.progress is not None:
-            progress = self._taken.progress.forgotten
-        applicant, self._taken = structs.replace(self._taken, progress=progress), None
+        applicant, self._taken = self._taken, None
+        assert applicant is not None and applicant.workload.key == key, "only what was taken comes back"
+        skipped = progress is not None and why is Requeue.GENERIC
+        if progress is None and applicant.progress is not None:
+            progress = applicant.progress.forgotten
+        applicant = _with_progress(applicant, progress)
         if why is Requeue.PENDING_PREEMPTION:
-            self._preemptor = (applicant.key, applicant.workload.generation)
-        missed, more = progress is not None and progress.missed, progress is not None and progress.has_more
-        if self._woken_meanwhile or skipped or comes_back_at_once(self.queue.strategy, why, more):
-            self._skipped.update({key: None} if skipped and self._is_best_effort else {})
+            self._preemptor = (key, applicant.workload.generation)
+        if self._woken_meanwhile or skipped or self._comes_back_at_once(why, progress):
+            if skipped and self._is_best_effort:
+                self._skipped[key] = None
             self._line_up(applicant)
             return True
         if self._is_best_effort and why in SPEAKS_FOR_CLASS:
-            self._refusals[applicant.kind] = told
-            self._missed.update({applicant.kind: None} if missed else {})
-            self._lines.block(applicant.kind)
+            self._refuse_all(applicant.kind, told, missed=progress is not None and progress.missed)
             self._line_up(applicant)
         else:
             self._set_aside(applicant)
         return False
+
+    def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
+        return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
+
+    def _refuse_all(self, kind: EquivalenceClass, told: Unreserved, *, missed: bool) -> None:
+        self._refusals[kind] = told
+        if missed:
+            self._missed[kind] = None
+        self._lines.block(kind)
 
     def wake(self, may_enter: Callable[[str], bool], now: float) -> None:
         """Something changed: all set aside get another chance, but those that rest or may not enter."""
@@ -165,17 +177,21 @@ class PendingQueue:
         """Somebody waits for the end of all that goes on in the tree, to step aside or to try again."""
         return bool(self._skipped or self._missed)
 
-    def settle(self) -> bool:
-        """Who was skipped steps aside; who left out flavors that may do by now lines up. True when someone is next."""
+    def step_aside(self) -> bool:
+        """Who was skipped waits for a change from now on. True when someone is next instead."""
         skipped, self._skipped = self._skipped, {}
         for applicant in [self._lines.remove(key) for key in skipped]:
             if applicant is not None:
                 self._set_aside(applicant)
+        return bool(skipped) and self.has_next
+
+    def try_again(self) -> bool:
+        """Who left out flavors that may do by now lines up. True when someone is next."""
         kinds, self._missed = self._missed, {}
         for kind in kinds:
             self._refusals.pop(kind, None)
         self._lines.unblock(kinds)
-        return self.has_next
+        return bool(kinds) and self.has_next
 
     def ripen(self, now: float) -> bool:
         """Those whose rest has ended since they were set aside line up. True when there were any."""
@@ -195,20 +211,13 @@ class PendingQueue:
 
     def reconfigure(self, queue: ClusterQueue) -> None:
         """Another spec, so another order perhaps."""
-        waiting, self.queue, self._lines = self._lines.all(), queue, Lines()
+        waiting = self._lines.all()
+        self._follow(queue)
         for applicant in waiting:
             self._line_up(applicant)
 
-    @property
-    def _is_best_effort(self) -> bool:
-        return self.queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO
-
-    @property
-    def _usage(self) -> LocalUsage | None:
-        """Where it decides who goes first."""
-        return self._local_usage if self.queue.usage_based else None
-
     def _line_up(self, applicant: Applicant) -> None:
+        """In one line, or in that of its local queue where these take turns."""
         in_common = self._usage is None
         self._lines.add("" if in_common else f"{applicant.key.namespace}/{applicant.workload.queue}", applicant)
 
@@ -220,11 +229,12 @@ class PendingQueue:
 
     def _first(self) -> Applicant | None:
         """The first of each line, and of these the one whose local queue used least; a preemptor before all others."""
-        firsts = list(self._lines.firsts())
-        sticky = self._sticky()
-        if sticky is not None and not self._lines.is_blocked(sticky.kind):
-            firsts.append(sticky)
-        return min(firsts, key=self._place, default=None)
+        if self._preemptor is not None:
+            sticky = self._sticky()
+            if sticky is not None and not self._lines.is_blocked(sticky.kind):
+                return sticky
+        firsts = self._lines.firsts()
+        return firsts[0] if len(firsts) == 1 else min(firsts, key=self._place, default=None)
 
     def _sticky(self) -> Applicant | None:
         """The workload whose victims are on their way out, as long as it is the one they leave for.
@@ -251,7 +261,11 @@ def _another_answer_is_possible(before: Applicant, now: Applicant) -> bool:
 
 def _going_on(applicant: Applicant, before: Applicant) -> Applicant:
     """The changed workload, with the flavors tried so far if it still asks for the same."""
-    return structs.replace(applicant, progress=before.progress if applicant.kind == before.kind else None)
+    return _with_progress(applicant, before.progress if applicant.kind == before.kind else None)
+
+
+def _with_progress(applicant: Applicant, progress: Progress | None) -> Applicant:
+    return applicant if applicant.progress is progress else structs.replace(applicant, progress=progress)
 
 
 def _rests_until(applicant: Applicant) -> float | None:

@@ -30,8 +30,11 @@ class Progress(Struct, frozen=True, gc=False):
     @property
     def has_more(self) -> bool:
         """Some flavor was not tried yet; but nobody goes in circles."""
-        unfinished = any(index != FROM_THE_START for pod_set in self.tried for _, index in pod_set)
-        return unfinished and self.tried not in self.earlier
+        for pod_set in self.tried:
+            for _, index in pod_set:
+                if index != FROM_THE_START:
+                    return self.tried not in self.earlier
+        return False
 
     @property
     def forgotten(self) -> Progress:

@@ -72,15 +72,16 @@ class PendingQueues:
 
     def offer(self, applicant: Applicant, now: float) -> None:
         """The workload applies, or has changed. One whose queue does not exist waits nowhere."""
-        home = self._home.get(applicant.key)
-        if home is not None and home != applicant.queue:
-            self.withdraw(applicant.key)
-        queue = self._queues.get(applicant.queue)
+        key, name = applicant.workload.key, applicant.queue
+        home = self._home.get(key)
+        if home is not None and home != name:
+            self.withdraw(key)
+        queue = self._queues.get(name)
         if queue is None:
             return
-        self._home[applicant.key] = applicant.queue
+        self._home[key] = name
         if queue.offer(applicant, now):
-            self._stir(applicant.queue)
+            self._stir(name)
         self._note_rests(queue)
 
     def leave(self, key: Key, now: float) -> None:
@@ -119,7 +120,7 @@ class PendingQueues:
         back = queue.bring_back(applicant.key, why, progress, told)
         self._note_rests(queue)
         more = progress is not None and (progress.has_more or progress.missed)
-        if (queue.has_next and not back) or (back and more) or why in RETRIED:
+        if (more if back else queue.has_next) or why in RETRIED:
             self._stir(applicant.queue)
         if queue.is_unsettled:
             self._unsettled[applicant.queue] = None
@@ -153,6 +154,8 @@ class PendingQueues:
                 self._stir(name)
 
     def next_deadline(self) -> float | None:
+        if not self._with_rests:
+            return None
         queues = (self._queues[name] for name in self._with_rests if name in self._queues)
         return min((at for queue in queues if (at := queue.next_deadline()) is not None), default=None)
 
@@ -161,6 +164,8 @@ class PendingQueues:
 
     def _wake_up(self) -> None:
         """Once for each tree, however much changed in it."""
+        if not self._woken:
+            return
         woken, self._woken = self._woken, {}
         for first, now in woken.items():
             for name in self._tree_of.get(first, ()):
@@ -169,19 +174,36 @@ class PendingQueues:
                     queue.wake(partial(self._may_enter, queue.queue), now)
 
     def _take(self) -> list[Applicant]:
-        names = sorted(name for stirred in self._stirred for name in self._tree_of[stirred])
+        """In the order of their queues' names."""
+        names = [name for stirred in self._stirred for name in self._tree_of[stirred]]
         self._stirred.clear()
-        taken = [self._queues[name].take() for name in names if name in self._queues and name not in self._inactive]
-        return [head for head in taken if head is not None]
+        names.sort()
+        heads = []
+        for name in names:
+            queue = self._queues.get(name)
+            head = queue.take() if queue is not None and name not in self._inactive else None
+            if head is not None:
+                heads.append(head)
+        return heads
 
     def _settle(self) -> None:
-        """Where nothing else is left to try in the tree, those who had their turn step aside, or have another."""
+        """Where nothing else is left to try in the tree, those who had their turn step aside, or have another.
+
+        Another turn is for one queue at a time: all at once, they would keep room from each other as before, for ever.
+        """
+        if not self._unsettled:
+            return
         quiet = [name for name in self._unsettled if self._tree_of.get(name, ("",))[0] not in self._stirred]
         for name in quiet:
-            del self._unsettled[name]
             queue = self._queues.get(name)
-            if queue is not None and queue.settle():
+            if queue is not None and queue.step_aside():
                 self._stir(name)
+        for name in quiet:
+            if self._tree_of.get(name, ("",))[0] not in self._stirred:
+                del self._unsettled[name]
+                queue = self._queues.get(name)
+                if queue is not None and queue.try_again():
+                    self._stir(name)
 
     def _stir(self, queue: str) -> None:
         tree = self._tree_of.get(queue)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
 from headgate.model.pod import PodShape
-from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.model.queues import PodSet, PodSetAssignment, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
 from headgate.quota.adjusting import NO_ADJUSTMENTS, Adjustments, requests_of
@@ -81,15 +82,28 @@ def usage_held(workload: QueuedWorkload) -> Usage:
     """What its admission gave it, less the share of pods that are done for good since."""
     if workload.admission is None:
         return ()
-    done, counts = dict(workload.reclaimable), {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
+    return _usage_held(workload.admission.pod_sets, workload.reclaimable, workload.pod_sets)
+
+
+@lru_cache(maxsize=16_384)  # most that are admitted to a queue are like others
+def _usage_held(
+    given: tuple[PodSetAssignment, ...], reclaimable: tuple[tuple[str, int], ...], pod_sets: tuple[PodSet, ...]
+) -> Usage:
+    done, counts = dict(reclaimable), {pod_set.name: pod_set.count for pod_set in pod_sets}
     held: dict[FlavorResource, int] = {}
-    for given in workload.admission.pod_sets:
-        left = min(given.count, counts.get(given.name, given.count) - done.get(given.name, 0))
-        for resource, flavor in given.flavors:
-            of = FlavorResource(flavor, resource)
-            amount = given.usage[resource]
-            held[of] = held.get(of, 0) + (amount if left == given.count else amount * max(0, left) // given.count)
+    for one in given:
+        left = min(one.count, counts.get(one.name, one.count) - done.get(one.name, 0))
+        for resource, flavor in one.flavors:
+            of = _flavor_resource(flavor, resource)
+            amount = one.usage[resource]
+            held[of] = held.get(of, 0) + (amount if left == one.count else amount * max(0, left) // one.count)
     return usage_of(held)
+
+
+@lru_cache(maxsize=4096)
+def _flavor_resource(flavor: str, resource: str) -> FlavorResource:
+    """The very same for all, for it is looked up in dicts all the time."""
+    return FlavorResource(flavor, resource)
 
 
 def holder_of(workload: QueuedWorkload, ordered: float) -> Holder | None:
@@ -98,13 +112,13 @@ def holder_of(workload: QueuedWorkload, ordered: float) -> Holder | None:
         return None
     condition = workload.condition("QuotaReserved")
     return Holder(
-        key=workload.key,
-        uid=workload.uid,
-        queue=workload.admission.cluster_queue,
-        usage=usage_held(workload),
-        priority=workload.effective_priority,
-        ordered=ordered,
-        reserved=condition.at if condition and condition.status == "True" else 0.0,
+        workload.key,
+        workload.uid,
+        workload.admission.cluster_queue,
+        usage_held(workload),
+        workload.priority + workload.boost,
+        ordered,
+        reserved=condition.at if condition is not None and condition.status == "True" else 0.0,
         evicted=workload.is_true("Evicted"),
         local=workload.queue,
     )

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from headgate.model.quantity import LARGEST
 from headgate.model.queues import WHOLE_WEIGHT
-from headgate.quota.tree import FlavorResource, QuotaNode, Usage, potential
+from headgate.quota.tree import FlavorResource, QuotaNode, Usage
 
 NOTHING = Fraction(0)
 
@@ -56,25 +56,17 @@ def share_of(node: QuotaNode) -> Share:
     """The root, and whoever borrows nothing, has none."""
     if node.parent is None:
         return Share(weight=node.weight)
-    usage = node.usage
-    borrowed = [of for of, own in node.subtree.items() if usage.get(of, 0) > own]
+    borrowed = [account for of in node.subtree if (account := node.accounts[of]).borrows]
     if not borrowed:
         return Share(weight=node.weight)
     amounts: dict[str, int] = {}
-    for of in borrowed:
-        amounts[of.resource] = amounts.get(of.resource, 0) + usage[of] - node.subtree[of]
-    return Share(_dominant(amounts, node.parent), node.weight, tuple(borrowed))
+    for account in borrowed:
+        resource = account.of.resource
+        amounts[resource] = amounts.get(resource, 0) + account.used - account.subtree
+    return Share(_dominant(amounts, node.parent), node.weight, tuple(account.of for account in borrowed))
 
 
 def _dominant(amounts: dict[str, int], parent: QuotaNode) -> Fraction:
-    lendable = _lendable(parent)
+    lendable = parent.lendable
     ratios = [Fraction(1000 * amount, lendable[name]) for name, amount in amounts.items() if lendable.get(name, 0) > 0]
     return max(ratios, default=NOTHING)
-
-
-def _lendable(node: QuotaNode) -> dict[str, int]:
-    """All a node could ever have, by resource, over every flavor of its tree."""
-    lendable: dict[str, int] = {}
-    for of in node.root.subtree:
-        lendable[of.resource] = lendable.get(of.resource, 0) + potential(node, of)
-    return lendable

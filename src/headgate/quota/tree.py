@@ -33,25 +33,168 @@ class BorrowLevel(NamedTuple):
     may_reclaim: bool
 
 
-class QuotaNode:
-    """A queue or a cohort. `kept` is the part of its quota its parent never sees.
+_ALONE = BorrowLevel(0, may_reclaim=False)
+_WITHIN_ITS_OWN = BorrowLevel(0, may_reclaim=True)
 
-    `borrowers` are the children that use more than they have, by what they use.
+
+class Account:
+    """What a queue or cohort has and uses of one resource of one flavor; its parent's is that of the cohort above.
+
+    `kept` is the part of its quota its parent never sees. `borrowers` are the children that use more than they have.
+    `potential` is the room there would be if nothing was used: no request may ever be larger.
     """
 
     __slots__ = (
         "borrowers",
+        "borrows",
+        "carried_most",
+        "kept",
+        "node",
+        "nominal",
+        "of",
+        "parent",
+        "potential",
+        "subtree",
+        "used",
+    )
+
+    def __init__(self, node: QuotaNode, of: FlavorResource) -> None:
+        quota = node.quota(of)
+        self.node = node
+        self.of = of
+        self.parent: Account | None = node.parent.accounts[of] if node.parent is not None else None
+        self.nominal = quota.nominal
+        self.subtree = node.subtree.get(of, 0)
+        self.kept = node.kept.get(of, 0)
+        limit = quota.borrowing_limit
+        self.carried_most = None if limit is None else self.subtree - self.kept + limit  # by its parent, for it
+        self.potential = self.subtree
+        if self.parent is not None:
+            room = self.kept + self.parent.potential
+            self.potential = room if limit is None else min(room, self.subtree + limit)
+        self.used = 0
+        self.borrows = False
+        self.borrowers: dict[QuotaNode, None] = {}
+
+    def use(self, amount: int) -> None:
+        """It uses so much, no more and no less."""
+        self.used = amount
+        if (amount > self.subtree) is not self.borrows:
+            self._turn()
+
+    def add(self, amount: int, noted: list[Before] | None) -> None:
+        """It uses more. What does not fit into the part the parent never sees is the parent's to carry."""
+        account: Account | None = self
+        while account is not None and amount > 0:
+            used, kept = account.used, account.kept
+            if noted is not None:
+                noted.append((account, used))
+            account.used = used + amount
+            if (used + amount > account.subtree) is not account.borrows:
+                account._turn()
+            if used < kept:
+                amount -= kept - used
+            account = account.parent
+
+    def remove(self, amount: int, noted: list[Before] | None) -> None:
+        """It uses less. The parent is relieved first."""
+        account: Account | None = self
+        while account is not None and amount > 0:
+            used = account.used
+            if noted is not None:
+                noted.append((account, used))
+            account.used = used - amount
+            if (used - amount > account.subtree) is not account.borrows:
+                account._turn()
+            carried = used - account.kept
+            amount = carried if carried < amount else amount
+            account = account.parent
+
+    def _turn(self) -> None:
+        """It begins to borrow, or borrows no longer."""
+        self.borrows = not self.borrows
+        if self.parent is not None:
+            if self.borrows:
+                self.parent.borrowers[self.node] = None
+            else:
+                del self.parent.borrowers[self.node]
+
+    def available(self) -> int:
+        """Room left: its own first, then the parent's up to the borrowing limit. Negative when quota was taken away."""
+        if self.parent is None:
+            return self.subtree - self.used
+        room, most = self.parent.available(), self.carried_most
+        carried = self.used - self.kept
+        if carried < 0:  # it has room of its own
+            return (room if most is None or room < most else most) - carried
+        return room if most is None or room < most - carried else most - carried
+
+    def level(self, amount: int) -> BorrowLevel:
+        """How far up the tree this much more would reach."""
+        account = self
+        if account.parent is None:
+            return _ALONE
+        if account.used + amount <= account.subtree:
+            return _WITHIN_ITS_OWN
+        while account.parent is not None:
+            if account.used < account.kept:
+                amount -= account.kept - account.used
+            account = account.parent
+            if account.used + amount <= account.subtree:
+                break
+        return account.node.reach
+
+
+class Accounts(dict[FlavorResource, Account]):
+    """Opened when first asked for: what a node has no quota for may still be used, and carried by its parent."""
+
+    def __init__(self, node: QuotaNode) -> None:
+        self._node = node
+
+    def __missing__(self, of: FlavorResource) -> Account:
+        opened = self[of] = Account(self._node, of)
+        return opened
+
+
+Before = tuple[Account, int]
+"""What was used before a change."""
+
+
+def take_back(noted: list[Before], mark: int) -> None:
+    """All that was noted since then is used as before."""
+    for account, used in reversed(noted[mark:]):
+        account.use(used)
+    del noted[mark:]
+
+
+class Offer(NamedTuple):
+    """One flavor of a resource group of a queue, with the accounts of all resources of the group."""
+
+    flavor: str
+    accounts: Mapping[str, Account]
+
+
+class QuotaNode:
+    """A queue or a cohort. `subtree` is what it has with all below it, `kept` the part of that its parent never sees.
+
+    The `generation` of a root grows whenever quota or usage in its tree changed for good.
+    """
+
+    __slots__ = (
+        "_lendable",
+        "_offers",
+        "accounts",
         "children",
+        "generation",
         "height",
         "kept",
         "name",
         "parent",
-        "potentials",
         "queue",
         "quotas",
+        "reach",
         "root",
         "subtree",
-        "usage",
         "weight",
     )
 
@@ -65,12 +208,14 @@ class QuotaNode:
         self.parent: QuotaNode | None = None
         self.root = self
         self.children: list[QuotaNode] = []
-        self.borrowers: dict[FlavorResource, dict[QuotaNode, None]] = {}
-        self.potentials: dict[FlavorResource, int] = {}  # found out so far
         self.height = 0
+        self.reach = _ALONE  # of who borrows all it has
         self.subtree: dict[FlavorResource, int] = {}
         self.kept: dict[FlavorResource, int] = {}
-        self.usage: dict[FlavorResource, int] = {}
+        self.accounts = Accounts(self)
+        self._offers: dict[str, tuple[Offer, ...]] | None = None
+        self._lendable: dict[str, int] | None = None
+        self.generation = 0
 
     def __repr__(self) -> str:
         return f"QuotaNode({self.name})"
@@ -98,21 +243,10 @@ class QuotaNode:
             yield from child.leaves()
 
     def used(self, of: FlavorResource) -> int:
-        return self.usage.get(of, 0)
+        return self.accounts[of].used
 
     def quota(self, of: FlavorResource) -> Quota:
         return self.quotas.get(of, NO_QUOTA)
-
-    def use(self, of: FlavorResource, amount: int) -> None:
-        """It uses so much, no more and no less."""
-        self.usage[of] = amount
-        if self.parent is None:
-            return
-        borrowers = self.parent.borrowers.setdefault(of, {})
-        if amount > self.subtree.get(of, 0):
-            borrowers[self] = None
-        else:
-            borrowers.pop(self, None)
 
     def fill_in(self, root: QuotaNode) -> None:
         """Children first: what each node has with all below it, what it keeps to itself, and how high it stands."""
@@ -129,63 +263,52 @@ class QuotaNode:
             for of, quota in self.quotas.items()
             if quota.lending_limit is not None
         }
+        self.reach = BorrowLevel(self.height, self.parent is not None)
+
+    @property
+    def offers(self) -> Mapping[str, tuple[Offer, ...]]:
+        """The flavors a queue has for each resource, in the order they are tried. Its first group counts."""
+        if self._offers is None:
+            self._offers = {}
+            for group in self.queue.groups if self.queue is not None else ():
+                offers = tuple(self._offer(one.flavor, group.resources) for one in group.flavors)
+                self._offers = dict.fromkeys(group.resources, offers) | self._offers
+        return self._offers
+
+    def _offer(self, flavor: str, resources: Sequence[str]) -> Offer:
+        return Offer(flavor, {resource: self.accounts[FlavorResource(flavor, resource)] for resource in resources})
+
+    @property
+    def lendable(self) -> Mapping[str, int]:
+        """All it could ever have, by resource, over every flavor of its tree."""
+        if self._lendable is None:
+            self._lendable = {}
+            for of in self.root.subtree:
+                self._lendable[of.resource] = self._lendable.get(of.resource, 0) + self.accounts[of].potential
+        return self._lendable
 
 
 def local_available(node: QuotaNode, of: FlavorResource) -> int:
     """What is left of the part its parent never sees."""
-    kept = node.kept.get(of, 0)
-    return max(0, kept - node.usage.get(of, 0)) if kept else 0
+    account = node.accounts[of]
+    return max(0, account.kept - account.used)
 
 
 def available(node: QuotaNode, of: FlavorResource) -> int:
-    """Room left: its own first, then the parent's up to the borrowing limit. Negative when quota was taken away."""
-    used = node.usage.get(of, 0)
-    if node.parent is None:
-        return node.subtree.get(of, 0) - used
-    room = available(node.parent, of)
-    kept = node.kept.get(of, 0)
-    limit = node.quotas.get(of, NO_QUOTA).borrowing_limit
-    if limit is not None:
-        room = min(room, node.subtree.get(of, 0) - kept - max(0, used - kept) + limit)
-    return max(0, kept - used) + room
+    return node.accounts[of].available()
 
 
 def potential(node: QuotaNode, of: FlavorResource) -> int:
-    """Room there would be if nothing was used: no request may ever be larger."""
-    known = node.potentials.get(of)
-    if known is None:
-        known = node.potentials[of] = _potential(node, of)
-    return known
+    return node.accounts[of].potential
 
 
-def _potential(node: QuotaNode, of: FlavorResource) -> int:
-    own = node.subtree.get(of, 0)
-    if node.parent is None:
-        return own
-    room = node.kept.get(of, 0) + potential(node.parent, of)
-    limit = node.quotas.get(of, NO_QUOTA).borrowing_limit
-    return room if limit is None else min(room, own + limit)
-
-
-def borrows_with(node: QuotaNode, of: FlavorResource, amount: int) -> bool:
-    """Whether it uses more than its own quota once this comes on top."""
-    return node.subtree.get(of, 0) < node.usage.get(of, 0) + amount
+def borrow_level(queue: QuotaNode, of: FlavorResource, amount: int) -> BorrowLevel:
+    return queue.accounts[of].level(amount)
 
 
 def within_nominal(node: QuotaNode, needed: Sequence[FlavorResource]) -> bool:
     """It borrows none of these."""
-    return not any(borrows_with(node, of, 0) for of in needed)
-
-
-def borrow_level(queue: QuotaNode, of: FlavorResource, amount: int) -> BorrowLevel:
-    if queue.parent is None or not borrows_with(queue, of, amount):
-        return BorrowLevel(0, queue.parent is not None)
-    remaining = amount - local_available(queue, of)
-    for cohort in queue.ancestors():
-        if cohort.parent is None or not borrows_with(cohort, of, remaining):
-            return BorrowLevel(cohort.height, cohort.parent is not None)
-        remaining -= local_available(cohort, of)
-    raise AssertionError("a tree has a root")
+    return not any(node.accounts[of].borrows for of in needed)
 
 
 class Forest:

@@ -29,9 +29,7 @@ def by_priority(nominees: Sequence[N]) -> list[N]:
 
     Without the first rule a victim that borrows less than its preemptor would come back before it, again and again.
     """
-    return sorted(
-        nominees, key=lambda one: (not one.applicant.is_preemptor, one.assignment.borrow, *one.applicant.rank)
-    )
+    return sorted(nominees, key=lambda one: (not one.applicant.is_preemptor, one.assignment.borrow, one.applicant.rank))
 
 
 def by_share(ledger: Ledger, nominees: Sequence[N]) -> Iterator[N]:

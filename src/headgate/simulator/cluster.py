@@ -11,7 +11,7 @@ from headgate.api.rereading import Rereading
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import WakeAt
-from headgate.model.events import Event, Observed, Outcome, TimerFired
+from headgate.model.events import Event, Outcome, TimerFired
 from headgate.model.keys import Kind
 from headgate.simulator.acting import Hand
 from headgate.simulator.census import Census
@@ -19,7 +19,7 @@ from headgate.simulator.faults import Dice, Faults
 from headgate.simulator.features import admission_for
 from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 from headgate.simulator.invariants import BoundOnce
-from headgate.simulator.observing import Feed, Sight
+from headgate.simulator.observing import Feed, Sight, kinds_of, of_kinds
 from headgate.simulator.performing import perform
 from headgate.simulator.process import Process, ProcessPlan
 from headgate.world.disruptions import DisruptionController
@@ -40,12 +40,13 @@ class Seat:
     """One rule of the world and what it has not heard yet."""
 
     def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+        self._rule, self._reads = rule, frozenset(rule.reads)
         self._inbox: list[Event] = []
 
-    def learn(self, sights: Sequence[Sight]) -> None:
-        reads = self._rule.reads
-        self._inbox += [sight for sight in sights if _kind(sight) in reads]
+    def learn(self, sights: Sequence[Sight], kinds: frozenset[Kind]) -> None:
+        """All that it reads of the sights, which are of these kinds."""
+        if not self._reads.isdisjoint(kinds):
+            self._inbox += of_kinds(sights, self._reads)
 
     def ring(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
@@ -81,8 +82,8 @@ class Cluster:
         neighbours: Sequence[Rule] = (),
     ) -> None:
         self.name = name
-        read = Rereading().read  # what a webhook was asked about is what is seen next
-        webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server), read)
+        reading = Rereading()  # what a webhook was asked about is what is seen next
+        webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server), reading)
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),
@@ -94,7 +95,7 @@ class Cluster:
         own: tuple[Rule, ...] = (JobController(), StatefulSetController(), NodeLifecycle(), DisruptionController())
         rules = (Kubelet(faults.stuck), *own, *neighbours)
         self._seats = [Seat(rule) for rule in rules]
-        self._feed = Feed(self.server, READABLE, read)
+        self._feed = Feed(self.server, READABLE, reading.read)
         self.process = Process(self.server, self._feed, plan, faults, dice)
         self.changed_at = 0.0
         self._looks_at: float | None = None
@@ -130,11 +131,13 @@ class Cluster:
         if not sights:
             return
         self.changed_at = now
-        self._bound_once.check(sights, self.process.journal)
-        self.census.count(sights, now)
+        kinds = kinds_of(sights)
+        if Kind.POD in kinds:
+            self._bound_once.check(sights, self.process.journal)
+            self.census.count(sights, now)
         self.process.view.learn(sights, now)
         for seat in self._seats:
-            seat.learn(sights)
+            seat.learn(sights, kinds)
 
     def _plan(self, now: float, wake: Wake) -> None:
         """Timers for what comes by itself: late sights, and the next life of a crashed process."""
@@ -153,7 +156,3 @@ class Cluster:
 
     def _ringing_us(self, timer: str) -> Callable[[], None]:
         return partial(self.process.ring, self.process.life, timer)
-
-
-def _kind(sight: Sight) -> Kind:
-    return sight.object.key.kind if isinstance(sight, Observed) else sight.key.kind

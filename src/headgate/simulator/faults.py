@@ -51,6 +51,8 @@ class Dice:
     def __init__(self, faults: Faults, seed: int) -> None:
         self._faults = faults
         self._random = random.Random(seed)
+        chances = ((faults.crash, None), (faults.lost, WriteFault.LOST), (faults.conflict, WriteFault.CONFLICT))
+        self._of_writes = [(chance, fault) for chance, fault in chances if chance > 0]
         self.writes = 0
 
     def for_write(self) -> WriteFault | None:
@@ -58,9 +60,7 @@ class Dice:
         planned = self._faults.at.get(number)
         if planned is not None:
             return planned
-        faults = self._faults
-        chances = ((faults.crash, None), (faults.lost, WriteFault.LOST), (faults.conflict, WriteFault.CONFLICT))
-        for chance, fault in chances:
+        for chance, fault in self._of_writes:
             if self._happens(chance):
                 return fault or self._random.choice((WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER))
         return None

@@ -17,6 +17,9 @@ from headgate.simulator.invariants import BrokenInvariant
 from headgate.simulator.observing import Sight
 
 IN_DOUBT = frozenset({Trouble.UNKNOWN})
+GROUP_KINDS = frozenset({Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP})
+KNOWN_KINDS = GROUP_KINDS | {Kind.POD, Kind.PRIORITY_CLASS}
+"""What Known must see."""
 
 
 class Known:
@@ -46,14 +49,15 @@ class Known:
 
     def heard(self, outcome: Outcome) -> None:
         match outcome.effect:
+            case PatchStatus(target, change):
+                if isinstance(change, Nomination) and outcome.trouble is None:
+                    self._promises[target.uid] = change.node
             case Bind(target):
                 doubtful = self.bindings.get(target.uid) in IN_DOUBT  # a conflict may then be with ourselves
                 if not doubtful or outcome.trouble in (None, Trouble.GONE):
                     self.bindings[target.uid] = outcome.trouble
             case Evict(target):
                 self.evictions[target.uid] = outcome.trouble
-            case PatchStatus(target, Nomination(node)) if outcome.trouble is None:
-                self._promises[target.uid] = node
 
     def promised(self, pod: Pod) -> str:
         """The node nominated to the pod, on record."""
@@ -90,7 +94,7 @@ class Known:
                 book.pop(uid, None)
         elif key.kind is Kind.PRIORITY_CLASS:
             self.groups.drop_class(key.name, uid)
-        elif key.kind is not Kind.POD:
+        elif key.kind in GROUP_KINDS:
             self.groups.drop(key, uid)
 
 

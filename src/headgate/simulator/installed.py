@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from headgate.api.admission import Read, found_at, path_to, question_about, read_once
+from headgate.api.admission import found_at, path_to, reader_of
 from headgate.api.manifests import definitions, queue_definitions
-from headgate.api.webhook_manifests import WEBHOOKS, AtService, webhook_configurations
+from headgate.api.rereading import Rereading
+from headgate.api.webhook_manifests import WEBHOOKS, AtService, Webhook, webhook_configurations
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.rules import Operation
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.webhooks import Allowed, Denied, Handler, WebhookAdmission
 from headgate.gates.judges import JUDGES
 from headgate.lifecycle.roles import role_hash
-from headgate.model.admission import Admit, Inquiry, Matter, Refuse, Rules, Verdict, Wanted
+from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted
 from headgate.model.objects import Object
 from headgate.model.quota_settings import QuotaSettings
 
@@ -28,10 +29,10 @@ def installed_objects() -> tuple[Json, ...]:
     return (*definitions(), *queue_definitions(), *webhook_configurations(place))
 
 
-def our_webhooks(quota: QuotaSettings, look: Look, read: Read = read_once) -> WebhookAdmission:
-    """Our webhooks, called in process."""
-    rules = Rules(quota, role_hash)
-    return WebhookAdmission({hook.name: _handler(hook.matter, rules, look, read) for hook in WEBHOOKS})
+def our_webhooks(quota: QuotaSettings, look: Look, reading: Rereading | None = None) -> WebhookAdmission:
+    """Our webhooks, called in process by the one server whose objects are read so."""
+    rules, reading = Rules(quota, role_hash), reading or Rereading()
+    return WebhookAdmission({hook.name: _handler(hook, rules, look, reading) for hook in WEBHOOKS})
 
 
 def looking_at(server: Callable[[], ApiServer]) -> Look:
@@ -44,13 +45,14 @@ def looking_at(server: Callable[[], ApiServer]) -> Look:
     return look
 
 
-def _handler(matter: Matter, rules: Rules, look: Look, read: Read) -> Handler:
-    judge = JUDGES[matter]
+def _handler(hook: Webhook, rules: Rules, look: Look, reading: Rereading) -> Handler:
+    judge, once = JUDGES[hook.matter], reading.once
+    read = reader_of((hook.asked.group, hook.asked.plural), reading.read)
 
     def handle(operation: Operation) -> Allowed | Denied:
-        place = (operation.resource.group, operation.resource.plural)
-        question = question_about(place, operation.namespace, operation.new, operation.old, read)
-        return _answer(_settled(judge(question, rules), look))
+        question = Question(operation.namespace, operation.new or {}, operation.old, read, once)
+        said = judge(question, rules)
+        return _answer(said if isinstance(said, Verdict) else _settled(said, look))
 
     return handle
 
@@ -69,9 +71,9 @@ def _settled(asking: Inquiry, look: Look) -> Verdict:
 def _answer(verdict: Verdict) -> Allowed | Denied:
     """What the server is told, as `answer_of` would over HTTP."""
     match verdict:
-        case Admit(changed):
-            return Allowed(changed)
-        case Refuse(message):
-            return Denied(message, "Forbidden", 403)
+        case Admit():
+            return Allowed(verdict.changed)
+        case Refuse():
+            return Denied(verdict.message, "Forbidden", 403)
         case _:
             assert_never(verdict)

@@ -14,6 +14,8 @@ from headgate.model.pod import Pod, PodShape
 from headgate.simulator.observing import Sight
 
 PODS = "pods"
+ROOM_KINDS = frozenset({Kind.POD, Kind.NODE})
+"""What RoomKept must see."""
 OUR_GATES = frozenset({"scheduling.volcano.sh/queue-allocation-gate"})
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from headgate.api.admission import Read, read_once
 from headgate.api.kinds import RESOURCES, collection_paths
@@ -15,6 +16,17 @@ from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
 Sight = Observed | Gone
+Dated = tuple[int, Sight]
+"""With the server's version from which on it is so."""
+
+
+def kinds_of(sights: Iterable[Sight]) -> frozenset[Kind]:
+    return frozenset([(sight.object if isinstance(sight, Observed) else sight).key.kind for sight in sights])
+
+
+def of_kinds(sights: Iterable[Sight], kinds: Collection[Kind]) -> list[Sight]:
+    """Those of objects of these kinds, in their order."""
+    return [sight for sight in sights if (sight.object if isinstance(sight, Observed) else sight).key.kind in kinds]
 
 
 class Feed:
@@ -36,14 +48,13 @@ class Feed:
             return []
         self._seen = self._server.version
         self._find_newly_served()
-        fresh: list[tuple[int, Sight]] = []
+        fresh: list[Dated] = []
         for kind, watch in self._watches.items():
             if watch is not None and watch.has_news:
-                fresh.extend(self._drain(kind, watch))
-        fresh.sort(key=lambda item: item[0])
+                fresh += self._drain(kind, watch)
+        fresh.sort(key=itemgetter(0))
         sights = [sight for _, sight in fresh]
-        for sight in sights:
-            self._note(sight)
+        self._note(sights)
         return sights
 
     def _watch(self, kind: Kind) -> Watch | None:
@@ -65,37 +76,37 @@ class Feed:
         for kind in [kind for kind, watch in self._watches.items() if watch is None]:
             self._watches[kind] = self._watch(kind)
 
-    def _drain(self, kind: Kind, watch: Watch) -> list[tuple[int, Sight]]:
+    def _drain(self, kind: Kind, watch: Watch) -> list[Dated]:
         try:
             return self._decoded(kind, watch.drain())
         except ApiError:  # more changed since the last look than the server remembers
             return self._relisted(kind)
 
-    def _relisted(self, kind: Kind) -> list[tuple[int, Sight]]:
+    def _relisted(self, kind: Kind) -> list[Dated]:
         watch = self._watches[kind] = self._watch(kind)
         present = self._decoded(kind, watch.drain()) if watch is not None else []
         there = {(sight.object.key, sight.object.uid) for _, sight in present if isinstance(sight, Observed)}
         known = [found for found in self.objects.values() if found.key.kind is kind]
         return [(0, Gone(found.key, found.uid)) for found in known if (found.key, found.uid) not in there] + present
 
-    def _decoded(self, kind: Kind, events: Iterable[WatchEvent]) -> list[tuple[int, Sight]]:
-        sights = [(event.version, self._sight(kind, event)) for event in events]
-        return [(version, sight) for version, sight in sights if sight is not None]
+    def _decoded(self, kind: Kind, events: Iterable[WatchEvent]) -> list[Dated]:
+        return [(event.version, sight) for event in events if (sight := self._sight(kind, event)) is not None]
 
     def _sight(self, kind: Kind, event: WatchEvent) -> Sight | None:
-        if event.type == "BOOKMARK":
-            return None
+        """None of a bookmark and, as on a live cluster, where nothing can be decided about the unreadable."""
+        value = event.shown.value
         if event.type == "DELETED":
-            gone = event.value["metadata"]
+            gone = value["metadata"]
             return Gone(Key(kind, gone.get("namespace") or "", gone["name"]), gone["uid"])
-        seen = self._read(kind, event.value)  # None as on a live cluster: nothing is decided about the unreadable
+        seen = self._read(kind, value) if event.type != "BOOKMARK" else None
         return None if seen is None else Observed(seen)
 
-    def _note(self, sight: Sight) -> None:
-        if isinstance(sight, Observed):
-            self.objects[sight.object.key] = sight.object
-        else:
-            self.objects.pop(sight.key, None)
+    def _note(self, sights: Iterable[Sight]) -> None:
+        for sight in sights:
+            if isinstance(sight, Observed):
+                self.objects[sight.object.key] = sight.object
+            else:
+                self.objects.pop(sight.key, None)
 
 
 class View:
@@ -104,15 +115,16 @@ class View:
     def __init__(self, lag: float) -> None:
         self._lag = lag
         self._known: dict[Key, str] = {}
-        self._coming: deque[tuple[float, Sight]] = deque()
+        self._coming: deque[tuple[float, Sequence[Sight]]] = deque()  # together as they happened, never none
 
-    def learn(self, sights: Iterable[Sight], now: float) -> None:
-        self._coming.extend((now + self._lag, sight) for sight in sights)
+    def learn(self, sights: Sequence[Sight], now: float) -> None:
+        if sights:
+            self._coming.append((now + self._lag, sights))
 
     def set_lag(self, seconds: float, now: float) -> None:
         """What is under way comes no later than it would with this lag."""
         self._lag = seconds
-        self._coming = deque((min(at, now + seconds), sight) for at, sight in self._coming)
+        self._coming = deque((min(at, now + seconds), sights) for at, sights in self._coming)
 
     @property
     def next_at(self) -> float | None:
@@ -122,7 +134,7 @@ class View:
         """What our process gets to see by now."""
         seen: list[Sight] = []
         while self._coming and self._coming[0][0] <= now:
-            seen.append(self._coming.popleft()[1])
+            seen += self._coming.popleft()[1]
         self._note(seen)
         return seen
 

@@ -16,7 +16,7 @@ def perform(write: Write, server: ApiServer, now: float) -> Outcome:
     for call in calls_for(write, REPORTER):
         request = Request(call.method, call.path, call.query, call.body, call.content_type)
         response = server.handle(request, now)
-        trouble = trouble_of(response.code, response.body if response.code >= 400 else b"")
+        trouble = trouble_of(response.code, response.body) if response.code >= 300 else None
         if trouble is not None:
             return Outcome(write, *trouble)
     return Outcome(write)

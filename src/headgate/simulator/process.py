@@ -11,18 +11,20 @@ from headgate.engine.gangs import PLUGIN as GANGS
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Bind, Effect, Evict, WakeAt, Write
+from headgate.model.effects import Bind, Effect, Evict, PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired, Trouble
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.preemption.exact import Limits, certifier
 from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
-from headgate.simulator.gang_invariants import FairPlay, WholeGangs
-from headgate.simulator.invariants import RoomKept, check_gates, check_nothing_lost
-from headgate.simulator.observing import Feed, Sight, View, coalesced
+from headgate.simulator.gang_invariants import KNOWN_KINDS, FairPlay, WholeGangs
+from headgate.simulator.invariants import ROOM_KINDS, RoomKept, check_gates, check_nothing_lost
+from headgate.simulator.observing import Feed, Sight, View, coalesced, of_kinds
 from headgate.simulator.performing import perform
 
 SetTimer = Callable[[WakeAt], None]
+CHECKED = KNOWN_KINDS | ROOM_KINDS
+"""The kinds of objects that invariants are about."""
 
 
 class ProcessPlan(Struct, frozen=True):
@@ -93,8 +95,9 @@ class Process:
         if not batch and not self._fresh:
             return False
         self._inbox, self._fresh = [], False
-        self._room.saw(sights)
-        self._fair.known.saw(sights)
+        checked = of_kinds(sights, CHECKED)
+        self._room.saw(checked)
+        self._fair.known.saw(checked)
         effects = self._engine.step(batch, now)
         entries = self._engine.journal.take()
         self.story.extend(entries)
@@ -141,6 +144,8 @@ class Process:
             self._hear(Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached"))
             return
         match self._dice.for_write():
+            case None:
+                self._hear(self._send(write, now))
             case WriteFault.CRASH_BEFORE:
                 self.crash(now, self._restart_after)
             case WriteFault.CRASH_AFTER:
@@ -151,18 +156,20 @@ class Process:
                 self._hear(Outcome(write, Trouble.UNKNOWN, "the answer was lost"))
             case WriteFault.CONFLICT:
                 self._hear(Outcome(write, Trouble.CONFLICT, "the object has been modified"))
-            case None:
-                self._hear(self._send(write, now))
 
     def _send(self, write: Write, now: float) -> Outcome:
         outcome = perform(write, self._server, now)
-        if isinstance(write, Bind) and outcome.trouble is None:
+        if outcome.trouble is None and not isinstance(write, PatchStatus):
+            self._took_hold(write)
+        return outcome
+
+    def _took_hold(self, write: Write) -> None:
+        if isinstance(write, Bind):
             pod = self._feed.objects.get(write.target.key)
             if isinstance(pod, Pod):
                 self._room.bound(write, pod, self.journal)
-        if isinstance(write, Evict) and outcome.trouble is None:
+        elif isinstance(write, Evict):
             self._whole.evicted(write, self._feed.objects)
-        return outcome
 
     def _hear(self, outcome: Outcome) -> None:
         self._room.heard(outcome)

@@ -227,7 +227,14 @@ class Room:
             wanted[shape] = wanted.get(shape, 0) + question.starting.get(name, 0)
         sorts = [self._labels(assigned.flavors) for assigned in ask.admission.pod_sets]
         self._refresh_transit()
-        return self._nodes.seats(wanted, self._transit.before(ask.work, question.starting), sorts)
+        before = self._transit.before(ask.work, question.starting, self._newly_pushed_out(question))
+        return self._nodes.seats(wanted, before, sorts)
+
+    def _newly_pushed_out(self, question: Question) -> Mapping[str, int]:
+        """How many more than a start of the same work that is under way."""
+        pushing = self._pushing.get(question.ask.work)
+        known = pushing.pushed_out if pushing is not None else {}
+        return {name: count - known.get(name, 0) for name, count in question.pushed_out.items()}
 
     def _refresh_transit(self) -> None:
         for work in self._debts.take_changed_works():

@@ -41,8 +41,11 @@ class Transit:
         if workload is not None and counts:
             self._expected[work] = _Expected(workload, counts)
 
-    def before(self, work: Key, starting: Mapping[str, int]) -> dict[PodShape, int]:
-        """All pods on their way, without those of the work itself that are about to start."""
+    def before(self, work: Key, starting: Mapping[str, int], pushed_out: Mapping[str, int]) -> dict[PodShape, int]:
+        """All pods on their way, without those of the work itself that are about to start.
+
+        Some of these take the places of pods that leave, and push them out: such a place is not one it had expected.
+        """
         if self._all is None:
             self._all = {}
             for expected in self._expected.values():
@@ -52,7 +55,7 @@ class Transit:
         own = self._expected.get(work)
         for name, shape in (self._shapes(own) if own is not None else {}).items():
             counted = own.counts.get(name, 0) if own is not None else 0
-            others[shape] = others.get(shape, 0) - min(counted, starting.get(name, 0))
+            others[shape] = others.get(shape, 0) - min(counted, starting.get(name, 0) - pushed_out.get(name, 0))
         return {shape: count for shape, count in others.items() if count}
 
     def _of(self, expected: _Expected) -> list[tuple[PodShape, int]]:

@@ -1,24 +1,46 @@
-"""Limit ranges and runtime classes as they are now, and what they mean for the workloads of a namespace."""
+"""Limit ranges and runtime classes as they are now, and what workloads of a namespace ask for on their account."""
 
 from __future__ import annotations
 
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import LimitRange, RuntimeClass
+from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.quota.adjusting import Adjustments, limits_of
+from headgate.quota.order import Wish, wish_of
+
+MOST_WISHES = 16_384
+"""How many are kept: more than there are sorts of work in most clusters."""
+
+_Look = tuple[str, tuple[PodSet, ...], tuple[tuple[str, int], ...], int]
+"""Namespace, pod sets, pods that are done, priority: all that a wish depends on, besides what is around it."""
 
 
 class NamespaceAdjustments:
     """Holds them and puts them together. Each change returns whether it means anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: QuotaSettings) -> None:
+        self._settings = settings
         self._ranges: dict[Key, LimitRange] = {}
         self._classes: dict[str, RuntimeClass] = {}
         self._elsewhere = Adjustments()  # what holds where there are no limit ranges
         self._by_namespace: dict[str, Adjustments] = {}
+        self._wishes: dict[_Look, Wish] = {}
 
     def of(self, namespace: str) -> Adjustments:
         return self._by_namespace.get(namespace, self._elsewhere)
+
+    def wish(self, workload: QueuedWorkload) -> Wish:
+        """What it applies for: one and the same for all that look alike, worked out once."""
+        namespace = workload.key.namespace
+        look = namespace, workload.pod_sets, workload.reclaimable, workload.priority + workload.boost
+        known = self._wishes.get(look)
+        if known is None:
+            if len(self._wishes) >= MOST_WISHES:
+                self._wishes.clear()
+            known = self._wishes[look] = wish_of(workload, self._settings, self.of(namespace))
+        return known
 
     def put(self, found: LimitRange | RuntimeClass) -> bool:
         return self._put_range(found) if isinstance(found, LimitRange) else self._put_class(found)
@@ -50,6 +72,7 @@ class NamespaceAdjustments:
         return True
 
     def _put_together(self, namespace: str) -> None:
+        self._wishes.clear()
         ranges = [one for key, one in self._ranges.items() if key.namespace == namespace]
         if ranges:
             self._by_namespace[namespace] = Adjustments(limits_of(ranges), self._overheads)
@@ -57,6 +80,7 @@ class NamespaceAdjustments:
             self._by_namespace.pop(namespace, None)
 
     def _weigh_anew(self) -> None:
+        self._wishes.clear()
         self._elsewhere = Adjustments(overheads=self._overheads)
         for namespace in list(self._by_namespace):
             self._put_together(namespace)

@@ -7,7 +7,8 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.victims import VictimsFor
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
+from headgate.engine.quota.victims import VictimsFor, search_by
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.queues import ClusterQueue, QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
@@ -25,6 +26,8 @@ from headgate.quota.requeue import Requeue, Unreserved
 from headgate.quota.tree import FlavorResource, QuotaNode, Usage, usage_of
 from headgate.quota.turns import by_priority, by_share
 
+_FIT, _PREEMPT, _NO_FIT = Mode.FIT, Mode.PREEMPT, Mode.NO_FIT  # found sooner than members of enums
+
 
 class QuotaSnapshot(Struct, frozen=True):
     """What a cycle decides on. The ledger is used for trials, and is as before when the cycle ends."""
@@ -37,68 +40,41 @@ class QuotaSnapshot(Struct, frozen=True):
     number: int = 0  # of the cycle
 
 
-class Admitted(Struct, frozen=True, gc=False):
-    applicant: Applicant
-    assignment: Assignment
+class _Tree(Struct):
+    """What was decided so far in one tree: who leaves, by uid, and what was charged to queues before they use it.
+
+    What is `lent` was charged for this cycle only: whoever it is kept for steps aside in the next.
+    """
+
+    leaving: dict[str, Holder] = {}
+    promised: list[tuple[str, Usage]] = []
+    lent: list[tuple[str, Usage]] = []
+    admits: bool = False
 
 
-class Preempting(Struct, frozen=True, gc=False):
-    """It gets what it was assigned once the victims are gone; some of them may be on their way out already."""
+class _Nominee(Struct, frozen=True, gc=False):
+    """A head with what it was assigned, who must leave for that, and what was decided in its tree so far."""
 
     applicant: Applicant
     assignment: Assignment
     victims: tuple[Victim, ...]
-    message: str
-    recomputed: bool = False  # these are not the victims it had at first, for some were others' already
-
-
-class Deferred(Struct, frozen=True, gc=False):
-    """It fits once the victims of others are gone; until then quota would be exceeded."""
-
-    applicant: Applicant
-    assignment: Assignment
-    message: str
-    recomputed: bool = False
-
-
-class Gated(Struct, frozen=True, gc=False):
-    """It would have to preempt these, which a closed gate forbids."""
-
-    applicant: Applicant
-    victims: tuple[Victim, ...]
-    message: str
-    recomputed: bool = False
-
-
-class Waits(Struct, frozen=True, gc=False):
-    """`skipped_preemption`: it would have preempted, had others not gone before."""
-
-    applicant: Applicant
-    reason: Unreserved
-    requeue: Requeue
-    message: str
-    progress: Progress | None = None
-    skipped_preemption: bool = False
-    recomputed: bool = False
-
-
-Outcome = Admitted | Preempting | Deferred | Gated | Waits
-
-
-class _Nominee(Struct, frozen=True):
-    applicant: Applicant
-    assignment: Assignment
-    victims: tuple[Victim, ...]
+    tree: _Tree
 
     @property
     def may_go(self) -> bool:
         """There is room for it, or there are victims that make room."""
-        return bool(self.victims) or self.assignment.mode is Mode.FIT
+        return bool(self.victims) or self.assignment.mode is _FIT
+
+    @property
+    def shares_victims(self) -> bool:
+        """Some of those that must leave for it leave for somebody else already."""
+        leaving = self.tree.leaving
+        return bool(leaving) and any(victim.holder.uid in leaving for victim in self.victims)
 
 
 def cycle(snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Outcome]:
     """One outcome for each head, at most one head of each queue, in the order they were decided."""
-    return list(_Cycle(snapshot, settings).outcomes(heads))
+    return _Cycle(snapshot, settings).outcomes(heads)
 
 
 class AdmissionCycle:
@@ -161,18 +137,6 @@ def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
     )
 
 
-class _Tree(Struct):
-    """What was decided so far in one tree: who leaves, by uid, and what was charged to queues before they use it.
-
-    What is `lent` was charged for this cycle only: whoever it is kept for steps aside in the next.
-    """
-
-    leaving: dict[str, Holder] = {}
-    promised: list[tuple[str, Usage]] = []
-    lent: list[tuple[str, Usage]] = []
-    admits: bool = False
-
-
 class _Cycle:
     """The heads are nominated against the ledger as it is, and decided one by one against what those before left."""
 
@@ -180,20 +144,22 @@ class _Cycle:
         self._snapshot = snapshot
         self._settings = settings
         self._ledger = snapshot.ledger
+        self._find_victims = search_by(settings)
         self._trees: dict[QuotaNode, _Tree] = {}
         self._all_ready = snapshot.all_ready
 
-    def outcomes(self, heads: Sequence[Applicant]) -> Iterator[Outcome]:
+    def outcomes(self, heads: Sequence[Applicant]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         nominees: list[_Nominee] = []
         for head in heads:
             why_not = self._inadmissible(head)
             if why_not is None:
-                nominees.append(self._nominate(head, head.progress))
+                nominees.append(self._nominate(head, self._still_valid(head)))
             else:
-                yield why_not
+                outcomes.append(why_not)
         with self._ledger.trial():
-            for nominee in self._in_turn(nominees):
-                yield self._decide(nominee)
+            outcomes += [self._decide(nominee) for nominee in self._in_turn(nominees)]
+        return outcomes
 
     def _in_turn(self, nominees: Sequence[_Nominee]) -> Iterable[_Nominee]:
         return by_share(self._ledger, nominees) if self._settings.is_fair else by_priority(nominees)
@@ -202,12 +168,13 @@ class _Cycle:
         """What keeps it out whatever the quota."""
         if has_failed_checks(head.workload):
             return Waits(head, Unreserved.PENDING, Requeue.GENERIC, wording.FAILED_CHECKS)
-        if head.queue in self._snapshot.inactive or head.queue in self._ledger.forest.cyclic:
-            return Waits(head, Unreserved.SUSPENDED, Requeue.GENERIC, wording.queue_inactive(head.queue))
-        node = self._ledger.node(head.queue)
+        queue, forest = head.queue, self._ledger.forest
+        node = forest.queues.get(queue)
+        if queue in self._snapshot.inactive or (node is None and queue in forest.cyclic):
+            return Waits(head, Unreserved.SUSPENDED, Requeue.GENERIC, wording.queue_inactive(queue))
         if node is None or node.queue is None:
-            return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, wording.queue_missing(head.queue))
-        if not self._snapshot.may_enter(node.queue, head.key.namespace):
+            return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, wording.queue_missing(queue))
+        if not self._snapshot.may_enter(node.queue, head.workload.key.namespace):
             return Waits(head, Unreserved.MISCONFIGURED, Requeue.NAMESPACE_MISMATCH, wording.WRONG_NAMESPACE)
         if head.problem:
             return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, head.problem)
@@ -217,56 +184,52 @@ class _Cycle:
         self, head: Applicant, progress: Progress | None, pinned: Mapping[tuple[str, str], str] | None = None
     ) -> _Nominee:
         """Flavors for all its pods, or for as many as can be had, and who has to go for that."""
-        victims_of = VictimsFor(self._ledger, head, self._settings)
+        settings, node = self._settings, self._ledger.forest.queues[head.queue]
+        victims = VictimsFor(self._ledger, head, self._find_victims)
         search = FlavorSearch(
-            node=self._ledger.forest.queues[head.queue],
-            flavors=self._snapshot.flavors,
-            oracle=victims_of.fitness,
-            is_fair=self._settings.is_fair,
-            ignore_undeclared=self._settings.ignore_undeclared,
-            progress=self._still_valid(head, progress),
-            pinned=pinned,
+            node,
+            self._snapshot.flavors,
+            victims.fitness,
+            settings.is_fair,
+            settings.ignore_undeclared,
+            progress,
+            pinned,
         )
+        assignment, tree = assign(search, head.kind.asks), self._tree(node.root)
+        if assignment.mode is _FIT:
+            return _Nominee(head, assignment, (), tree)
+        whole = _Nominee(head, assignment, victims.of(assignment), tree)
+        return whole if whole.may_go else _of_fewer_pods(whole, search, victims) or whole
 
-        def attempt(counts: Sequence[int]) -> _Nominee | None:
-            nominee = self._with_victims(head, assign(search, head.asks, counts), victims_of)
-            return nominee if nominee.may_go else None
-
-        whole = self._with_victims(head, assign(search, head.asks), victims_of)
-        return whole if whole.may_go else most_pods(head.asks, attempt) or whole
-
-    @staticmethod
-    def _with_victims(head: Applicant, assignment: Assignment, victims_of: VictimsFor) -> _Nominee:
-        return _Nominee(head, assignment, victims_of(assignment) if assignment.mode is Mode.PREEMPT else ())
-
-    def _still_valid(self, head: Applicant, progress: Progress | None) -> Progress | None:
+    def _still_valid(self, head: Applicant) -> Progress | None:
+        """How far it got, if that still counts."""
+        progress = head.progress
         if progress is None:
             return None
         generation = self._ledger.generation(head.queue)
         return progress if progress.holds(generation, self._snapshot.number, head.kind) else None
 
+    def _tree(self, root: QuotaNode) -> _Tree:
+        tree = self._trees.get(root)
+        if tree is None:
+            tree = self._trees[root] = _Tree()
+        return tree
+
     def _decide(self, nominee: _Nominee) -> Outcome:
-        if not self._shares_victims(nominee):
+        if not nominee.shares_victims:
             return self._outcome(nominee)
         again = self._again_without_the_leaving(nominee)
-        if again.assignment.mode is Mode.FIT:
+        if again.assignment.mode is _FIT:
             return self._defer(nominee, again.assignment)
         outcome = self._outcome(again)
         return outcome if isinstance(outcome, Admitted) else structs.replace(outcome, recomputed=True)
 
-    def _shares_victims(self, nominee: _Nominee) -> bool:
-        """Some of those that must leave for it leave for somebody else already."""
-        if not nominee.victims:
-            return False
-        leaving = self._tree(nominee).leaving
-        return any(victim.holder.uid in leaving for victim in nominee.victims)
-
     def _outcome(self, nominee: _Nominee) -> Outcome:
         head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
-        if assignment.mode is Mode.NO_FIT:
+        if assignment.mode is _NO_FIT:
             reason = Unreserved(assignment.no_fit.value)
             return Waits(head, reason, Requeue.NO_FIT, assignment.message, self._progress(nominee))
-        if not nominee.may_go:
+        if assignment.mode is _PREEMPT and not victims:
             self._reserve(nominee)
             message = assignment.message
             return Waits(head, Unreserved.WAITING, Requeue.NO_CANDIDATES, message, self._progress(nominee))
@@ -282,7 +245,7 @@ class _Cycle:
         If one was admitted for good, or if it would fit but for those that step aside, it tries all of them again then.
         """
         head, progress = nominee.applicant, self._progress(nominee)
-        if self._tree(nominee).admits or self._fits_in_the_next(nominee):
+        if nominee.tree.admits or self._fits_in_the_next(nominee):
             progress = structs.replace(progress, tried=progress.tried if progress.has_more else (), missed=True)
         message, skipped = wording.NO_LONGER_FITS, bool(nominee.victims)
         return Waits(head, Unreserved.WAITING, Requeue.GENERIC, message, progress, skipped)
@@ -296,7 +259,7 @@ class _Cycle:
     def _go(self, nominee: _Nominee) -> Outcome:
         """There is room, or there will be."""
         head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
-        leaving = self._tree(nominee).leaving
+        leaving = nominee.tree.leaving
         if victims:
             self._promise(nominee, assignment.usage)
             leaving.update((victim.holder.uid, victim.holder) for victim in victims)
@@ -309,23 +272,16 @@ class _Cycle:
             if not self._all_ready:
                 return Waits(head, Unreserved.PODS_NOT_READY, Requeue.PODS_NOT_READY, wording.NOT_READY)
             self._all_ready = False
-        self._tree(nominee).admits = True
+        nominee.tree.admits = True
         return Admitted(head, assignment)
-
-    def _tree(self, nominee: _Nominee) -> _Tree:
-        root = self._ledger.forest.queues[nominee.applicant.queue].root
-        tree = self._trees.get(root)
-        if tree is None:
-            tree = self._trees[root] = _Tree()
-        return tree
 
     def _promise(self, nominee: _Nominee, usage: Usage) -> None:
         self._ledger.charge(nominee.applicant.queue, usage)
-        self._tree(nominee).promised.append((nominee.applicant.queue, usage))
+        nominee.tree.promised.append((nominee.applicant.queue, usage))
 
     def _fits_as_yet(self, nominee: _Nominee) -> bool:
         """While the victims of this cycle still hold their quota, and those they leave for do not use any."""
-        tree = self._tree(nominee)
+        tree = nominee.tree
         if not tree.leaving:
             return True
         with self._ledger.trial():
@@ -336,29 +292,27 @@ class _Cycle:
     def _again_without_the_leaving(self, nominee: _Nominee) -> _Nominee:
         """The same flavors, as if all victims so far were gone."""
         with self._ledger.trial():
-            self._let_go(self._tree(nominee).leaving.values())
+            for holder in nominee.tree.leaving.values():
+                self._ledger.leave(holder.queue, holder.uid)
             return self._nominate(nominee.applicant, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:
         """Once all victims so far and its own are gone."""
-        leaving = self._tree(nominee).leaving
-        if not leaving and not nominee.victims:
-            return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
-        with self._ledger.trial():
-            self._let_go(leaving.values())
-            self._let_go(victim.holder for victim in nominee.victims)
-            return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
+        ledger, queue, usage = self._ledger, nominee.applicant.queue, nominee.assignment.usage
+        leaving, victims = nominee.tree.leaving, nominee.victims
+        if not leaving and not victims:
+            return ledger.fits(queue, usage)
+        with ledger.trial():
+            for holder in (*leaving.values(), *(victim.holder for victim in victims)):
+                ledger.credit(holder.queue, holder.usage)
+            return ledger.fits(queue, usage)
 
     def _fits_in_the_next(self, nominee: _Nominee) -> bool:
         """In the next cycle, that is, if nothing else happens."""
         with self._ledger.trial():
-            for queue, usage in self._tree(nominee).lent:
+            for queue, usage in nominee.tree.lent:
                 self._ledger.credit(queue, usage)
             return self._fits(nominee)
-
-    def _let_go(self, holders: Iterable[Holder]) -> None:
-        for holder in holders:
-            self._ledger.leave(holder.queue, holder.uid)
 
     def _progress(self, nominee: _Nominee) -> Progress:
         """How far its search got. One that began midway and met a changed ledger has left out what may do by now."""
@@ -382,7 +336,19 @@ class _Cycle:
             kept = {of: _own_part(node, of, amount, borrows) for of, amount in nominee.assignment.usage}
             self._promise(nominee, usage_of(kept))
             if _queue(node).strategy is QueueingStrategy.BEST_EFFORT_FIFO:
-                self._tree(nominee).lent.append((nominee.applicant.queue, usage_of(kept)))
+                nominee.tree.lent.append((nominee.applicant.queue, usage_of(kept)))
+
+
+def _of_fewer_pods(whole: _Nominee, search: FlavorSearch, victims: VictimsFor) -> _Nominee | None:
+    """With as many pods as can be had; None when even the fewest are too many."""
+    head = whole.applicant
+
+    def attempt(counts: Sequence[int]) -> _Nominee | None:
+        assignment = assign(search, head.kind.asks, counts)
+        nominee = _Nominee(head, assignment, victims.of(assignment), whole.tree)
+        return nominee if nominee.may_go else None
+
+    return most_pods(head.kind.asks, attempt)
 
 
 def _own_part(node: QuotaNode, of: FlavorResource, amount: int, borrows: bool) -> int:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.desk import Placed, Sheet
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Place, Standing, Tally
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, PODS_READY
+from headgate.lifecycle.quota_conditions import ADMITTED, PODS_READY
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.order import applicant, may_queue, ordered_at
+from headgate.quota.order import applying, may_queue, ordered_at
 from headgate.quota.queues import PendingQueues
 from headgate.quota.requests import holder_of
+
+_PENDING, _RESERVING, _ADMITTED = Place.PENDING, Place.RESERVING, Place.ADMITTED
+_RUNS = StopPolicy.NONE
+
+
+class _Members(Struct, gc=False):
+    """The workloads that name a local queue."""
+
+    local: Key
+    keys: dict[Key, None]
 
 
 class Books:
@@ -37,7 +47,7 @@ class Books:
         self.ledger = Ledger(local_use=used.used_by_holder if used is not None else None)
         self.pending = PendingQueues(surroundings.may_enter, used.used_by if used is not None else None)
         self._held: dict[Key, Holder] = {}
-        self._by_local: dict[Key, dict[Key, None]] = {}
+        self._by_local: dict[Key, _Members] = {}
 
     def reshape(self, now: float) -> None:
         """Other queues and cohorts; who held quota holds it still."""
@@ -55,7 +65,8 @@ class Books:
 
     def members(self, local: Key) -> Iterator[Key]:
         """The workloads that name this local queue."""
-        return iter(list(self._by_local.get(local, ())))
+        found = self._by_local.get(local)
+        return iter(list(found.keys) if found is not None else ())
 
     def holders(self, queue: str) -> list[Key]:
         """The workloads that hold quota of this cluster queue."""
@@ -73,25 +84,46 @@ class Books:
         if sheet.placed is not None and sheet.placed.looks_like(standing):
             return
         sheet.placed = standing
-        self._by_local.setdefault(self._surroundings.local_of(workload), {})[workload.key] = None
-        holder = None if holding is None else self._hold(holding, now)
-        if holder is None:
-            self._let_go(workload.key, now)
-        if holder is not None or not sheet.is_open or not self._may_wait(workload):
-            self._stop_waiting(workload.key, now, admitted=holder is not None)
+        local, holder = self._enter(workload), None
+        if holding is not None:
+            holder = self._place_holder(holding, local, now)
         else:
-            queue = self._surroundings.queue_of(workload)
-            around = self._surroundings.adjustments(workload)
-            self.pending.offer(applicant(workload, queue, self._settings, around), now)
-        self.tally.put(workload.key, self._standing(holding or workload, holder))
+            self._place_other(workload, local, now, may_wait=standing.is_open)
         if self.consumptions is not None:
-            self.consumptions.place(sheet.seen, self._surroundings.local_of(workload), holder)
+            self.consumptions.place(sheet.seen, local, holder)
 
-    def _stop_waiting(self, key: Key, now: float, *, admitted: bool) -> None:
-        if admitted:
-            self.pending.withdraw(key)
+    def _enter(self, workload: QueuedWorkload) -> Key:
+        """It is one of those that name its local queue: the key of that, for all of them the very same."""
+        named = self._surroundings.local_of(workload)
+        found = self._by_local.get(named)
+        if found is None:
+            found = self._by_local[named] = _Members(named, {})
+        found.keys[workload.key] = None
+        return found.local
+
+    def _place_holder(self, workload: QueuedWorkload, local: Key, now: float) -> Holder:
+        holder = self._hold(workload, now)
+        self.pending.withdraw(workload.key)
+        if workload.is_true(ADMITTED):
+            waits_for_pods = not holder.evicted and _waits_for_pods(workload)
+            standing = Standing(local, holder.queue, _ADMITTED, holder.usage, waits_for_pods)
+        else:
+            standing = Standing(local, holder.queue, _RESERVING, holder.usage)
+        self.tally.put(workload.key, standing)
+        return holder
+
+    def _place_other(self, workload: QueuedWorkload, local: Key, now: float, *, may_wait: bool) -> None:
+        """It waits, if anything."""
+        key, around = workload.key, self._surroundings
+        self._let_go(key, now)
+        if may_wait and self._lets_in(local, workload):
+            queue = around.queue_of(workload)
+            ordered = ordered_at(workload, self._settings)
+            self.pending.offer(applying(workload, queue, around.wish(workload), ordered), now)
+            self.tally.put(key, Standing(local, queue, _PENDING) if key in self.pending else None)
         else:
             self.pending.leave(key, now)
+            self.tally.put(key, None)
 
     def remove(self, workload: QueuedWorkload, now: float) -> None:
         """The workload is gone."""
@@ -104,22 +136,26 @@ class Books:
 
     def leave_local(self, workload: QueuedWorkload) -> None:
         """It no longer names the local queue it named."""
-        self._by_local.get(self._surroundings.local_of(workload), {}).pop(workload.key, None)
+        found = self._by_local.get(self._surroundings.local_of(workload))
+        if found is not None:
+            found.keys.pop(workload.key, None)
 
     def _hold(self, workload: QueuedWorkload, now: float) -> Holder:
         holder = holder_of(workload, ordered_at(workload, self._settings))
         assert holder is not None
         before = self._held.get(workload.key)
-        if before is not None and (before.uid, before.queue) != (holder.uid, holder.queue):
+        if before is not None and (before.queue != holder.queue or before.uid != holder.uid):
             self._let_go(workload.key, now)
-        known = self.ledger.holder(holder.queue, holder.uid)
         self._held[workload.key] = holder
-        if known is not None and structs.replace(known, evicted=holder.evicted) == holder and holder.evicted:
+        known = self.ledger.holder(holder.queue, holder.uid)
+        if known == holder:
+            return holder
+        if known is not None and holder.evicted and structs.replace(known, evicted=True) == holder:
             self.ledger.mark_evicted(known)
-        elif known != holder:
-            self.ledger.hold(holder)
-            if known is not None and _gives_back(known, holder):
-                self.pending.wake(holder.queue, now)
+            return holder
+        self.ledger.hold(holder)
+        if known is not None and _gives_back(known, holder):
+            self.pending.wake(holder.queue, now)
         return holder
 
     def _let_go(self, key: Key, now: float) -> None:
@@ -128,21 +164,12 @@ class Books:
             self.ledger.leave(before.queue, before.uid)
             self.pending.wake(before.queue, now)
 
-    def _may_wait(self, workload: QueuedWorkload) -> bool:
+    def _lets_in(self, local: Key, workload: QueuedWorkload) -> bool:
         """A queue that is stopped keeps those who wait, but its local queue must let them in."""
-        local = self._surroundings.locals.get(self._surroundings.local_of(workload))
-        if local is None or local.deleted is not None or local.stop_policy is not StopPolicy.NONE:
+        found = self._surroundings.locals.get(local)
+        if found is None or found.deleted is not None or found.stop_policy is not _RUNS:
             return False
-        return workload.deleted is None and may_queue(workload) and local.cluster_queue in self._surroundings.queues
-
-    def _standing(self, workload: QueuedWorkload, holder: Holder | None) -> Standing | None:
-        local = self._surroundings.local_of(workload)
-        if holder is None:
-            waits = workload.key in self.pending
-            return Standing(local, self._surroundings.queue_of(workload), Place.PENDING) if waits else None
-        if not workload.is_true(ADMITTED):
-            return Standing(local, holder.queue, Place.RESERVING, holder.usage)
-        return Standing(local, holder.queue, Place.ADMITTED, holder.usage, _waits_for_pods(workload))
+        return workload.deleted is None and may_queue(workload) and found.cluster_queue in self._surroundings.queues
 
 
 def _gives_back(before: Holder, after: Holder) -> bool:
@@ -152,7 +179,5 @@ def _gives_back(before: Holder, after: Holder) -> bool:
 
 def _waits_for_pods(workload: QueuedWorkload) -> bool:
     """Nobody would say it of a workload without an owner, unless somebody has begun to."""
-    if workload.is_true(EVICTED):
-        return False
     told = workload.condition(PODS_READY)
     return told.status != "True" if told is not None else workload.owner is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.distributions import Distributions, Labels
+from msgspec import Struct
+
+from headgate.engine.distributions import Distributions, Labels, Spread
 from headgate.engine.planes import Number
 from headgate.engine.quota.waits import (
     BOUNDS,
@@ -21,8 +23,49 @@ from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PRE
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import EvictionCount, QueuedWorkload
 
+SUCCESS: Labels = (("result", "success"),)
+FAILURE: Labels = (("result", "inadmissible"),)
 TURNS = {QUOTA_RESERVED: "quota_reserved", ADMITTED: "admitted", FINISHED: "finished"}
 """Conditions that are counted when they turn true, and under what name."""
+
+
+class _Account:
+    """What has come about for the workloads of one priority class in one queue, cluster or local, or one cohort."""
+
+    __slots__ = ("_labels", "_prefix", "_turns", "_waits")
+
+    def __init__(self, prefix: str, labels: Labels) -> None:
+        self._prefix = prefix  # how the names of its metrics begin
+        self._labels = labels
+        self._turns: dict[str, int] = {}
+        self._waits: dict[str, Spread] = {}
+
+    def admit(self) -> None:
+        self._turns[ADMITTED] = self._turns.get(ADMITTED, 0) + 1
+
+    def add(self, came: Came, waits: Iterable[tuple[str, float]]) -> None:
+        turns, spreads = self._turns, self._waits
+        for type_ in came:
+            if type_ in TURNS:
+                turns[type_] = turns.get(type_, 0) + 1
+        for name, seconds in waits:
+            spread = spreads.get(name)
+            if spread is None:
+                spread = spreads[name] = Spread(BOUNDS[f"{self._prefix}{name}"])
+            spread.add(seconds)
+
+    def numbers(self) -> Iterator[Number]:
+        for type_, count in self._turns.items():
+            yield f"{self._prefix}{TURNS[type_]}_workloads_total", self._labels, count
+        for name, spread in self._waits.items():
+            yield f"{self._prefix}{name}", self._labels, spread.so_far
+
+
+class _Tellers(Struct, frozen=True):
+    """Who tells of a workload: its cluster queue, its local queue if it is told of, and the cohorts above."""
+
+    queues: tuple[_Account, ...]
+    cohorts: tuple[_Account, ...]
 
 
 class QuotaCounts:
@@ -36,6 +79,8 @@ class QuotaCounts:
         self._cohorts_above = cohorts_above
         self._counted: Counter[tuple[str, Labels]] = Counter()
         self._waits = Distributions(BOUNDS)
+        self._accounts: dict[tuple[str, Labels], _Account] = {}
+        self._tellers: dict[tuple[str, str, str, str], _Tellers] = {}  # by queue, class and local queue
         self._skips: dict[str, int] = {}  # of preemption, in the last cycle the queue was in
         self._preemptors: dict[Key, str] = {}  # for which queue a workload must go, until it shows that it must
 
@@ -43,8 +88,9 @@ class QuotaCounts:
 
     def attempt(self, queues: Iterable[str], *, success: bool) -> None:
         """One cycle, with the heads of these queues."""
-        self._add("kueue_admission_attempts_total", result="success" if success else "inadmissible")
-        self._skips.update((queue, 0) for queue in queues if queue in self._skips)
+        self._counted["kueue_admission_attempts_total", SUCCESS if success else FAILURE] += 1
+        if self._skips:
+            self._skips.update((queue, 0) for queue in queues if queue in self._skips)
 
     def skipped_preemption(self, queue: str) -> None:
         self._skips[queue] = self._skips.get(queue, 0) + 1
@@ -79,28 +125,32 @@ class QuotaCounts:
         for labels in _naming(key):
             for at in [at for at in self._counted if labels.items() <= dict(at[1]).items()]:
                 del self._counted[at]
+            for of in [of for of in self._accounts if labels.items() <= dict(of[1]).items()]:
+                del self._accounts[of]
             self._waits.forget(labels)
+        self._tellers.clear()
         if key.kind is Kind.CLUSTER_QUEUE:
             self._skips.pop(key.name, None)
+
+    def reshape(self) -> None:
+        """Other local queues may be told of, and other cohorts be above, from now on."""
+        self._tellers.clear()
 
     def numbers(self) -> Iterator[Number]:
         yield from ((name, labels, count) for (name, labels), count in self._counted.items())
         yield from self._waits
+        for account in self._accounts.values():
+            yield from account.numbers()
         for queue, count in self._skips.items():
             yield "kueue_admission_cycle_preemption_skips", (("cluster_queue", queue),), count
 
     def _came(self, workload: QueuedWorkload, queue: str, came: Came, now: float) -> None:
-        waits = list(waits_over(workload, came, now))
-        for prefix, labels in self._both(workload, queue):
-            for type_, what in TURNS.items():
-                if type_ in came:
-                    self._counted[f"{prefix}{what}_workloads_total", labels] += 1
-            for name, seconds in waits:
-                self._waits.observe(f"{prefix}{name}", labels, seconds)
+        tellers, waits = self._tellers_of(workload, queue), waits_over(workload, came, now)
+        for account in tellers.queues:
+            account.add(came, waits)
         if ADMITTED in came:
-            for cohort in self._cohorts_above(queue):
-                name = "kueue_cohort_subtree_admitted_workloads_total"
-                self._add(name, cohort=cohort, priority_class=_class(workload))
+            for account in tellers.cohorts:
+                account.admit()
         by_queue = self._preemptors.pop(workload.key, None) if PREEMPTED in came else None
         if by_queue is not None:
             reason = came[PREEMPTED].reason
@@ -117,19 +167,31 @@ class QuotaCounts:
                     self._waits.observe(READY_TO_EVICTED, (("cluster_queue", queue), *_why(one)), ready)
 
     def _count_eviction(self, workload: QueuedWorkload, queue: str, one: EvictionCount) -> None:
-        for prefix, labels in self._both(workload, queue):
-            said = tuple(sorted((*labels, *_why(one))))
-            self._counted[f"{prefix}evicted_workloads_total", said] += 1
-            if one.count == 1 and prefix == "kueue_":
-                self._counted["kueue_evicted_workloads_once_total", said] += 1
-
-    def _both(self, workload: QueuedWorkload, queue: str) -> Iterator[tuple[str, Labels]]:
-        """How metrics of its cluster queue begin, and of its local queue, with their labels."""
-        by_class = ("priority_class", _class(workload))
-        yield "kueue_", (("cluster_queue", queue), by_class)
-        space, local = workload.key.namespace, workload.queue
+        class_, space, local = _class(workload), workload.key.namespace, workload.queue
+        why = (*_of_queue(queue, class_), *_why(one))
+        self._counted["kueue_evicted_workloads_total", why] += 1
+        if one.count == 1:
+            self._counted["kueue_evicted_workloads_once_total", why] += 1
         if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
-            yield "kueue_local_queue_", (("name", local), ("namespace", space), by_class)
+            why = (*_of_local(space, local, class_), *_why(one))
+            self._counted["kueue_local_queue_evicted_workloads_total", why] += 1
+
+    def _tellers_of(self, workload: QueuedWorkload, queue: str) -> _Tellers:
+        space, local, class_ = workload.key.namespace, workload.queue, _class(workload)
+        known = self._tellers.get((queue, class_, space, local))
+        if known is not None:
+            return known
+        queues = [self._account("kueue_", _of_queue(queue, class_))]
+        if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
+            queues.append(self._account("kueue_local_queue_", _of_local(space, local, class_)))
+        cohorts = [
+            self._account("kueue_cohort_subtree_", _of_cohort(name, class_)) for name in self._cohorts_above(queue)
+        ]
+        found = self._tellers[queue, class_, space, local] = _Tellers(tuple(queues), tuple(cohorts))
+        return found
+
+    def _account(self, prefix: str, labels: Labels) -> _Account:
+        return self._accounts.setdefault((prefix, labels), _Account(prefix, labels))
 
     def _add(self, metric: str, **labels: str) -> None:
         self._counted[metric, tuple(sorted(labels.items()))] += 1
@@ -144,6 +206,18 @@ def _naming(key: Key) -> Iterator[Mapping[str, str]]:
             yield {"cohort": key.name}
         case Kind.LOCAL_QUEUE:
             yield {"name": key.name, "namespace": key.namespace}
+
+
+def _of_queue(name: str, class_: str) -> Labels:
+    return (("cluster_queue", name), ("priority_class", class_))
+
+
+def _of_local(namespace: str, name: str, class_: str) -> Labels:
+    return (("name", name), ("namespace", namespace), ("priority_class", class_))
+
+
+def _of_cohort(name: str, class_: str) -> Labels:
+    return (("cohort", name), ("priority_class", class_))
 
 
 def _why(one: EvictionCount) -> Labels:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import assert_never
 
 from msgspec import Struct
 
-from headgate.engine.journal import Entry, Journal
+from headgate.engine.journal import Journal
 from headgate.engine.quota import telling
-from headgate.engine.quota.admission_cycle import (
-    AdmissionCycle,
-    Admitted,
-    Deferred,
-    Gated,
-    Outcome,
-    Preempting,
-    QuotaSnapshot,
-    Waits,
-    admit_all,
-)
+from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot, admit_all
 from headgate.engine.quota.books import Books
 from headgate.engine.quota.counts import QuotaCounts
 from headgate.engine.quota.desk import Desk, Sheet
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.quota.refusals import Refusal, Refusals
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.lifecycle.quota_admission import IS_GATED, refused, reserved
@@ -30,7 +22,7 @@ from headgate.lifecycle.quota_checks import required_checks
 from headgate.lifecycle.quota_conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, Said, says
 from headgate.lifecycle.quota_eviction import preempted
 from headgate.model.keys import Key
-from headgate.model.queues import Admission, PodSetAssignment, QueuedWorkload
+from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.preemption.quota_search import Victim
@@ -83,11 +75,11 @@ class Cycles:
         self._counts = counts
         self._journal = journal
         self.refusals = Refusals()
-        self.promises: list[Promise] = []
+        self.promises: dict[Key, Promise] = {}
 
     def run(self, now: float, evicted: Callable[[Key], None]) -> None:
         """Until no other answer is possible. Those who must leave are handed to `evicted`."""
-        self.promises = []
+        self.promises = {}
         books, around = self._books, self._surroundings
         books.pending.ripen(now)
         all_ready = not books.tally.waiting_for_pods
@@ -95,17 +87,16 @@ class Cycles:
         for outcomes in admit_all(books.pending, snapshot, self._settings, now, self._cycle.outcomes):
             self._count(outcomes)
             for outcome in outcomes:
-                for key in self._act(outcome, now):
-                    evicted(key)
+                self._act(outcome, now, evicted)
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
-        queues = [outcome.applicant.queue for outcome in outcomes]
-        self._counts.attempt(queues, success=any(isinstance(outcome, Admitted) for outcome in outcomes))
-        for queue, outcome in zip(queues, outcomes, strict=True):
+        others = [outcome for outcome in outcomes if not isinstance(outcome, Admitted)]
+        self._counts.attempt([outcome.applicant.queue for outcome in outcomes], success=len(others) < len(outcomes))
+        for outcome in others:
             if isinstance(outcome, Waits) and outcome.skipped_preemption:
-                self._counts.skipped_preemption(queue)
-            if not isinstance(outcome, Admitted) and outcome.recomputed:
-                self._counts.recomputed(queue, _RECOMPUTED[type(outcome)])
+                self._counts.skipped_preemption(outcome.applicant.queue)
+            if outcome.recomputed:
+                self._counts.recomputed(outcome.applicant.queue, _RECOMPUTED[type(outcome)])
 
     def tell(self, now: float) -> None:
         """Why they wait, to those who have not been told."""
@@ -115,7 +106,7 @@ class Cycles:
                 continue
             workload, asked = sheet.now, self._asked(sheet.now)
             status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
-            self._desk.want(key, status, telling.refused_event(workload, refusal, now))
+            self._desk.want(key, status, partial(telling.refused_event, workload, refusal, now))
 
     def _can_be_told(self, key: Key) -> bool:
         """Not while it is in doubt what it looks like."""
@@ -132,13 +123,13 @@ class Cycles:
             applicant, why = found
             self._refuse(applicant, Refusal(why.value, wording.PASSED_OVER), now)
 
-    def _act(self, outcome: Outcome, now: float) -> Iterator[Key]:
-        """The workloads that must leave."""
+    def _act(self, outcome: Outcome, now: float, evicted: Callable[[Key], None]) -> None:
         match outcome:
-            case Admitted(applicant, assignment):
-                self._reserve(applicant, assignment, now)
+            case Admitted():
+                self._reserve(outcome.applicant, outcome.assignment, now)
             case Preempting(applicant, _, victims, message):
-                yield from self._preempt(applicant, victims, now)
+                for key in self._preempt(applicant, victims, now):
+                    evicted(key)
                 self._refuse(applicant, Refusal(Unreserved.PREEMPTING.value, message), now)
             case Deferred(applicant, _, message):
                 self._refuse(applicant, Refusal(Unreserved.PREEMPTING.value, message), now)
@@ -153,12 +144,12 @@ class Cycles:
         key, queue = applicant.key, self._surroundings.queues[applicant.queue]
         sheet = self._desk.get(key)
         assert sheet is not None
-        given, workload = _in_order(admission(applicant.queue, assignment.pod_sets)), sheet.now
+        given, workload = admission(applicant.queue, assignment.pod_sets), sheet.now
         status = reserved(workload, given, required_checks(queue, given), now)
         self._journal.write(telling.reserved(workload, status, assignment.borrow, now))
-        self._desk.want(key, status, telling.reserved_event(workload, status, now))
+        self._desk.want(key, status, partial(telling.reserved_event, workload, status, now))
         self.refusals.drop(key)
-        self.promises.append(Promise(key, applicant.queue, assignment.usage))
+        self.promises[key] = Promise(key, applicant.queue, assignment.usage)
         self._books.place(sheet, now)
 
     def _preempt(self, applicant: Applicant, victims: tuple[Victim, ...], now: float) -> Iterator[Key]:
@@ -169,7 +160,7 @@ class Cycles:
                 continue
             message = telling.preempted_message(applicant, chosen, self._books.ledger)
             self._journal.write(telling.preempted(sheet.now, applicant, chosen, message, now))
-            self.promises = [promise for promise in self.promises if promise.key != chosen.holder.key]
+            self.promises.pop(chosen.holder.key, None)
             if sheet.so_far.admission is None:
                 self._take_back(sheet, now)
             else:
@@ -189,9 +180,13 @@ class Cycles:
         self._books.pending.withdraw(key)
 
     def _evict(self, victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> None:
-        events = telling.preempted_events(victim, message, applicant, now)
-        for_it = telling.preempted_for_event(applicant, victim, chosen.reason.text, now)
-        self._desk.want(victim.key, preempted(victim, chosen.reason.value, message, now), *events, for_it)
+        self._desk.want(
+            victim.key,
+            preempted(victim, chosen.reason.value, message, now),
+            partial(telling.evicted_event, victim, message, now),
+            partial(telling.preempted_event, victim, message, applicant, now),
+            partial(telling.preempted_for_event, applicant, victim, chosen.reason.text, now),
+        )
         self._counts.preempts(victim.key, applicant.queue)
 
     def _refuse(self, applicant: Applicant, refusal: Refusal, now: float) -> None:
@@ -202,9 +197,9 @@ class Cycles:
         if sheet is not None and _shows(sheet.now, refusal):
             self.refusals.drop(applicant.key)
             return
-        entry = telling.refused(applicant, refusal, now)
-        if not _is_repeated(self._journal.about(applicant.key), entry):
-            self._journal.write(entry)
+        last = self._journal.last(applicant.key)
+        if last is None or last.reason != refusal.reason or last.message != refusal.message:
+            self._journal.write(telling.refused(applicant, refusal, now))
         self.refusals.note(applicant.key, refusal)
 
     def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
@@ -215,18 +210,3 @@ class Cycles:
 def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:
     said = Said(QUOTA_RESERVED, False, refusal.reason, refusal.message)
     return says(workload, said) and all(says(workload, one) for one in refusal.also)
-
-
-def _is_repeated(entries: tuple[Entry, ...], entry: Entry) -> bool:
-    return bool(entries) and (entries[-1].reason, entries[-1].message) == (entry.reason, entry.message)
-
-
-def _in_order(given: Admission) -> Admission:
-    """As it reads back: flavors and amounts by name."""
-    return Admission(
-        given.cluster_queue,
-        tuple(
-            PodSetAssignment(one.name, tuple(sorted(one.flavors)), Resources.of(dict(one.usage)), one.count)
-            for one in given.pod_sets
-        ),
-    )

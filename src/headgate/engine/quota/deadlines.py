@@ -30,13 +30,15 @@ class Deadlines:
     def drop(self, key: Key) -> None:
         self._times.pop(key, None)
 
-    def due(self, now: float) -> Iterator[Key]:
+    def due(self, now: float) -> list[Key]:
         """Those whose time has come, once each."""
+        due = []
         while self._line and self._line[0][0] <= now:
             at, key = heapq.heappop(self._line)
             if self._times.get(key) == at:
                 del self._times[key]
-                yield key
+                due.append(key)
+        return due
 
     def wake_later(self, others: Iterable[float | None], now: float) -> Iterator[WakeAt]:
         """A later alarm is set when the earlier one has rung."""
@@ -44,8 +46,10 @@ class Deadlines:
             self._alarm = None
         while self._line and self._times.get(self._line[0][1]) != self._line[0][0]:
             heapq.heappop(self._line)
-        first = self._line[0][0] if self._line else None
-        earliest = min((at for at in (first, *others) if at is not None), default=None)
+        earliest = self._line[0][0] if self._line else None
+        for at in others:
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
         if earliest is not None and (self._alarm is None or earliest < self._alarm):
             self._alarm = max(earliest, now)
             yield WakeAt(self._alarm, TIMER)

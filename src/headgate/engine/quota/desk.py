@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, assert_never
+import heapq
+from collections.abc import Callable, Iterator
+from typing import assert_never
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from headgate.lifecycle.quota_conditions import FINISHED, with_status
 from headgate.lifecycle.quota_next import Change, Removal
@@ -25,11 +26,14 @@ from headgate.model.queues import QueuedWorkload
 from headgate.queueing.waiting import Backoff
 
 Written = PatchStatus | PatchSpec | Delete
+Telling = Callable[[], EmitEvent]
+"""An event that goes with a write: put into words when it is emitted, for most never are."""
+
 PATIENCE = 60.0  # seconds until what was accepted should have been seen
 NOT_DONE = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
 
 
-class Placed(NamedTuple):
+class Placed(Struct, frozen=True, gc=False):
     """How a workload stood when the books were brought in line with it."""
 
     now: QueuedWorkload
@@ -39,6 +43,8 @@ class Placed(NamedTuple):
     def looks_like(self, other: Placed) -> bool:
         if self.is_open is not other.is_open or not self.now.looks_like(other.now):
             return False
+        if self.holding is self.now and other.holding is other.now:
+            return True
         if self.holding is None or other.holding is None:
             return self.holding is other.holding
         return self.holding.looks_like(other.holding)
@@ -57,6 +63,7 @@ class Sheet:
         "base",
         "due",
         "events",
+        "is_finished",
         "now",
         "placed",
         "rested",
@@ -72,15 +79,16 @@ class Sheet:
 
     def __init__(self, seen: QueuedWorkload) -> None:
         self.seen = seen
+        self.is_finished = seen.is_true(FINISHED)
         self.sent: Written | None = None
         self.sent_change: Change | None = None
-        self.sent_events: tuple[EmitEvent, ...] = ()
+        self.sent_events: tuple[Telling, ...] = ()
         self.base = ""
         self.answered = self.accepted = False
         self.due: float | None = None  # when it is sent again, or decided anew
         self.tries = 0  # of writing to the version last seen
         self.wanted: Change | None = None
-        self.events: tuple[EmitEvent, ...] = ()  # that go with it
+        self.events: tuple[Telling, ...] = ()  # that go with it
         self.stuck = ""  # the version nothing more can be done about
         self.so_far = seen  # the workload as it is once all that was sent has happened
         self.now = seen  # the workload as it is once all that was decided has happened
@@ -88,19 +96,14 @@ class Sheet:
         self.placed: Placed | None = None
 
     @property
-    def is_stuck(self) -> bool:
-        """The server will have none of our writes until the object changes."""
-        return self.stuck == self.seen.version
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Something newer is seen than what the write was made from, and it cannot be told yet which came first."""
-        return self.sent is not None and not self.answered and self.seen.version != self.base
-
-    @property
     def is_open(self) -> bool:
-        """More can be decided about it."""
-        return not self.is_stuck and not self.is_in_doubt
+        """More can be decided about it.
+
+        Not while the server will have none of our writes, which it may when the object changes. And not while
+        something newer is seen than what the write was made from, and it cannot be told yet which came first.
+        """
+        version = self.seen.version
+        return self.stuck != version and (self.sent is None or self.answered or version == self.base)
 
     @property
     def holding(self) -> QueuedWorkload | None:
@@ -108,7 +111,7 @@ class Sheet:
 
         One that gives it back holds it until that is seen: what is under way may still take hold.
         """
-        if self.seen.is_true(FINISHED):
+        if self.is_finished:
             return None
         if self.now.admission is not None:
             return self.now
@@ -123,10 +126,17 @@ class Sheet:
         if workload.version != self.seen.version:
             self.tries = 0
         self.seen = workload
-        self.so_far = _applied(workload, self.sent_change)
+        self.is_finished = workload.is_true(FINISHED)
+
+    def shows_what_was_sent(self) -> bool:
+        return self.seen.version != self.base and _shows(self.seen, self.sent_change)
+
+    def foresee(self) -> None:
+        """What was sent and what is wanted, on top of what is seen."""
+        self.so_far = _applied(self.seen, self.sent_change)
         self.now = _applied(self.so_far, self.wanted)
 
-    def want(self, change: Change | None, events: tuple[EmitEvent, ...]) -> None:
+    def want(self, change: Change | None, events: tuple[Telling, ...]) -> None:
         """This is to be sent next, if anything."""
         self.wanted, self.events = change, events
         self.now = _applied(self.so_far, change)
@@ -145,26 +155,24 @@ class Sheet:
         self.sent = self.sent_change = self.due = None
         self.sent_events = ()
         self.answered = self.accepted = False
-        self.so_far = self.seen
-        self.now = _applied(self.seen, self.wanted)
+        self.foresee()
 
-    def take_events(self) -> tuple[EmitEvent, ...]:
+    def take_events(self) -> tuple[Telling, ...]:
         events, self.sent_events = self.sent_events, ()
         return events
 
 
 class Desk:
-    """All workloads there are. Whoever's plans fall through is named in `forgotten`."""
+    """All workloads there are."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self._sheets: dict[Key, Sheet] = {}
+        self.get = self._sheets.get  # asked for at every turn
         self._busy: dict[Key, None] = {}  # something is to be sent
         self._resting: dict[Key, None] = {}  # something is to be sent again, or decided anew
-        self.forgotten: dict[Key, None] = {}
-
-    def get(self, key: Key) -> Sheet | None:
-        return self._sheets.get(key)
+        self._dues: list[tuple[float, Key]] = []  # when, for those who still rest by then
+        self._forgotten: dict[Key, None] = {}  # plans fell through
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._sheets)
@@ -173,36 +181,39 @@ class Desk:
         """All of them, as last seen."""
         return (sheet.seen for sheet in self._sheets.values())
 
-    def observe(self, workload: QueuedWorkload) -> Iterator[EmitEvent]:
+    def observe(self, workload: QueuedWorkload) -> tuple[Telling, ...]:
         sheet = self._sheets.get(workload.key)
         if sheet is None or sheet.seen.uid != workload.uid:
             self._sheets[workload.key] = Sheet(workload)
-            return
-        before = sheet.sent_change
+            return ()
         sheet.see(workload)
         if sheet.sent is None:
+            sheet.foresee()
             if sheet.wanted is not None:
                 self._forget(sheet)  # decided on what is no longer so
-        elif workload.version != sheet.base:
-            if _shows(workload, before):
-                yield from sheet.take_events()
-                sheet.settle()
-                self._resting.pop(workload.key, None)
-            elif sheet.answered:
-                self._believe(sheet)
-            elif sheet.due is not None:
-                self._retract(sheet)
+        elif sheet.shows_what_was_sent():
+            events = sheet.take_events()
+            sheet.settle()
+            self._resting.pop(workload.key, None)
+            return events
+        elif workload.version != sheet.base and sheet.answered:
+            self._believe(sheet)
+        elif workload.version != sheet.base and sheet.due is not None:
+            self._retract(sheet)
+        else:
+            sheet.foresee()
+        return ()
 
     def lose(self, key: Key, uid: str) -> QueuedWorkload | None:
         """The workload is gone; None when another one has taken its place."""
         sheet = self._sheets.get(key)
         if sheet is None or sheet.seen.uid != uid:
             return None
-        for lines in (self._busy, self._resting, self.forgotten):
+        for lines in (self._busy, self._resting, self._forgotten):
             lines.pop(key, None)
         return self._sheets.pop(key).seen
 
-    def want(self, key: Key, change: Change, *events: EmitEvent) -> None:
+    def want(self, key: Key, change: Change, *events: Telling) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
         sheet = self._sheets[key]
         sheet.want(change, sheet.events + events)
@@ -213,21 +224,28 @@ class Desk:
         self._sheets[key].want(None, ())
         self._busy.pop(key, None)
 
+    def take_forgotten(self) -> list[Key]:
+        """Whose plans fell through since the last call."""
+        if not self._forgotten:
+            return []
+        forgotten, self._forgotten = self._forgotten, {}
+        return list(forgotten)
+
     def give_up(self, now: float) -> None:
         """Refused as outdated, or accepted, and yet nothing newer came: it is decided anew on what is seen."""
-        for key in [key for key in self._resting if self._is_due(key, now)]:
+        for key in self._due(now):
             if self._sheets[key].answered:
                 self._retract(self._sheets[key])
 
     def send(self, now: float) -> Iterator[Written]:
         """What can be sent now: nothing of the same workload may be under way."""
-        for key in [key for key in self._resting if self._is_due(key, now)]:
+        for key in self._due(now):
             del self._resting[key]
             sheet = self._sheets[key]
             sheet.due = None
             if sheet.sent is not None:
                 yield sheet.sent
-        for key in list(self._busy):
+        for key in list(self._busy) if self._busy else ():
             sheet = self._sheets[key]
             if sheet.sent is None:
                 del self._busy[key]
@@ -236,18 +254,17 @@ class Desk:
                 elif sheet.wanted is not None:
                     yield sheet.send(sheet.wanted)
 
-    def answer(self, written: Written, trouble: Trouble | None, now: float) -> Iterator[EmitEvent]:
+    def answer(self, written: Written, trouble: Trouble | None, now: float) -> tuple[Telling, ...]:
         """How a write went. Conflicts say that something newer is to be seen, which then counts if it comes."""
         sheet = self._sheets.get(written.target.key)
         if sheet is None or sheet.sent != written:
-            return
+            return ()
         if trouble in NOT_DONE:
             self._try_again(sheet, now)
-            return
-        if trouble is None:
-            sheet.accepted = True
-            yield from sheet.take_events()
+            return ()
         sheet.answered = True
+        sheet.accepted = sheet.accepted or trouble is None
+        events = sheet.take_events() if trouble is None else ()
         if trouble in (Trouble.REFUSED, Trouble.GONE):
             sheet.stuck = sheet.base
             self._retract(sheet)
@@ -256,16 +273,29 @@ class Desk:
         elif trouble is Trouble.CONFLICT:
             self._rest(sheet, now)
         else:
-            sheet.due = now + PATIENCE
-            self._resting[sheet.seen.key] = None
+            self._rest_until(sheet, now + PATIENCE)
+        return events
 
     def next_deadline(self) -> float | None:
-        times = [due for key in self._resting if (due := self._sheets[key].due) is not None]
-        return min(times, default=None)
+        dues = self._dues
+        while dues and not self._rests_until(*dues[0]):
+            heapq.heappop(dues)
+        return dues[0][0] if dues else None
 
-    def _is_due(self, key: Key, now: float) -> bool:
-        due = self._sheets[key].due
-        return due is None or due <= now
+    def _due(self, now: float) -> list[Key]:
+        """Those who have rested, in the order they began to."""
+        first = self.next_deadline()
+        if first is None or first > now:
+            return []
+        return [key for key in self._resting if (due := self._sheets[key].due) is not None and due <= now]
+
+    def _rest_until(self, sheet: Sheet, at: float) -> None:
+        sheet.due = at
+        self._resting[sheet.seen.key] = None
+        heapq.heappush(self._dues, (at, sheet.seen.key))
+
+    def _rests_until(self, at: float, key: Key) -> bool:
+        return key in self._resting and self._sheets[key].due == at
 
     def _try_again(self, sheet: Sheet, now: float) -> None:
         """If the object has moved on meanwhile, it was either not done, or done and seen: no use in asking again."""
@@ -276,8 +306,7 @@ class Desk:
 
     def _rest(self, sheet: Sheet, now: float) -> None:
         sheet.tries += 1
-        sheet.due = now + self._backoff.after(sheet.tries)
-        self._resting[sheet.seen.key] = None
+        self._rest_until(sheet, now + self._backoff.after(sheet.tries))
 
     def _believe(self, sheet: Sheet) -> None:
         """What is seen is the truth. If our write is part of it, only what was to follow is decided anew."""
@@ -294,7 +323,7 @@ class Desk:
 
     def _forget(self, sheet: Sheet) -> None:
         self.take_back(sheet.seen.key)
-        self.forgotten[sheet.seen.key] = None
+        self._forgotten[sheet.seen.key] = None
 
 
 def _write(seen: QueuedWorkload, change: Change) -> Written:
@@ -311,11 +340,13 @@ def _write(seen: QueuedWorkload, change: Change) -> Written:
 
 
 def _applied(workload: QueuedWorkload, change: Change | None) -> QueuedWorkload:
+    if change is None:
+        return workload
     match change:
-        case None | Removal():
-            return workload
         case QueuedWorkloadStatus():
             return with_status(workload, change)
+        case Removal():
+            return workload
         case Activation(active):
             return structs.replace(workload, active=active)
         case QueuePriority(priority):
@@ -328,4 +359,6 @@ def _applied(workload: QueuedWorkload, change: Change | None) -> QueuedWorkload:
 
 def _shows(workload: QueuedWorkload, change: Change | None) -> bool:
     """What was sent can be seen, and nothing else has changed that we write."""
+    if isinstance(change, QueuedWorkloadStatus):
+        return change.conditions == workload.conditions and change == QueuedWorkloadStatus.of(workload)
     return not isinstance(change, Removal) and _applied(workload, change) == workload

@@ -68,6 +68,8 @@ class InUse:
             queue = self._surroundings.queues.get(name)
             if queue is not None and queue.deleted is not None:
                 self._touched[queue.key] = None
+        if not self._touched:
+            return
         touched, self._touched = self._touched, {}
         for key in touched:
             found = self._find(key)

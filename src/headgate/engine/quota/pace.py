@@ -19,7 +19,7 @@ class Pace:
 
     def take(self, now: float) -> bool:
         """Whether one more may be told now; if so, it counts as told."""
-        if now < self.next_turn:
+        if now < self._turn - self._slack:
             return False
         self._turn = max(self._turn, now) + self._seconds
         return True

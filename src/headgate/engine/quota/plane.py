@@ -14,7 +14,7 @@ from headgate.engine.quota.books import Books
 from headgate.engine.quota.counts import QuotaCounts
 from headgate.engine.quota.cycles import Cycles
 from headgate.engine.quota.deadlines import Deadlines
-from headgate.engine.quota.desk import Desk, Sheet
+from headgate.engine.quota.desk import Desk, Sheet, Telling
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.gauges import Measured, cohort_gauges, queue_gauges
 from headgate.engine.quota.local_gauges import local_gauges, usage_gauges
@@ -85,10 +85,10 @@ class QuotaPlane:
         self._event_pace = Pace(seconds=0.125, ahead=200)
         self._waited_for_pods = False
 
-    def absorb(self, event: Event, now: float) -> Iterator[Effect]:
+    def absorb(self, event: Event, now: float) -> Iterable[Effect]:
         match event:
             case Observed(object=QueuedWorkload() as workload):
-                yield from self._paced(self._observe_workload(workload, now), now)
+                return self._paced(self._observe_workload(workload, now), now)
             case Observed(object=other):
                 self._observe(other, now)
             case Gone(key=key, uid=uid):
@@ -98,8 +98,8 @@ class QuotaPlane:
             case Outcome(effect=PatchStatus() | PatchSpec() | Delete() as written):
                 if written.target.key.kind is Kind.KUEUE_WORKLOAD:
                     self._note_news(written.target.key)
-                    yield from self._paced(self._desk.answer(written, event.trouble, now), now)
-                elif isinstance(written, PatchStatus):
+                    return self._paced(self._desk.answer(written, event.trouble, now), now)
+                if isinstance(written, PatchStatus):
                     self._statuses.answered(written, event.trouble, now)
                 elif isinstance(written, PatchSpec):
                     self._in_use.answered(written, event.trouble, now)
@@ -107,11 +107,13 @@ class QuotaPlane:
                 pass
             case _:
                 assert_never(event)
+        return ()
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._settle_surroundings(now)
         self._sample(now)
-        self._touch_all(self._deadlines.due(now))
+        for key in self._deadlines.due(now):
+            self._touch(key)
         self._settle_forgotten(now)
         self._examine_all(now)
         self._wake_when_all_are_ready(now)
@@ -126,7 +128,7 @@ class QuotaPlane:
     def check(self) -> None:
         """What must hold after every step, for what this step touched: no quota was given that was not there."""
         ledger = self._books.ledger
-        for promise in self._cycles.promises:
+        for promise in self._cycles.promises.values():
             node = ledger.node(promise.queue)
             assert node is not None, f"{promise.key} got quota of {promise.queue}, which is not there"
             for of, amount in promise.usage:
@@ -146,18 +148,20 @@ class QuotaPlane:
 
     # what is now true
 
-    def _paced(self, events: Iterable[EmitEvent], now: float) -> Iterator[EmitEvent]:
+    def _paced(self, events: Iterable[Telling], now: float) -> Iterable[EmitEvent]:
         """Conditions say all that matters: where thousands come and go, most events are left out."""
-        return (event for event in events if self._event_pace.take(now))
+        if not events:
+            return ()
+        return [tell() for tell in events if self._event_pace.take(now)]
 
-    def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterator[EmitEvent]:
+    def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterable[Telling]:
         sheet = self._desk.get(workload.key)
         if sheet is not None and sheet.seen.uid != workload.uid:
             self._lose(workload.key, sheet.seen.uid, now)
         elif sheet is not None:
             self._note_change(sheet.seen, workload, now)
-        yield from self._desk.observe(workload)
         self._note_news(workload.key)
+        return self._desk.observe(workload)
 
     def _note_change(self, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
         if before.queue != after.queue:
@@ -169,6 +173,10 @@ class QuotaPlane:
             self._statuses.touch(local)
 
     def _observe(self, found: Object, now: float) -> None:
+        if isinstance(found, LocalQueue):
+            known = self._surroundings.locals.get(found.key)
+            if known is None or known.labels != found.labels:
+                self._counts.reshape()
         self._surroundings.observe(found)
         if self._books.consumptions is not None and isinstance(found, LocalQueue):
             self._books.consumptions.open(found, now)
@@ -210,9 +218,15 @@ class QuotaPlane:
         around = self._surroundings
         if around.take_reshaped():
             self._books.reshape(now)
+            self._counts.reshape()
             self._in_use.touch_leaving()
         elif around.take_relabeled():
             self._books.wake_all(now)
+        if around.changed_queues or around.changed_locals or around.changed_classes:
+            self._touch_changed()
+
+    def _touch_changed(self) -> None:
+        around = self._surroundings
         for queue in around.changed_queues:
             self._statuses.touch(Key(Kind.CLUSTER_QUEUE, "", queue))
             around.changed_locals.update(dict.fromkeys(around.locals_of(queue)))
@@ -235,8 +249,7 @@ class QuotaPlane:
     def _settle_forgotten(self, now: float) -> None:
         """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
         self._desk.give_up(now)
-        forgotten, self._desk.forgotten = self._desk.forgotten, {}
-        for key in forgotten:
+        for key in self._desk.take_forgotten():
             sheet = self._desk.get(key)
             if sheet is not None:
                 self._journal.write(telling.forgotten(sheet.seen, now))
@@ -244,9 +257,12 @@ class QuotaPlane:
                 self._books.pending.wake(self._surroundings.queue_of(sheet.seen), now)
 
     def _examine_all(self, now: float) -> None:
+        if not self._touched:
+            return
         touched, self._touched = self._touched, {}
+        find, place = self._desk.get, self._books.place
         for key, looks_again in touched.items():
-            sheet = self._desk.get(key)
+            sheet = find(key)
             if sheet is None:
                 continue
             if looks_again:
@@ -254,8 +270,9 @@ class QuotaPlane:
             if sheet.is_open and not sheet.is_at_rest():
                 self._examine(sheet, now)
                 self._deadlines.put(key, next_deadline(sheet.now, self._settings), now)
-            self._books.place(sheet, now)
-            self._cycles.pass_over(sheet, now)
+            place(sheet, now)
+            if sheet.now.admission is None:
+                self._cycles.pass_over(sheet, now)
 
     def _examine(self, sheet: Sheet, now: float) -> None:
         """Step after step, as far as one write goes: what changes the spec is a write of its own."""

@@ -45,6 +45,8 @@ class Refusals:
 
     def take(self, now: float, can_be_told: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
         """Those that are told now, longest untold first."""
+        if now < self._pace.next_turn:
+            return
         for key in list(islice(self._untold, AHEAD)):
             if can_be_told(key):
                 if not self._pace.take(now):

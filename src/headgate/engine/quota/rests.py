@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headgate.model.keys import Key
 from headgate.queueing.waiting import Backoff
 
@@ -29,11 +27,12 @@ class Rests:
         self._tries.pop(key, None)
         self._until.pop(key, None)
 
-    def over(self, now: float) -> Iterator[Key]:
+    def over(self, now: float) -> list[Key]:
         """Those whose rest is over, once each."""
-        for key in [key for key, until in self._until.items() if until <= now]:
+        over = [key for key, until in self._until.items() if until <= now] if self._until else []
+        for key in over:
             del self._until[key]
-            yield key
+        return over
 
     def next_deadline(self) -> float | None:
-        return min(self._until.values(), default=None)
+        return min(self._until.values()) if self._until else None

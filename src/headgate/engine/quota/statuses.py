@@ -110,16 +110,20 @@ class QueueStatuses:
 
     def next_deadline(self) -> float | None:
         """When the next may be told again, of those that only wait for that or were turned away."""
-        times = [self._rests.next_deadline()]
+        earliest = self._rests.next_deadline()
         for line, paced_until in ((self._line, -math.inf), (self._counted, self._pace.next_turn)):
             while line and not self._is_next(*line[0]):
                 heapq.heappop(line)
-            times.append(max(line[0][0], paced_until) if line else None)
-        return min((at for at in times if at is not None), default=None)
+            if line:
+                at = max(line[0][0], paced_until)
+                earliest = at if earliest is None else min(earliest, at)
+        return earliest
 
     def _whose_turn_it_is(self, now: float) -> list[Key]:
         """Of those that are touched, all that may be told now."""
-        held_up, self._held_up = self._held_up, {}
+        held_up = self._held_up
+        if held_up:
+            self._held_up = {}
         for key in held_up:
             heapq.heappush(self._line, (self._not_before(key), key))
         ready: dict[Key, None] = {}
@@ -147,6 +151,8 @@ class QueueStatuses:
 
     def _collect(self, ledger: Ledger) -> None:
         """All whose counts have changed, and the cohorts above them where shares are told."""
+        if not self._tally.changed_queues:
+            return  # where a local queue counts otherwise, a cluster queue does
         queues, self._tally.changed_queues = self._tally.changed_queues, {}
         locals_, self._tally.changed_locals = self._tally.changed_locals, {}
         for local in locals_:

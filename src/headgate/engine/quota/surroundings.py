@@ -25,11 +25,17 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.model.selectors import selects
-from headgate.quota.adjusting import Adjustments, problem_of
+from headgate.quota.adjusting import Adjustments
+from headgate.quota.order import Wish
 
 Described = ClusterQueue | LocalQueue | Cohort | ResourceFlavor
 K = TypeVar("K", bound=str | Key)
 Held = TypeVar("Held", bound=Described | AdmissionCheck | WorkloadPriorityClass)
+
+_LOCAL_QUEUE = Kind.LOCAL_QUEUE
+MOST_CIRCUMSTANCES = 16_384
+_Stands = tuple[str, str, str | None, str]
+"""Namespace, local queue, the cluster queue it has quota of, what is wrong with its pods."""
 
 
 class QuotaSurroundings:
@@ -44,7 +50,7 @@ class QuotaSurroundings:
         self.checks: dict[str, AdmissionCheck] = {}
         self.classes: dict[str, WorkloadPriorityClass] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
-        self._adjustments = NamespaceAdjustments()
+        self._adjustments = NamespaceAdjustments(settings)
         self._activities: dict[str, Activity] = {}
         self.inactive: frozenset[str] = frozenset()  # queues that admit nothing
         self._reshaped = False  # queues, cohorts, flavors or checks: quota is another
@@ -52,6 +58,7 @@ class QuotaSurroundings:
         self.changed_queues: dict[str, None] = {}
         self.changed_locals: dict[Key, None] = {}
         self.changed_classes: dict[str, None] = {}
+        self._circumstances: dict[_Stands, Circumstances] = {}  # as long as nothing around workloads changes
 
     def observe(self, found: Object) -> None:
         match found:
@@ -80,7 +87,8 @@ class QuotaSurroundings:
             case LimitRange() | RuntimeClass():
                 self._adjust(found)
             case _:
-                pass
+                return
+        self._circumstances.clear()
 
     def lose(self, key: Key, uid: str) -> None:
         match key.kind:
@@ -104,13 +112,15 @@ class QuotaSurroundings:
                 if self._adjustments.drop(key, uid):
                     self._touch_locals(key.namespace)
             case _:
-                pass
+                return
+        self._circumstances.clear()
 
     def take_reshaped(self) -> bool:
         """True once after queues, cohorts, flavors or checks have changed; then some queues may act otherwise."""
         if not self._reshaped:
             return False
         self._reshaped, before = False, self._activities
+        self._circumstances.clear()
         self._activities = {
             name: queue_activity(queue, self.flavors, self.checks) for name, queue in self.queues.items()
         }
@@ -128,11 +138,15 @@ class QuotaSurroundings:
         labels = self._namespaces.get(namespace)
         if queue.namespaces is None or labels is None:
             return False
-        return all(requirement.holds(labels) for requirement in queue.namespaces)
+        return not queue.namespaces or all(requirement.holds(labels) for requirement in queue.namespaces)
 
     def adjustments(self, workload: QueuedWorkload) -> Adjustments:
         """What its namespace and its runtime classes make of what it asks for."""
         return self._adjustments.of(workload.key.namespace)
+
+    def wish(self, workload: QueuedWorkload) -> Wish:
+        """What it applies for, as its namespace and its runtime classes have it."""
+        return self._adjustments.wish(workload)
 
     def activity(self, queue: ClusterQueue) -> Activity:
         known = self._activities.get(queue.name)
@@ -143,7 +157,7 @@ class QuotaSurroundings:
         return local_activity(local, None if queue is None else self.activity(queue))
 
     def local_of(self, workload: QueuedWorkload) -> Key:
-        return Key(Kind.LOCAL_QUEUE, workload.key.namespace, workload.queue)
+        return Key(_LOCAL_QUEUE, workload.key.namespace, workload.queue)
 
     def queue_of(self, workload: QueuedWorkload) -> str:
         """The cluster queue it has quota of, or would get it from; empty when there is none."""
@@ -153,10 +167,20 @@ class QuotaSurroundings:
         return local.cluster_queue if local is not None else ""
 
     def around(self, workload: QueuedWorkload) -> Circumstances:
+        """One and the same for all who stand alike, until something changes."""
+        given, problem = workload.admission, self._adjustments.wish(workload).problem
+        stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
+        known = self._circumstances.get(stands)
+        if known is None:
+            if len(self._circumstances) >= MOST_CIRCUMSTANCES:
+                self._circumstances.clear()
+            known = self._circumstances[stands] = self._around(workload, problem)
+        return known
+
+    def _around(self, workload: QueuedWorkload, problem: str) -> Circumstances:
         queue = self.queues.get(self.queue_of(workload))
         is_active = queue is not None and self.activity(queue).active
         may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
-        problem = problem_of(workload.pod_sets, self.adjustments(workload))
         local = self.locals.get(self.local_of(workload))
         return Circumstances(local, queue, is_active, may_enter, self._settings, problem)
 

@@ -19,6 +19,9 @@ class Place(StrEnum):
     ADMITTED = "admitted"
 
 
+_PENDING, _ADMITTED = Place.PENDING, Place.ADMITTED
+
+
 class Standing(Struct, frozen=True, gc=False):
     """One workload in the books of its queues; `waits_for_pods` where it is admitted and its pods are not ready."""
 
@@ -40,19 +43,18 @@ class QueueCount:
         self.usage: Counter[FlavorResource] = Counter()
 
     def count(self, standing: Standing, sign: int) -> None:
-        if standing.place is Place.PENDING:
+        if standing.place is _PENDING:
             self.pending += sign
             return
+        is_admitted = standing.place is _ADMITTED
         self.reserving += sign
-        self._hold(self.reservation, standing.usage, sign)
-        if standing.place is Place.ADMITTED:
+        if is_admitted:
             self.admitted += sign
-            self._hold(self.usage, standing.usage, sign)
-
-    @staticmethod
-    def _hold(amounts: Counter[FlavorResource], usage: Usage, sign: int) -> None:
-        for of, amount in usage:
-            amounts[of] += sign * amount
+        for of, amount in standing.usage:
+            change = sign * amount
+            self.reservation[of] += change
+            if is_admitted:
+                self.usage[of] += change
 
 
 class Tally:
@@ -89,8 +91,9 @@ class Tally:
         return self._queues.get(name) or QueueCount()
 
     def _count(self, standing: Standing, sign: int) -> None:
-        self._locals[standing.local].count(standing, sign)
-        self._queues[standing.queue].count(standing, sign)
-        self.changed_locals[standing.local] = None
-        self.changed_queues[standing.queue] = None
-        self.waiting_for_pods += sign * standing.waits_for_pods
+        local, queue = standing.local, standing.queue
+        self._locals[local].count(standing, sign)
+        self._queues[queue].count(standing, sign)
+        self.changed_locals[local] = self.changed_queues[queue] = None
+        if standing.waits_for_pods:
+            self.waiting_for_pods += sign

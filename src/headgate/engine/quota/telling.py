@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 from headgate.engine.journal import Entry
+from headgate.engine.quota.desk import Telling
 from headgate.engine.quota.refusals import Refusal
 from headgate.engine.quota.waits import queued_since
 from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, true_since
@@ -27,10 +29,15 @@ EVENTS_BY_REASON = frozenset({"AdmissionGated", "AdmissionGateCleared", "Deleted
 def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int, now: float) -> Entry:
     given = status.admission
     assert given is not None
+    flavors, pods = set[str](), 0
+    for one in given.pod_sets:
+        pods += one.count
+        for _, flavor in one.flavors:
+            flavors.add(flavor)
     numbers: dict[str, int | str] = {
         "queue": given.cluster_queue,
-        "flavors": ",".join(sorted({flavor for one in given.pod_sets for _, flavor in one.flavors})),
-        "pods": sum(one.count for one in given.pod_sets),
+        "flavors": ",".join(sorted(flavors)),
+        "pods": pods,
         "borrow_level": borrow,
         "queued_ms": round((now - queued_since(workload)) * 1000),
     }
@@ -88,12 +95,13 @@ def preempted_message(preemptor: Applicant, chosen: Victim, ledger: Ledger) -> s
     )
 
 
-def preempted_events(victim: QueuedWorkload, message: str, preemptor: Applicant, now: float) -> Sequence[EmitEvent]:
+def evicted_event(victim: QueuedWorkload, message: str, now: float) -> EmitEvent:
+    return _event(victim, "EvictedDueToPreempted", message, now)
+
+
+def preempted_event(victim: QueuedWorkload, message: str, preemptor: Applicant, now: float) -> EmitEvent:
     worth = f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
-    return (
-        _event(victim, "EvictedDueToPreempted", message, now),
-        _event(victim, "Preempted", f"{message}; {worth}", now),
-    )
+    return _event(victim, "Preempted", f"{message}; {worth}", now)
 
 
 def preempted_for_event(preemptor: Applicant, victim: QueuedWorkload, reason: str, now: float) -> EmitEvent:
@@ -101,23 +109,29 @@ def preempted_for_event(preemptor: Applicant, victim: QueuedWorkload, reason: st
     return _event(preemptor.workload, "PreemptedWorkload", message, now)
 
 
-def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[EmitEvent]:
+def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[Telling]:
     if step.decision == "evict":
-        yield _event(workload, f"EvictedDueTo{step.reason}", step.message, now)
+        yield partial(_event, workload, f"EvictedDueTo{step.reason}", step.message, now)
     elif step.decision in WARNINGS:
-        yield _event(workload, step.reason, step.message, now, EventType.WARNING)
+        yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
     elif step.reason == ADMITTED and workload.admission is not None:
-        since = true_since(workload, QUOTA_RESERVED)
-        waited = max(0, now - since) if since is not None else 0
-        queue = workload.admission.cluster_queue
-        text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited:.0f}s"
-        yield _event(workload, ADMITTED, text, now)
+        yield partial(_admitted_event, workload, workload.admission.cluster_queue, now)
     elif step.reason in EVENTS_BY_REASON:
-        yield _event(workload, step.reason, step.message, now)
+        yield partial(_event, workload, step.reason, step.message, now)
+
+
+def _admitted_event(workload: QueuedWorkload, queue: str, now: float) -> EmitEvent:
+    since = true_since(workload, QUOTA_RESERVED)
+    waited = max(0, now - since) if since is not None else 0
+    text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited:.0f}s"
+    return _event(workload, ADMITTED, text, now)
 
 
 def _is_admitted(status: QueuedWorkloadStatus) -> bool:
-    return any(one.type == ADMITTED and one.status == "True" for one in status.conditions)
+    for one in status.conditions:
+        if one.type == ADMITTED:
+            return one.status == "True"
+    return False
 
 
 def _worth(who: str, workload: QueuedWorkload) -> str:

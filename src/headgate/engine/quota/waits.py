@@ -6,7 +6,7 @@ condition true, as after a restart, ended before anybody watched, and is not tol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from headgate.engine.distributions import Bounds
 from headgate.lifecycle.quota_conditions import (
@@ -60,25 +60,31 @@ BOUNDS: Mapping[str, Bounds] = {
 
 
 def came_true(before: QueuedWorkload, after: QueuedWorkload) -> dict[str, Condition]:
-    known = {one.type for one in before.conditions if one.status == "True"}
-    return {one.type: one for one in after.conditions if one.status == "True" and one.type not in known}
+    came = {one.type: one for one in after.conditions if one.status == "True"}
+    for one in before.conditions:
+        if one.status == "True":
+            came.pop(one.type, None)
+    return came
 
 
-def waits_over(after: QueuedWorkload, came: Came, now: float) -> Iterator[tuple[str, float]]:
+def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
     """What its queues are told, in seconds."""
+    over: list[tuple[str, float]] = []
+    waited = now - queued_since(after)
     if QUOTA_RESERVED in came:
-        yield RESERVED_WAIT, now - queued_since(after)
+        over.append((RESERVED_WAIT, waited))
     if ADMITTED in came:
-        yield ADMISSION_WAIT, now - queued_since(after)
+        over.append((ADMISSION_WAIT, waited))
         if after.checks or QUOTA_RESERVED not in came:
-            yield CHECKS_WAIT, 0.0 if QUOTA_RESERVED in came else now - _since(after, QUOTA_RESERVED, now)
+            over.append((CHECKS_WAIT, 0.0 if QUOTA_RESERVED in came else now - _since(after, QUOTA_RESERVED, now)))
     ready = came.get(PODS_READY)
     if ready is not None and ready.reason == STARTED:
-        yield READY_WAIT, now - queued_since(after)
-        yield ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)
+        over.append((READY_WAIT, waited))
+        over.append((ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)))
     if FINISHED in came:
         running = now - _since(after, ADMITTED, now)
-        yield EXECUTION, after.past_execution_seconds + max(0.0, running)
+        over.append((EXECUTION, after.past_execution_seconds + max(0.0, running)))
+    return over
 
 
 def ready_until_evicted(before: QueuedWorkload, after: QueuedWorkload) -> float | None:
@@ -89,11 +95,10 @@ def ready_until_evicted(before: QueuedWorkload, after: QueuedWorkload) -> float 
 
 def evicted_until_released(before: QueuedWorkload, after: QueuedWorkload, now: float) -> float | None:
     """None unless its quota has come back just now because it was told to go."""
-    released = before.is_true(QUOTA_RESERVED) and not after.is_true(QUOTA_RESERVED)
-    since = true_since(after, EVICTED)
-    if since is None or before.admission is None or not released or after.is_true(FINISHED):
+    if before.admission is None or after.is_true(QUOTA_RESERVED) or not before.is_true(QUOTA_RESERVED):
         return None
-    return now - since
+    since = true_since(after, EVICTED)
+    return None if since is None or after.is_true(FINISHED) else now - since
 
 
 def queued_since(workload: QueuedWorkload) -> float:

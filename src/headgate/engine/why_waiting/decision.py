@@ -6,16 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.admission_cycle import (
-    Admitted,
-    Deferred,
-    Gated,
-    Outcome,
-    Preempting,
-    QuotaSnapshot,
-    Waits,
-    admit_all,
-)
+from headgate.engine.quota.admission_cycle import QuotaSnapshot, admit_all
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.why_waiting.cluster import Cluster
 from headgate.engine.why_waiting.rivals import Line, Rivals, line_of
 from headgate.model.needs import TemplateNeeds

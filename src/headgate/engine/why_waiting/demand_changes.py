@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from headgate.engine.quota.admission_cycle import Preempting
+from headgate.engine.quota.outcomes import Preempting
 from headgate.engine.why_waiting import changing
 from headgate.engine.why_waiting.answers import FewerPods, Finish, HigherPriority, NewAmount, Remedy, SmallerPods
 from headgate.engine.why_waiting.decision import Question, decide

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Outcome, Preempting, Waits
+from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.why_waiting.answers import Act, Explanation, FlavorReport, Place, RaiseQuota, Remedy, Verdict
 from headgate.engine.why_waiting.cluster import Cluster
 from headgate.engine.why_waiting.decision import MOST_BEFORE, Decision, Question, decide, question_about

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from headgate.engine.quota.admission_cycle import Admitted, Preempting
+from headgate.engine.quota.outcomes import Admitted, Preempting
 from headgate.engine.why_waiting.answers import Remedy, SetPolicy
 from headgate.engine.why_waiting.decision import Question, decide
 from headgate.engine.why_waiting.holding import called

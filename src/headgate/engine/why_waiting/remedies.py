@@ -8,7 +8,7 @@ from math import gcd
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.admission_cycle import Admitted, Preempting
+from headgate.engine.quota.outcomes import Admitted, Preempting
 from headgate.engine.why_waiting import changing
 from headgate.engine.why_waiting.answers import (
     CoverResources,
