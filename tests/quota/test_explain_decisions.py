@@ -70,6 +70,14 @@ def question(world, waiting, mine):
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_one_workload_is_told_what_the_engine_decides_about_it(dice):
+    assert_told_as_decided(dice)
+
+
+def test_those_behind_it_have_their_turn_before_its_second_one():
+    assert_told_as_decided(Random(3142))
+
+
+def assert_told_as_decided(dice):
     world, waiting = crowd(dice)
     engine = as_engine_decides(world, waiting)
     for mine in dice.sample(waiting, min(4, len(waiting))):

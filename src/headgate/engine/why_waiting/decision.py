@@ -176,9 +176,11 @@ def _strategy(question: Question) -> QueueingStrategy:
 
 
 def _is_relevant(one: Applicant, question: Question) -> bool:
-    """Those behind it in its own queue come only after it, unless it is not their order alone that counts."""
+    """In its own queue, if that is strict, those behind it come only after it: unless more than their order counts."""
     mine = question.applicant
-    return one.queue != mine.queue or one.rank < mine.rank or question.used_by is not None
+    if one.queue != mine.queue or one.rank < mine.rank:
+        return True
+    return _strategy(question) is not QueueingStrategy.STRICT_FIFO or question.used_by is not None
 
 
 def _pending(question: Question, ledger: Ledger, lines: Mapping[Line, Iterator[Applicant]]) -> PendingQueues:
