@@ -73,8 +73,15 @@ def test_one_workload_is_told_what_the_engine_decides_about_it(dice):
     assert_told_as_decided(dice)
 
 
-def test_those_behind_it_have_their_turn_before_its_second_one():
-    assert_told_as_decided(Random(3142))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(3142, id="those behind it have their turn before its second one"),
+        pytest.param(4526, id="who waits for victims stays in front of all who are alike"),
+    ],
+)
+def test_what_was_once_told_otherwise(seed):
+    assert_told_as_decided(Random(seed))
 
 
 def assert_told_as_decided(dice):

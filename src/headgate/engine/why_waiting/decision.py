@@ -135,7 +135,8 @@ def decide(question: Question) -> Decision:
         if course.is_over:
             break
         for one in outcomes:
-            _step_up(pending, lines, line_of(one.applicant), question.now)
+            if isinstance(one, Admitted | Waits):  # others keep their place, in front of all who are alike
+                _step_up(pending, lines, line_of(one.applicant), question.now)
     return Decision(course.outcome, course.head, course.before, ledger, course.admitted > MOST_BEFORE)
 
 
