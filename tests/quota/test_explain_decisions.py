@@ -78,6 +78,7 @@ def test_one_workload_is_told_what_the_engine_decides_about_it(dice):
     [
         pytest.param(3142, id="those behind it have their turn before its second one"),
         pytest.param(4526, id="who waits for victims stays in front of all who are alike"),
+        pytest.param(10406, id="who is looked at only now has waited all along"),
     ],
 )
 def test_what_was_once_told_otherwise(seed):

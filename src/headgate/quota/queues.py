@@ -72,17 +72,22 @@ class PendingQueues:
 
     def offer(self, applicant: Applicant, now: float) -> None:
         """The workload applies, or has changed. One whose queue does not exist waits nowhere."""
+        if self.line_up(applicant, now):
+            self._stir(applicant.queue)
+
+    def line_up(self, applicant: Applicant, now: float) -> bool:
+        """As `offer`, but nobody is tried for it; True when another could be next."""
         key, name = applicant.workload.key, applicant.queue
         home = self._home.get(key)
         if home is not None and home != name:
             self.withdraw(key)
         queue = self._queues.get(name)
         if queue is None:
-            return
+            return False
         self._home[key] = name
-        if queue.offer(applicant, now):
-            self._stir(name)
+        changed = queue.offer(applicant, now)
         self._note_rests(queue)
+        return changed
 
     def leave(self, key: Key, now: float) -> None:
         """The workload waits no longer though it got nothing. Room a strict queue kept for it is free for others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec import Struct, structs
 
@@ -185,18 +186,19 @@ def _is_relevant(one: Applicant, question: Question) -> bool:
 
 
 def _pending(question: Question, ledger: Ledger, lines: Mapping[Line, Iterator[Applicant]]) -> PendingQueues:
-    """The workload, and the first of each line of the others."""
+    """The workload, and the first two of each line of the others: who would follow counts as well."""
     pending = PendingQueues(question.may_enter, question.used_by)
     tree = ledger.forest.tree_of(question.applicant.queue)
     pending.configure(question.queues, dict.fromkeys(tree, tree), question.inactive, question.now)
     pending.offer(question.applicant, question.now)
-    for line in lines:
-        _step_up(pending, lines, line, question.now)
+    for line in lines.values():
+        for one in islice(line, 2):
+            pending.offer(one, question.now)
     return pending
 
 
 def _step_up(pending: PendingQueues, lines: Mapping[Line, Iterator[Applicant]], line: Line, now: float) -> None:
-    """The next of the line applies, if there is one."""
+    """The next of the line stands there, if there is one, as if it had all along."""
     following = next(lines.get(line, iter(())), None)
     if following is not None:
-        pending.offer(following, now)
+        pending.line_up(following, now)
