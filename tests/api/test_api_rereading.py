@@ -65,14 +65,28 @@ def test_whatever_differs_is_read_anew(another: Any) -> None:
         pytest.param(None, id="one of null"),
     ],
 )
-def test_a_write_of_the_status_leaves_the_rest_as_it_was_read(status: Any) -> None:
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param("1", id="about to be stored"), pytest.param("2", id="stored")],
+)
+def test_a_write_of_the_status_leaves_the_rest_as_it_was_read(status: Any, version: str) -> None:
     reader, before = Rereading(), workload(pending("first"))
     was = reader.read(KIND, before)
-    now = reader.read(KIND, {**before, "status": status})
-    assert now == read_once(KIND, {**before, "status": status})
+    now = reader.read(KIND, workload(status, version))
+    assert now == read_once(KIND, workload(status, version))
     assert isinstance(was, QueuedWorkload)
     assert now is None or (isinstance(now, QueuedWorkload) and now.pod_sets is was.pod_sets)
     assert reader.read(KIND, before) is was
+
+
+def test_a_status_that_many_share_is_read_by_the_pod_sets_of_each() -> None:
+    reader = Rereading(limit=2)
+    shared = {"admission": {"clusterQueue": "q", "podSetAssignments": [{"name": "main"}]}}
+    specs = [{**SPEC, "podSets": [{**SPEC["podSets"][0], "count": count}]} for count in (1, 2, 3, 1)]
+    for place, spec in enumerate(specs):
+        reader.read(KIND, workload({}, spec=spec, uid=f"u{place}"))
+        stored = workload(shared, "2", spec=spec, uid=f"u{place}")
+        assert reader.read(KIND, stored) == read_once(KIND, stored)
 
 
 def test_a_status_that_is_not_there_any_more_says_nothing() -> None:

@@ -64,6 +64,18 @@ def test_rules_that_held_for_two_parts_may_fail_for_one_of_them_and_another() ->
         assert schema.rule_errors(large, None, []) == []
 
 
+def test_rules_of_a_part_that_held_for_two_fields_may_fail_for_one_of_them_and_another() -> None:
+    counted = {"type": "object", "properties": {"n": {"type": "integer"}, "b": {"type": "string"}}}
+    rules = [{"rule": "self.n <= oldSelf.n", "message": "it may not grow"}]
+    schema = Schema({"type": "object", "properties": {"status": {**counted, "x-kubernetes-validations": rules}}})
+    small, large = ({"status": {"n": number, "b": "x"}} for number in (1, 2))
+    for beside in ("x", "y"):
+        aside = {"status": {**small["status"], "b": beside}}
+        assert schema.status_errors(aside, large) == []
+        assert schema.status_errors(aside, small) == []
+        assert [error.detail for error in schema.status_errors(large, aside)] == ["it may not grow"]
+
+
 def test_rules_that_read_the_name_are_asked_about_each_name() -> None:
     rules = [{"rule": "self.metadata.name == 'it'", "message": "it must be it"}]
     schema = Schema({"type": "object", "x-kubernetes-validations": rules, "properties": {"spec": SPEC}})

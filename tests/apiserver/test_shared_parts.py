@@ -84,6 +84,7 @@ def test_the_same_patches_make_the_same_statuses_and_other_ones_others(server: A
     [
         pytest.param(b'{"status":{"a":tru}}', id="a part that is no JSON"),
         pytest.param(b'{"status":{"a":"\\q"}}', id="a text in a part"),
+        pytest.param(b'{"status":{"a":[{"b":"\\q"}]}}', id="a text in an item"),
         pytest.param(b'{"status":{"a":1}}x', id="something after the whole"),
         pytest.param(b"[1]", id="no object"),
     ],

@@ -126,10 +126,11 @@ def standing_of(status: WorkloadStatus, counts: Mapping[str, int]) -> Standing:
     )
 
 
-def with_standing(workload: QueuedWorkload, standing: Standing) -> QueuedWorkload:
-    """The same workload with this status."""
+def with_standing(workload: QueuedWorkload, version: str, standing: Standing) -> QueuedWorkload:
+    """The same workload in this version and with this status."""
     return structs.replace(
         workload,
+        version=version,
         conditions=standing.conditions,
         admission=standing.admission,
         requeue=standing.requeue,

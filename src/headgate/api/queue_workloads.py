@@ -13,7 +13,7 @@ from msgspec import Raw
 from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.pod_sets import PodSetEntry, pod_sets_of
-from headgate.api.queue_workload_statuses import Standing, WorkloadStatus, standing_of, with_standing
+from headgate.api.queue_workload_statuses import Standing, WorkloadStatus, standing_of
 from headgate.api.wire import Buffer, FinalizedMetadata, Metadata, Wire
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
@@ -104,10 +104,10 @@ def queued_workload_in(value: Mapping[str, Any]) -> QueuedWorkload | None:
         return None
 
 
-def with_status_in(value: Mapping[str, Any], workload: QueuedWorkload) -> QueuedWorkload | None:
-    """As `queued_workload_in` for a workload that differs from this one in its status alone, if at all."""
+def standing_in(value: Mapping[str, Any], pod_sets: tuple[PodSet, ...]) -> Standing | None:
+    """What the status of a stored workload with these pod sets says; None where it cannot be read."""
     try:
-        return with_standing(workload, _status_in(value, workload.pod_sets))
+        return _status_in(value, pod_sets)
     except (msgspec.MsgspecError, InvalidField):
         return None
 

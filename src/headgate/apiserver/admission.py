@@ -105,4 +105,5 @@ class Chain:
 
 def _operation(verb: str, errand: Errand, new: Json | None, old: Json | None) -> Operation:
     name = errand.name or (new or {}).get("metadata", {}).get("name") or ""
-    return Operation(verb, errand.served.type, errand.subresource, errand.namespace, name, new, old, errand.user)
+    resource, user, dry_run = errand.served.type, errand.user, errand.dry_run
+    return Operation(verb, resource, errand.subresource, errand.namespace, name, new, old, user, dry_run)

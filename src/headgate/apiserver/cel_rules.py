@@ -41,6 +41,22 @@ class Failed(Struct, frozen=True):
     why: str
 
 
+def compile_program(text: str, *variables: str) -> Any:
+    """An expression over these variables. Raises RuleProblem."""
+    try:
+        return _environment(*variables).compile(text)
+    except RuntimeError as trouble:
+        said = _CODE.sub("", str(trouble)).removesuffix(" [INVALID_ARGUMENT]")
+        raise RuleProblem(said) from None
+
+
+def evaluate_program(program: Any, data: Json) -> Any:
+    """The value it makes of its variables, or Failed."""
+    result = program.eval(data=data)
+    made = result.plain_value()
+    return Failed(_worded(str(made))) if result.type() == cel.Type.ERROR else made
+
+
 class Expression:
     """A compiled expression over `self` and perhaps `oldSelf`."""
 
@@ -49,18 +65,14 @@ class Expression:
         self.text, self._optional = text, optional_old
         self.uses_old = False
         try:
-            self._compiled = _environment("self").compile(text)
-        except RuntimeError:
+            self._compiled = compile_program(text, "self")
+        except RuleProblem:
             self._compiled, self.uses_old = self._with_old(text), True
 
     def _with_old(self, text: str) -> Any:
-        try:
-            if self._optional:
-                return _environment("self", _OLD).compile(f"cel.bind(oldSelf, {_OLD}.?value, (\n{text}\n))")
-            return _environment("self", "oldSelf").compile(text)
-        except RuntimeError as trouble:
-            said = _CODE.sub("", str(trouble)).removesuffix(" [INVALID_ARGUMENT]")
-            raise RuleProblem(said) from None
+        if self._optional:
+            return compile_program(f"cel.bind(oldSelf, {_OLD}.?value, (\n{text}\n))", "self", _OLD)
+        return compile_program(text, "self", "oldSelf")
 
     def returns(self, name: str) -> bool:
         """Whether it is known, or at least possible, that it makes a value of this type."""
@@ -73,9 +85,7 @@ class Expression:
             data[_OLD] = {} if old is None else {"value": old}
         elif self.uses_old:
             data["oldSelf"] = old
-        result = self._compiled.eval(data=data)
-        made = result.plain_value()
-        return Failed(_worded(str(made))) if result.type() == cel.Type.ERROR else made
+        return evaluate_program(self._compiled, data)
 
 
 class Rule(Struct, frozen=True):

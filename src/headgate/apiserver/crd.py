@@ -45,8 +45,7 @@ class CustomRules(Struct, frozen=True):
         return errors + self.schema.rule_errors(new, old, errors)
 
     def validate_status(self, new: Json, old: Json) -> Sequence[FieldError]:
-        errors = self.schema.status_errors(new)
-        return errors + self.schema.rule_errors(new, old, errors)
+        return self.schema.status_errors(new, old)
 
     def _completed(self, value: Json) -> Json:
         demand_shape(value, AnyObject)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -17,12 +16,9 @@ from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.status import Refusal, bad_request, unsupported_media
 from headgate.apiserver.strategic_patch import apply_strategic_patch
 
-
-class PatchType(StrEnum):
-    JSON = "application/json-patch+json"
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
-
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
 
 SHOWN = 30
 """How many characters of an unreadable body an error shows."""
@@ -39,9 +35,10 @@ Transform = Callable[[Json], Json]
 SHARED = 8_192
 """How many parts of custom objects are known by their text, and shared by all objects that say the same."""
 
-_object_decoder = msgspec.json.Decoder(dict[str, Any])
-_parts_decoder = msgspec.json.Decoder(dict[str, Raw])
-_shared = lru_cache(maxsize=SHARED)(msgspec.json.Decoder().decode)
+_plain = msgspec.json.Decoder().decode
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+_parts = msgspec.json.Decoder(dict[str, Raw]).decode
+_shared = lru_cache(maxsize=SHARED)(_plain)
 _shared_merges = SharedMerges()
 
 
@@ -58,14 +55,13 @@ def decode_object(body: bytes, served: Served, registry: Registry) -> Json:
 def _decoded(body: bytes, served: Served) -> Json:
     """The object in a body. Of a custom kind, parts that read the same are the very same, metadata aside."""
     if not served.custom:
-        return _object_decoder.decode(body)
+        return _object(body)
     try:
         return {
-            name: msgspec.json.decode(text) if name == "metadata" else _shared(bytes(text))
-            for name, text in _parts_decoder.decode(body).items()
+            name: _plain(text) if name == "metadata" else _shared(bytes(text)) for name, text in _parts(body).items()
         }
     except msgspec.DecodeError:
-        return _object_decoder.decode(body)  # says where in the whole the trouble is
+        return _object(body)  # says where in the whole the trouble is
 
 
 def _unrecognized(served: Served, why: str, body: bytes) -> Refusal:
@@ -112,19 +108,18 @@ def with_metadata(value: Json) -> Json:
 
 def decode_patch(body: bytes, content_type: str, served: Served) -> Transform:
     """The patch of a body as a change of the stored object."""
-    match _media_type(content_type):
-        case PatchType.MERGE:
-            patch = _patch_object(body, served)
-            merged = _shared_merges.applied if served.custom else apply_merge_patch
-            return lambda value: _still_object(merged(value, patch), value)
-        case PatchType.JSON:
-            steps = decode_json_patch(body)
-            return lambda value: _still_object(_json_patched(value, steps), value)
-        case PatchType.STRATEGIC if not served.custom:
-            change = _patch_object(body, served)
-            return lambda value: _still_object(apply_strategic_patch(value, change), value)
-        case _:
-            raise _unsupported(served)
+    media = _media_type(content_type)
+    if media == MERGE:
+        patch = _patch_object(body, served)
+        merged = _shared_merges.applied if served.custom else apply_merge_patch
+        return lambda value: _still_object(merged(value, patch), value)
+    if media == JSON:
+        steps = decode_json_patch(body)
+        return lambda value: _still_object(_json_patched(value, steps), value)
+    if media == STRATEGIC and not served.custom:
+        change = _patch_object(body, served)
+        return lambda value: _still_object(apply_strategic_patch(value, change), value)
+    raise _unsupported(served)
 
 
 @lru_cache
@@ -136,7 +131,7 @@ def _unsupported(served: Served) -> Refusal:
     if not served.custom:
         return unsupported_media("415: Unsupported Media Type")
     text = "the body of the request was in an unknown format - accepted media types include:"
-    return unsupported_media(f"{text} {PatchType.JSON}, {PatchType.MERGE}")
+    return unsupported_media(f"{text} {JSON}, {MERGE}")
 
 
 def _patch_object(body: bytes, served: Served) -> Json:

@@ -39,6 +39,7 @@ class Registry:
         self._store = store
         self._by_path: dict[tuple[str, str, str], Served] = {}
         self._by_kind: dict[tuple[str, str], Served] = {}
+        self._types: tuple[ResourceType, ...] | None = None  # until something else is served
         self._built_in = frozenset(_api_version(resource) for resource in types)
         for resource in types:
             self._add(resource, custom=False)
@@ -53,11 +54,12 @@ class Registry:
         """Serve no version of this custom resource any more."""
         for served in self.versions(group, plural):
             if served.custom:
+                self._types = None
                 del self._by_path[group, served.type.version, plural]
                 self._by_kind.pop((served.api_version, served.type.kind), None)
 
     def _add(self, resource: ResourceType, *, custom: bool) -> None:
-        api_version = _api_version(resource)
+        self._types, api_version = None, _api_version(resource)
         served = Served(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
         self._by_path[resource.group, resource.version, resource.plural] = served
         self._by_kind[api_version, resource.kind] = served
@@ -75,8 +77,13 @@ class Registry:
         return self._by_kind.get((api_version, kind))
 
     def types(self) -> tuple[ResourceType, ...]:
-        """Built-in types in their order, then custom ones by definition, the storage version first."""
-        return tuple(served.type for served in self._by_path.values())
+        """Built-in types in their order, then custom ones by definition, the storage version first.
+
+        As long as nothing has changed, the very same tuple.
+        """
+        if self._types is None:
+            self._types = tuple(served.type for served in self._by_path.values())
+        return self._types
 
     def versions(self, group: str, plural: str) -> list[Served]:
         return [found for key, found in self._by_path.items() if (key[0], key[2]) == (group, plural)]

@@ -60,6 +60,7 @@ class Operation(Struct, frozen=True):
     new: Json | None
     old: Json | None
     user: str
+    dry_run: bool = False
 
 
 class Catalog(Protocol):

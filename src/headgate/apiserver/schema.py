@@ -49,11 +49,11 @@ class Schema:
         """Pruned and defaulted; doing it again changes nothing. Of parts alike, one is completed and shared by all."""
         if not self._has_known_parts_only(value) or not self._with_default <= value.keys():
             return self.prune(self.default(value))
-        changed = {}
+        result = value
         for name, part in self._rewriting:
             if name in value and (completed := part.completed(value[name])) is not value[name]:
-                changed[name] = completed
-        return {**value, **changed} if changed else value
+                result = {**result, name: completed}
+        return result
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with the value, in a real server's words."""
@@ -62,20 +62,20 @@ class Schema:
             self._validation(value, path, errors)
         return errors
 
-    def status_errors(self, value: Json) -> list[FieldError]:
-        """What is wrong with the status alone; a real server's words then name fields as if there were no more."""
-        part, errors = self._parts.get("status"), list[FieldError]()
-        if "status" not in value or (part is not None and part.is_right(value["status"])):
-            return errors
-        self._status(value["status"], "", errors)
-        return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
+    def status_errors(self, new: Json, old: Json) -> list[FieldError]:
+        """What is wrong with the status alone, or refused by the rules; a real server's words about the status name
+        fields as if there were no more."""
+        status, part = new.get("status"), self._parts.get("status")
+        if "status" not in new or (part is not None and part.is_right(status)):
+            return self._rules.errors(new, old, ())
+        errors: list[FieldError] = []
+        self._status(status, "", errors)
+        errors = [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
+        return errors + self._rules.errors(new, old, errors)
 
     def _has_known_parts_only(self, value: Any) -> bool:
         return (
-            self._is_plain
-            and isinstance(value, dict)
-            and value.keys() <= self._parts.keys()
-            and None not in value.values()
+            self._is_plain and type(value) is dict and self._parts.keys() >= value.keys() and None not in value.values()
         )
 
     def _is_right(self, value: Any) -> bool:

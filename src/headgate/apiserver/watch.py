@@ -46,24 +46,20 @@ class View(Struct, frozen=True):
 
 
 class Watch:
-    """A place in a collection's history; `drain` goes on from there.
+    """A place in the history of its collection; `drain` goes on from there.
 
     `since` None begins with every object that exists now as ADDED; `marks_end` adds a bookmark that says so.
     """
 
     def __init__(self, store: Store, view: View, since: int | None, *, bookmarks: bool, marks_end: bool) -> None:
         self._store, self._view, self._bookmarks = store, view, bookmarks
+        self.collection = view.served.collection
         self._seen = store.version if since is None else since
         self._told = self._seen
         self._initial = [] if since is not None else self._present()
         if marks_end:
             self._initial.append(self._bookmark({"annotations": {INITIAL_EVENTS_END: "true"}}))
-        view.served.collection.changes_after(self._seen)  # refuses at once what is too old
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there may be anything to tell, bookmarks aside."""
-        return bool(self._initial) or self._view.served.collection.version > self._seen
+        self.collection.changes_after(self._seen)  # refuses at once what is too old
 
     def drain(self) -> list[WatchEvent]:
         """What is new since the last call; raises ApiError 410 when the history does not reach back that far.
@@ -71,7 +67,7 @@ class Watch:
         A watch that asked for bookmarks gets one when time has passed but there is nothing to tell.
         """
         events, self._initial = self._initial, []
-        changes = self._view.served.collection.changes_after(self._seen)
+        changes = self.collection.changes_after(self._seen)
         events += [event for change in changes if (event := self._event(change)) is not None]
         self._seen = self._store.version
         if not events and self._bookmarks and self._told < self._seen:

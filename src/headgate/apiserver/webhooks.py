@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, structs
 
+from headgate.apiserver.cel_rules import Failed
 from headgate.apiserver.errors import ApiError
+from headgate.apiserver.match_conditions import Condition, all_hold, compile_condition, left_open
 from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import Catalog, Operation
 from headgate.apiserver.selectors import LabelTest, object_selector
+from headgate.apiserver.status import forbidden
 
 
 class Allowed(Struct, frozen=True):
@@ -34,6 +37,9 @@ _GROUP = "admissionregistration.k8s.io"
 _MUTATING = f"mutatingwebhookconfigurations.{_GROUP}"
 _VALIDATING = f"validatingwebhookconfigurations.{_GROUP}"
 
+SORTS = 8_192
+"""For how many users and sorts of writes it is remembered whom they may concern; with more, all are forgotten."""
+
 
 class Unreachable(Exception):
     """The webhook could not be asked; its failurePolicy decides."""
@@ -47,48 +53,43 @@ class _Hook(Struct, frozen=True):
     ignores_failure: bool
     selects_object: LabelTest | None  # None: everything
     selects_namespace: LabelTest | None
-
-
-class _Fitting(NamedTuple):
-    """The webhooks whose rules fit one sort of write; if none of them is `choosy`, all of them fit all such writes."""
-
-    hooks: Sequence[_Hook]
-    choosy: bool
+    conditions: Sequence[Condition]
 
 
 class _Configured:
-    """The webhooks of all configurations of one resource. Which of them have rules that fit is asked at every write
-    and found out once for each sort of write, as long as the configurations stay.
+    """The webhooks of all configurations of one resource. Which of them may concern a write is asked at every write
+    and found out once for each user and sort of write, as long as the configurations stay.
     """
 
     def __init__(self, resource: str, handlers: Mapping[str, Handler]) -> None:
         self._resource, self._handlers = resource, handlers
         self._configurations: Sequence[Json] = ()
-        self._fitting: dict[tuple[str, ...], _Fitting] = {}
+        self._fitting: dict[tuple[str, ...], Sequence[_Hook]] = {}
 
-    def concerned(self, operation: Operation, catalog: Catalog) -> Sequence[_Hook]:
-        """Those whose rules and selectors fit, by configuration name and then in their order."""
+    def fitting(self, operation: Operation, catalog: Catalog) -> Sequence[_Hook]:
+        """Those whose rules fit, by configuration name and then in their order. Conditions that can be told from the
+        user and the sort of write hold.
+        """
         configurations = catalog.list(self._resource)
-        if configurations is not self._configurations:
+        if configurations is not self._configurations or len(self._fitting) >= SORTS:
             self._configurations, self._fitting = configurations, {}
         of = operation.resource
-        sort = (operation.verb, operation.subresource, of.plural, of.group, of.version)
+        sort = (operation.user, operation.verb, operation.subresource, of.plural, of.group, of.version)
         fitting = self._fitting.get(sort)
         if fitting is None:
             fitting = self._fitting[sort] = self._find(operation)
-        hooks, choosy = fitting
-        return [hook for hook in hooks if _selected(hook, operation, catalog)] if choosy else hooks
+        return fitting
 
-    def _find(self, operation: Operation) -> _Fitting:
+    def _find(self, operation: Operation) -> Sequence[_Hook]:
         if operation.resource.group == _GROUP:
-            return _Fitting((), False)
+            return ()
         webhooks = [webhook for one in self._configurations for webhook in one.get("webhooks") or ()]
-        hooks = [
-            _hook(webhook, self._handlers)
+        found = [
+            _hook(webhook, self._handlers, operation)
             for webhook in webhooks
             if any(_rule_fits(rule, operation) for rule in webhook.get("rules") or ())
         ]
-        return _Fitting(hooks, any(hook.selects_object or hook.selects_namespace for hook in hooks))
+        return [hook for hook in found if hook is not None]
 
 
 class WebhookAdmission:
@@ -101,15 +102,19 @@ class WebhookAdmission:
         self._mutating, self._validating = (_Configured(each, handlers) for each in (_MUTATING, _VALIDATING))
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
-        for hook in self._mutating.concerned(operation, catalog):
-            changed = _ask(hook, operation).changed
+        """Whether a webhook is concerned is asked about what those before it have made."""
+        for hook in self._mutating.fitting(operation, catalog):
+            changed = _ask(hook, operation).changed if _concerned(hook, operation, catalog) else None
             if changed is not None and operation.new is not None:
                 operation = structs.replace(operation, new=changed)
         return operation.new
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        for hook in self._validating.concerned(operation, catalog):
-            _ask(hook, operation)
+        """Who is concerned is known before anyone is asked."""
+        fitting = self._validating.fitting(operation, catalog)
+        if fitting:
+            for hook in [hook for hook in fitting if _concerned(hook, operation, catalog)]:
+                _ask(hook, operation)
 
 
 def _ask(hook: _Hook, operation: Operation) -> Allowed:
@@ -129,8 +134,14 @@ def _nobody(_operation: Operation) -> Allowed:
     raise Unreachable("no handler is registered for it")
 
 
-def _hook(webhook: Json, handlers: Mapping[str, Handler]) -> _Hook:
-    """Selectors that are not given select everything."""
+def _hook(webhook: Json, handlers: Mapping[str, Handler], operation: Operation) -> _Hook | None:
+    """For writes of this user and this sort; None if its conditions exclude them all. Selectors that are not given
+    select everything.
+    """
+    given = [compile_condition(each["expression"]) for each in webhook.get("matchConditions") or ()]
+    conditions = left_open(given, operation)
+    if conditions is None:
+        return None
     name = webhook.get("name") or ""
     return _Hook(
         name=name,
@@ -138,6 +149,7 @@ def _hook(webhook: Json, handlers: Mapping[str, Handler]) -> _Hook:
         ignores_failure=webhook.get("failurePolicy") == "Ignore",
         selects_object=_label_test(webhook.get("objectSelector")),
         selects_namespace=_label_test(webhook.get("namespaceSelector")),
+        conditions=conditions,
     )
 
 
@@ -145,11 +157,23 @@ def _label_test(selector: Json | None) -> LabelTest | None:
     return object_selector(selector) if selector else None
 
 
-def _selected(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
+def _concerned(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
     of_object, of_namespace = hook.selects_object, hook.selects_namespace
     if of_object is not None and not _object_fits(of_object, operation):
         return False
-    return of_namespace is None or _namespace_fits(of_namespace, operation, catalog)
+    if of_namespace is not None and not _namespace_fits(of_namespace, operation, catalog):
+        return False
+    return not hook.conditions or _conditions_hold(hook, operation)
+
+
+def _conditions_hold(hook: _Hook, operation: Operation) -> bool:
+    """Where they fail, the webhook is not asked: either that does not matter or the write is refused."""
+    held = all_hold(hook.conditions, operation)
+    if not isinstance(held, Failed):
+        return held
+    if hook.ignores_failure:
+        return False
+    raise forbidden(operation.resource, operation.name, held.why)
 
 
 def _object_fits(selects: LabelTest, operation: Operation) -> bool:

@@ -29,6 +29,9 @@ from headgate.world.nodes import NodeLifecycle
 from headgate.world.rule import Rule
 from headgate.world.stateful_sets import StatefulSetController
 
+WORLD = "system:kube-controller-manager"
+"""As whom the rules of the world write."""
+
 
 class Wake(Protocol):
     """Sets a timer: at that time, this happens; nobody waits for an idle one."""
@@ -60,7 +63,7 @@ class Seat:
             if isinstance(effect, WakeAt):
                 wake(effect.at, partial(self.ring, effect.timer))
             else:
-                self._hear(perform(effect, server, now))
+                self._hear(perform(effect, server, now, WORLD))
         return True
 
     def _hear(self, outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ from headgate.api.admission import Read, read_once
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.apiserver.errors import ApiError
 from headgate.apiserver.server import ApiServer
+from headgate.apiserver.store import Collection as Stored
 from headgate.apiserver.watch import Watch, WatchEvent
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind
@@ -39,23 +40,29 @@ class Feed:
         self._server, self._read = server, read
         self._served = server.served()
         self._watches = {kind: self._watch(kind) for kind in kinds}
+        self._collections = self._in_watches()
         self.objects: dict[Key, Object] = {}
         self._seen = 0  # the server's version at the last look
 
     def poll(self) -> list[Sight]:
         """What changed since the last call."""
-        if self._server.version == self._seen:
+        now, seen = self._server.version, self._seen
+        if now == seen:
             return []
-        self._seen = self._server.version
+        self._seen = now
         self._find_newly_served()
         fresh: list[Dated] = []
-        for kind, watch in self._watches.items():
-            if watch is not None and watch.has_news:
-                fresh += self._drain(kind, watch)
+        for kind, collection in self._collections:
+            if collection.version > seen:
+                fresh += self._drain(kind)
         fresh.sort(key=itemgetter(0))
         sights = [sight for _, sight in fresh]
         self._note(sights)
         return sights
+
+    def _in_watches(self) -> list[tuple[Kind, Stored]]:
+        """What is watched: asked at every look whether it has changed."""
+        return [(kind, watch.collection) for kind, watch in self._watches.items() if watch is not None]
 
     def _watch(self, kind: Kind) -> Watch | None:
         """A watch of all objects in the newest version that is served; None when none is and none need be."""
@@ -70,15 +77,17 @@ class Feed:
 
     def _find_newly_served(self) -> None:
         served = self._server.served()
-        if served == self._served:
+        if served is self._served:
             return
         self._served = served
         for kind in [kind for kind, watch in self._watches.items() if watch is None]:
             self._watches[kind] = self._watch(kind)
+        self._collections = self._in_watches()
 
-    def _drain(self, kind: Kind, watch: Watch) -> list[Dated]:
+    def _drain(self, kind: Kind) -> list[Dated]:
+        watch = self._watches[kind]
         try:
-            return self._decoded(kind, watch.drain())
+            return self._decoded(kind, watch.drain()) if watch is not None else []
         except ApiError:  # more changed since the last look than the server remembers
             return self._relisted(kind)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headgate.api.outcomes import trouble_of
 from headgate.api.requests import calls_for
+from headgate.api.webhook_manifests import OWN_ACCOUNT
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import Write
@@ -12,9 +13,10 @@ from headgate.model.events import Outcome
 REPORTER = "headgate.dev/headgate"
 
 
-def perform(write: Write, server: ApiServer, now: float) -> Outcome:
+def perform(write: Write, server: ApiServer, now: float, user: str = OWN_ACCOUNT) -> Outcome:
+    """By our process, unless it is someone else's."""
     for call in calls_for(write, REPORTER):
-        request = Request(call.method, call.path, call.query, call.body, call.content_type)
+        request = Request(call.method, call.path, call.query, call.body, call.content_type, user)
         response = server.handle(request, now)
         trouble = trouble_of(response.code, response.body) if response.code >= 300 else None
         if trouble is not None:
