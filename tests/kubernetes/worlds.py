@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from objects import Manifest, node
 
-from headgate.model.settings import PLUGIN_NAMES
+from headgate.model.settings import DEFAULT_PLUGINS
 
 FAMILY = "family"  # the label and the taint that keep worlds apart
 HOSTNAME, ZONE, DISK, GENERATION = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk", "generation"
 DEVICE = "example.com/device"
 GIB = 1 << 30
 IMAGES = {f"images.example/{name}:1": size * GIB // 8 for name, size in (("small", 1), ("middling", 4), ("large", 9))}
-SCORES_IMAGES = "ImageLocality" in PLUGIN_NAMES
+SCORES_IMAGES = "ImageLocality" in DEFAULT_PLUGINS
 UNTAGGED = "images.example/unknown"
 
 
