@@ -12,7 +12,7 @@ from quota_worlds import FLAVORS, crowded, worlds, worlds_with_heads
 from headgate.engine.quota.admission_cycle import cycle
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
 from headgate.quota.shares import share_of
-from headgate.quota.tree import FlavorResource, available, borrow_level, potential
+from headgate.quota.tree import FlavorResource
 
 
 def rules_of(world):
@@ -43,11 +43,13 @@ def test_the_tree_counts_as_the_formulas_say(world):
         for above in (node, *node.ancestors()):
             plain = ("q" if above.queue else "c", above.name)
             assert {of: above.used(of) for of in pairs} == {of: rules.usage(plain, of, state) for of in pairs}
-            assert {of: potential(above, of) for of in pairs} == {of: rules.potential(plain, of) for of in pairs}
+            assert {of: above.accounts[of].potential for of in pairs} == {
+                of: rules.potential(plain, of) for of in pairs
+            }
             assert share_of(above).order == rules.share(plain, state)
         for of in pairs:
-            assert available(node, of) == rules.available(("q", name), of, state)
-            assert borrow_level(node, of, 2000) == rules.level(("q", name), of, 2000, state)
+            assert node.accounts[of].available() == rules.available(("q", name), of, state)
+            assert node.accounts[of].level(2000) == rules.level(("q", name), of, 2000, state)
 
 
 def assert_decided_as_the_rules_say(world, heads):

@@ -10,17 +10,17 @@ from quota_worlds import asked_for, worlds
 
 from headgate.model.queues import Quota
 from headgate.quota.shares import share_of
-from headgate.quota.tree import FlavorResource, available, borrow_level, local_available, potential, usage_of
+from headgate.quota.tree import FlavorResource, usage_of
 
 UNKNOWN = FlavorResource("default", "gpu")
 
 
 def room(books, name, of=CPU):
-    return available(books.forest.queues[name], of) // 1000
+    return books.forest.queues[name].accounts[of].available() // 1000
 
 
 def most(books, name, of=CPU):
-    return potential(books.forest.queues[name], of) // 1000
+    return books.forest.queues[name].accounts[of].potential // 1000
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ THREE_FLOORS = [queue("q", 2, "low"), cohort("low", "high", 3), cohort("high", "
 )
 def test_how_far_up_a_request_reaches(asked, level):
     books = ledger(*THREE_FLOORS)
-    assert borrow_level(books.forest.queues["q"], CPU, asked * 1000) == level
+    assert books.forest.queues["q"].accounts[CPU].level(asked * 1000) == level
 
 
 def test_a_queue_alone_borrows_at_no_level_and_has_nobody_to_reclaim_from():
-    assert borrow_level(ledger(queue("q", 2)).forest.queues["q"], CPU, 99_000) == (0, False)
+    assert ledger(queue("q", 2)).forest.queues["q"].accounts[CPU].level(99_000) == (0, False)
 
 
 def test_queues_below_a_ring_of_cohorts_take_no_part():
@@ -210,8 +210,8 @@ def test_laws_of_availability(world):
     books = world.ledger
     for node in books.forest.queues.values():
         for of in node.quotas:
-            assert local_available(node, of) >= 0
-            assert available(node, of) <= potential(node, of)
+            assert node.accounts[of].own_room >= 0
+            assert node.accounts[of].available() <= node.accounts[of].potential
             for above in (node, *node.ancestors()):
                 limit = above.quota(of).borrowing_limit
                 most = above.subtree.get(of, 0) + (limit if limit is not None else 10**9)

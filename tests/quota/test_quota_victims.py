@@ -11,7 +11,7 @@ from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy
 from headgate.preemption.quota_classical import classical_victims
 from headgate.preemption.quota_fair import fair_victims
 from headgate.preemption.quota_search import Preemptor, fits
-from headgate.quota.tree import FlavorResource, available
+from headgate.quota.tree import FlavorResource
 
 LOWER, NEWER = WithinQueue.LOWER_PRIORITY, WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
 WHILE_BORROWING = BorrowWithinCohort.LOWER_PRIORITY
@@ -296,7 +296,7 @@ def shortages(dice, world):
     for name, node in books.forest.queues.items():
         entry = node.queue.groups[0].flavors[0]
         of = FlavorResource(entry.flavor, entry.quotas[0][0])
-        amount = max(0, available(node, of)) + dice.choice((1000, 2000))
+        amount = max(0, node.accounts[of].available()) + dice.choice((1000, 2000))
         yield books, Preemptor(name, dice.randint(0, 3), float(dice.randint(0, 3)), ((of, amount),), (of,))
 
 

@@ -129,6 +129,11 @@ class Account:
             return (room if most is None or room < most else most) - carried
         return room if most is None or room < most - carried else most - carried
 
+    @property
+    def own_room(self) -> int:
+        """What is left of the part its parent never sees."""
+        return max(0, self.kept - self.used)
+
     def level(self, amount: int) -> BorrowLevel:
         """How far up the tree this much more would reach."""
         account = self
@@ -286,24 +291,6 @@ class QuotaNode:
             for of in self.root.subtree:
                 self._lendable[of.resource] = self._lendable.get(of.resource, 0) + self.accounts[of].potential
         return self._lendable
-
-
-def local_available(node: QuotaNode, of: FlavorResource) -> int:
-    """What is left of the part its parent never sees."""
-    account = node.accounts[of]
-    return max(0, account.kept - account.used)
-
-
-def available(node: QuotaNode, of: FlavorResource) -> int:
-    return node.accounts[of].available()
-
-
-def potential(node: QuotaNode, of: FlavorResource) -> int:
-    return node.accounts[of].potential
-
-
-def borrow_level(queue: QuotaNode, of: FlavorResource, amount: int) -> BorrowLevel:
-    return queue.accounts[of].level(amount)
 
 
 def within_nominal(node: QuotaNode, needed: Sequence[FlavorResource]) -> bool:

@@ -33,7 +33,6 @@ from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff
-from headgate.quota.tree import available
 
 MOST_STEPS = 10  # of one workload at once; each rule is true of it at most once
 
@@ -132,7 +131,7 @@ class QuotaPlane:
             node = ledger.node(promise.queue)
             assert node is not None, f"{promise.key} got quota of {promise.queue}, which is not there"
             for of, amount in promise.usage:
-                over = -available(node, of) if amount else 0
+                over = -node.accounts[of].available() if amount else 0
                 assert over <= 0, f"{promise.key} got {amount} of {of}, {over} more than there is"
             assert promise.key not in self._books.pending, f"{promise.key} both waits and holds quota"
 

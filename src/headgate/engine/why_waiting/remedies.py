@@ -29,7 +29,7 @@ from headgate.engine.why_waiting.smallest import Range, smallest
 from headgate.model.node import TaintEffect
 from headgate.quota.flavors import PODS
 from headgate.quota.requests import Ask
-from headgate.quota.tree import FlavorResource, QuotaNode, local_available
+from headgate.quota.tree import FlavorResource, QuotaNode
 
 
 class Case(Struct, frozen=True):
@@ -72,7 +72,7 @@ def _lend_more(case: Case) -> Iterator[Remedy]:
     """Whoever keeps unused quota to itself lends more of it, at most all it has."""
     own, asked = {case.node, *case.node.ancestors()}, _asked(case, case.node)
     for node in _below(case.node.root):
-        if node not in own and any(local_available(node, of) for of in asked):
+        if node not in own and any(node.accounts[of].own_room for of in asked):
             yield from _raise(case, node, Field.LENDING, asked)
 
 

@@ -17,7 +17,7 @@ from headgate.quota.flavors import FlavorSearch, assign
 from headgate.quota.modes import Fitness, Granular, Mode
 from headgate.quota.order import Applicant
 from headgate.quota.requests import Ask
-from headgate.quota.tree import FlavorResource, QuotaNode, available, borrow_level, local_available, potential
+from headgate.quota.tree import FlavorResource, QuotaNode
 
 
 class _Asking(Struct, frozen=True):
@@ -60,7 +60,7 @@ def _demands(asking: _Asking) -> Iterator[_Demand]:
     node, settings = asking.node, asking.question.settings
 
     def nobody_leaves(of: FlavorResource, amount: int) -> Fitness:
-        return Fitness(Granular.NO_CANDIDATES, borrow_level(node, of, amount).height)
+        return Fitness(Granular.NO_CANDIDATES, node.accounts[of].level(amount).height)
 
     search = FlavorSearch(
         node,
@@ -94,7 +94,7 @@ def _reports(asking: _Asking, demand: _Demand) -> Iterator[FlavorReport]:
 def _shortages(asking: _Asking, demand: _Demand, group: ResourceGroup, flavor: str) -> Iterator[Shortage]:
     for resource, amount in demand.assigned.requests:
         of = FlavorResource(flavor, resource)
-        requested, free = demand.assumed.get(of, 0) + amount, max(0, available(asking.node, of))
+        requested, free = demand.assumed.get(of, 0) + amount, max(0, asking.node.accounts[of].available())
         if resource in group.resources and requested > free:
             yield _shortage(asking, of, requested, free)
 
@@ -111,7 +111,7 @@ def _shortage(asking: _Asking, of: FlavorResource, requested: int, free: int) ->
         used=bound.used(of),
         requested=requested,
         free=free,
-        largest=potential(asking.node, of),
+        largest=asking.node.accounts[of].potential,
         withheld=tuple(_withheld(asking.node, of)) if kind is LimitKind.TOTAL else (),
         holders=holder_lines(asking.decision, asking.applicant, bound, of),
     )
@@ -122,13 +122,13 @@ def binding(node: QuotaNode, of: FlavorResource, requested: int) -> tuple[LimitK
 
     For a request that can never fit, limits are compared as if nobody used anything.
     """
-    for_ever = requested > potential(node, of)
+    for_ever = requested > node.accounts[of].potential
     at = node
     while at.parent is not None:
         limit = at.quota(of).borrowing_limit
         own, kept = at.subtree.get(of, 0), at.kept.get(of, 0)
         borrowed = 0 if for_ever else max(0, at.used(of) - kept)
-        above = potential(at.parent, of) if for_ever else available(at.parent, of)
+        above = at.parent.accounts[of].potential if for_ever else at.parent.accounts[of].available()
         if limit is not None and own - kept - borrowed + limit <= above:
             return LimitKind.BORROWING, at
         at = at.parent
@@ -145,7 +145,7 @@ def _withheld(node: QuotaNode, of: FlavorResource) -> Iterator[Withheld]:
     path = {node, *node.ancestors()}
 
     def walk(at: QuotaNode) -> Iterator[Withheld]:
-        amount = local_available(at, of)
+        amount = at.accounts[of].own_room
         if at not in path and amount:
             yield Withheld(at.name, amount)
         for child in at.children:
