@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headgate.api.admission import Json, read_once
@@ -11,7 +12,7 @@ from headgate.api.rereading import Rereading
 from headgate.model.keys import Kind
 from headgate.model.queues import QueuedWorkload
 
-KIND = Kind.KUEUE_WORKLOAD
+KIND, AT = Kind.KUEUE_WORKLOAD, "2026-01-01T00:00:00Z"
 SPEC: Json = {"queueName": "q", "podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": []}}}]}
 
 
@@ -22,7 +23,7 @@ def workload(status: Json, version: str = "1", spec: Json = SPEC, **metadata: An
 
 def pending(message: str) -> Json:
     condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}
-    return {"conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    return {"conditions": [{**condition, "lastTransitionTime": AT}]}
 
 
 def test_what_was_stored_is_the_very_same_but_for_its_version() -> None:
@@ -110,7 +111,56 @@ def test_what_has_no_uid_is_read_as_what_it_is(nameless: Json) -> None:
     assert reader.read(KIND, nameless) == read_once(KIND, nameless)
 
 
-def test_what_is_made_of_a_part_is_made_once_for_the_very_same_part() -> None:
+CLUSTER_QUEUE_SPEC: Json = {"cohortName": "all", "namespaceSelector": {}}
+ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": AT}
+OWED = {"name": "f", "resources": [{"name": "cpu", "total": "2"}]}
+USED = {"consumedResources": {"cpu": "1500m"}, "lastUpdate": AT}
+
+
+@pytest.mark.parametrize(
+    "kind, status",
+    [
+        pytest.param(
+            Kind.CLUSTER_QUEUE, {"conditions": [ACTIVE], "flavorsDebt": [OWED]}, id="all of a cluster queue's"
+        ),
+        pytest.param(Kind.CLUSTER_QUEUE, {"pendingWorkloads": 1}, id="what we do not read of a cluster queue's"),
+        pytest.param(Kind.CLUSTER_QUEUE, {"conditions": 1}, id="a cluster queue's that cannot be read"),
+        pytest.param(
+            Kind.LOCAL_QUEUE,
+            {"conditions": [ACTIVE], "fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": USED}},
+            id="all of a local queue's",
+        ),
+        pytest.param(Kind.LOCAL_QUEUE, {"fairSharing": {"weightedShare": 0}}, id="a local queue's that used nothing"),
+        pytest.param(Kind.LOCAL_QUEUE, None, id="a local queue's of null"),
+    ],
+)
+def test_a_write_of_a_queues_status_is_read_as_at_the_door(kind: Kind, status: Any) -> None:
+    reader, spec = Rereading(), CLUSTER_QUEUE_SPEC if kind is Kind.CLUSTER_QUEUE else {"clusterQueue": "q"}
+    before, after = workload({"conditions": [ACTIVE]}, spec=spec), workload(status, "2", spec)
+    was = reader.read(kind, before)
+    assert was == read_once(kind, before)
+    assert reader.read(kind, after) == read_once(kind, after)
+    assert reader.read(kind, before) is was
+
+
+@pytest.mark.parametrize("kind", [Kind.CLUSTER_QUEUE, Kind.LOCAL_QUEUE])
+def test_a_queue_whose_spec_changed_is_read_anew(kind: Kind) -> None:
+    reader, after = Rereading(), workload({}, "2", {"stopPolicy": "Hold", "clusterQueue": "other"})
+    reader.read(kind, workload({}, spec={"clusterQueue": "q"}))
+    assert reader.read(kind, after) == read_once(kind, after)
+
+
+def test_what_checks_say_verbatim_is_kept() -> None:
+    updates = [{"name": "main", "labels": {"a": "b"}}]
+    check = {"name": "c", "state": "Ready", "message": "", "lastTransitionTime": AT, "podSetUpdates": updates}
+    reader, checked = Rereading(), workload({"admissionChecks": [check]}, "2")
+    reader.read(KIND, workload({}))
+    seen = reader.read(KIND, checked)
+    assert seen == read_once(KIND, checked)
+    assert isinstance(seen, QueuedWorkload) and msgspec.json.decode(seen.checks[0].updates) == updates
+
+
+def test_what_is_made_of_parts_is_made_once_for_the_very_same_ones() -> None:
     reader, asked = Rereading(limit=2), []
 
     def length(part: list[int]) -> int:
@@ -118,15 +168,23 @@ def test_what_is_made_of_a_part_is_made_once_for_the_very_same_part() -> None:
         return len(part)
 
     part, equal, other = [1, 2], [1, 2], [3]
-    assert [reader.once(length, each) for each in (part, part, equal, part)] == [2, 2, 2, 2]
+    assert [reader.once(length, each, each) for each in (part, part, equal, part)] == [2, 2, 2, 2]
     assert [each is part for each in asked] == [True, False]
-    assert [reader.once(length, each) for each in (other, part)] == [1, 2], "when there is too much it forgets"
+    assert [reader.once(length, each, each) for each in (other, part)] == [1, 2], "when there is too much it forgets"
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("other", [(1, 0), (0, 0), (0, 1, 0), (0,)], ids=str)
+def test_what_is_made_depends_on_every_part_and_its_place(other: tuple[int, ...]) -> None:
+    reader, parts = Rereading(), ([1], [2])
+    assert reader.once(str, "first", parts[0], parts[1]) == "first"
+    assert reader.once(str, "second", *(parts[index] for index in other)) == "second"
+    assert reader.once(str, "third", parts[0], parts[1]) == "first"
 
 
 def test_what_is_made_of_a_part_depends_on_what_makes_it() -> None:
     reader, part = Rereading(), [1, 2]
-    assert (reader.once(len, part), reader.once(sum, part)) == (2, 3)
+    assert (reader.once(len, part, part), reader.once(sum, part, part)) == (2, 3)
 
 
 def test_a_change_that_was_refused_does_not_hide_what_is_stored() -> None:

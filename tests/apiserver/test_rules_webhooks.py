@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rules_builders import Stored, cluster_wide, created, operation, pod, with_metadata
+from rules_builders import Stored, cluster_wide, created, judge, mutated, operation, pod, with_metadata
 
 from headgate.apiserver.errors import ApiError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import Operation
-from headgate.apiserver.webhooks import Allowed, Denied, Handler, Unreachable, WebhookAdmission
+from headgate.apiserver.webhooks import Allowed, Denied, Handler, Unreachable
 
 NAME = "gate.example.com"
 PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
@@ -59,7 +59,7 @@ def asked(rule: Json, fields: Json, verb: str, value: Json, subresource: str, la
     listener = Listener()
     old = value if verb != "CREATE" else None
     step = operation(verb, value if verb != "DELETE" else None, old, subresource)
-    WebhookAdmission({NAME: listener}).validate(step, stored("validating", hook(rule, **fields), labels=labels))
+    judge({NAME: listener}, step, stored("validating", hook(rule, **fields), labels=labels))
     return bool(listener.told)
 
 
@@ -141,21 +141,21 @@ def test_who_is_asked(
 
 def test_what_a_webhook_is_told() -> None:
     listener, step = Listener(), operation("CREATE", POD)
-    WebhookAdmission({NAME: listener}).validate(step, stored("validating", hook()))
+    judge({NAME: listener}, step, stored("validating", hook()))
     assert listener.told == [step]
 
 
 def test_a_mutating_webhook_changes_and_the_next_one_sees_it() -> None:
     handlers = {NAME: adding_gate("a"), "second.example.com": adding_gate("b")}
     catalog = stored("mutating", hook(), {**hook(), "name": "second.example.com"})
-    changed = WebhookAdmission(handlers).mutate(operation("CREATE", POD), catalog)
+    changed = mutated(handlers, operation("CREATE", POD), catalog)
     assert changed is not None
     assert changed["spec"]["schedulingGates"] == [{"name": "a"}, {"name": "b"}]
     assert "schedulingGates" not in POD["spec"], "the object given is not changed"
 
 
 def test_without_configurations_the_very_same_object_goes_on() -> None:
-    assert WebhookAdmission({}).mutate(operation("CREATE", POD), Stored()) is POD
+    assert mutated({}, operation("CREATE", POD), Stored()) is POD
 
 
 def unreachable(operation: Operation) -> Allowed | Denied:
@@ -193,7 +193,7 @@ def unreachable(operation: Operation) -> Allowed | Denied:
 )
 def test_what_stops_a_write(handler: Handler, code: int, message: str) -> None:
     with pytest.raises(ApiError) as refusal:
-        WebhookAdmission({NAME: handler}).mutate(operation("CREATE", POD), stored("mutating", hook()))
+        mutated({NAME: handler}, operation("CREATE", POD), stored("mutating", hook()))
     assert refusal.value.code == code
     assert refusal.value.message == message
 
@@ -207,4 +207,4 @@ def test_what_stops_a_write(handler: Handler, code: int, message: str) -> None:
 )
 def test_a_failure_may_be_ignored(handlers: dict[str, Handler]) -> None:
     catalog = stored("mutating", hook(failurePolicy="Ignore"))
-    assert WebhookAdmission(handlers).mutate(operation("CREATE", POD), catalog) is POD
+    assert mutated(handlers, operation("CREATE", POD), catalog) is POD

@@ -1,14 +1,16 @@
-"""Of parts of objects that read the same, one is completed and stands for all of them."""
+"""Each part of an object is completed and checked once, and rules are asked once about what they see alike."""
 
 from __future__ import annotations
 
 import copy
+from itertools import product
 
 import pytest
 
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema import Schema
 from headgate.apiserver.schema_parts import Part
+from headgate.apiserver.validate_rules import SchemaRules
 
 SPEC: Json = {
     "type": "object",
@@ -16,9 +18,9 @@ SPEC: Json = {
 }
 
 
-def test_what_reads_the_same_becomes_the_very_same() -> None:
-    part = Part(SPEC)
-    first, second = part.completed({"n": 1}), part.completed({"n": 1})
+def test_what_was_completed_once_becomes_the_very_same() -> None:
+    part, spec = Part(SPEC), {"n": 1}
+    first, second = part.completed(spec), part.completed(spec)
     assert first == {"n": 1, "d": "given"}
     assert second is first
     assert part.completed(first) is first
@@ -83,3 +85,66 @@ def test_rules_that_read_the_name_are_asked_about_each_name() -> None:
     for name, wrong in (("it", []), ("other", ["it must be it"]), ("it", [])):
         found = schema.rule_errors({"metadata": {"name": name}, "spec": spec}, None, [])
         assert [error.detail for error in found] == wrong
+
+
+def rule(text: str) -> list[Json]:
+    return [{"rule": text, "message": text}]
+
+
+DEEP: Json = {
+    "type": "object",
+    "x-kubernetes-validations": rule("!has(self.status) || has(self.spec)"),
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "x-kubernetes-validations": rule("self >= oldSelf")}, "b": {}},
+        },
+        "status": {
+            "type": "object",
+            "properties": {
+                "list": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["k"],
+                    "items": {
+                        "type": "object",
+                        "x-kubernetes-validations": rule("!has(self.n) || !has(oldSelf.n) || self.n == oldSelf.n"),
+                        "properties": {"k": {"type": "string"}, "n": {"type": "integer"}, "text": {"type": "string"}},
+                    },
+                },
+                "map": {
+                    "type": "object",
+                    "additionalProperties": {"type": "integer", "x-kubernetes-validations": rule("self < 2")},
+                },
+            },
+        },
+    },
+}
+OBJECTS: list[Json] = [
+    {},
+    {"spec": {"n": 1}},
+    {"spec": {"n": 2}},
+    {"spec": {"n": 2, "b": "aside"}},
+    {"status": {}},
+    {"spec": {}, "status": {"map": {"x": 1}}},
+    {"spec": {}, "status": {"map": {"x": 2}}},
+    {"spec": {}, "status": {"list": [{"k": "x", "n": 1}]}},
+    {"spec": {}, "status": {"list": [{"k": "x", "n": 1, "text": "aside"}]}},
+    {"spec": {}, "status": {"list": [{"k": "x", "n": 2}]}},
+    {"spec": {}, "status": {"list": [{"k": "y", "n": 1}]}},
+    {"spec": {}, "status": {"list": [{"k": "y"}, {"k": "x", "n": 1}]}},
+]
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["in this order", "in the other order"])
+def test_what_is_remembered_of_rules_makes_no_difference(turned: bool) -> None:
+    remembering, pairs = SchemaRules(DEEP), list(product(OBJECTS, [None, *OBJECTS]))
+    told = [told_by(remembering, *pair) for pair in (reversed(pairs) if turned else pairs)]
+    anew = [told_by(SchemaRules(DEEP), *pair) for pair in (reversed(pairs) if turned else pairs)]
+    assert told == anew
+    paths = {path for errors in anew for path, _ in errors}
+    assert paths == {"<nil>", "spec.n", "status.map[x]", "status.list[0]", "status.list[1]"}
+
+
+def told_by(rules: SchemaRules, new: Json, old: Json | None) -> list[tuple[str, str]]:
+    return [(error.path, error.detail) for error in rules.errors(new, old, ())]

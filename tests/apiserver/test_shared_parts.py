@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.decoding import decode_object
 from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
 from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver.registry import Registry
 from headgate.apiserver.server import ApiServer
+from headgate.apiserver.store import Store
 
 STATUS: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SPEC: Json = {"type": "object", "properties": {"n": {"type": "integer"}, "d": {"type": "string", "default": "given"}}}
@@ -96,6 +100,31 @@ def test_trouble_with_a_body_is_told_by_its_place_in_the_whole(server: ApiServer
     for name in ("one", "absent"):  # what cannot be read is refused before anyone looks for the object
         answer = patch(server, name, body)
         assert (answer.code, answer.value["message"]) == (400, f"error decoding patch: {trouble.value}")
+
+
+TEXTS = st.sampled_from(["", "a", '},"spec":', '{"metadata":{},"status":{}}', '"metadata"'])
+INNER = st.recursive(
+    st.none() | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["metadata", "spec", "status", "a"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+BODIES = st.dictionaries(st.sampled_from(["metadata", "spec", "status", "a"]), INNER, max_size=4)
+
+
+@given(BODIES)
+def test_a_body_says_what_it_says_wherever_its_parts_begin(body: Json) -> None:
+    registry = Registry(Store(), ())
+    registry.define(resource_types_of(DEFINITION))
+    served = registry.of_kind("example.com/v1", "Thing")
+    assert served is not None
+    kind = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {}}
+    given = {**kind, **{name: {"labels": part} if name == "metadata" else part for name, part in body.items()}}
+    text = msgspec.json.encode(given)
+    for _ in range(2):
+        assert msgspec.json.encode(decode_object(text, served, registry)) == text
 
 
 PLAIN = st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from(["", "a"])

@@ -66,12 +66,12 @@ def test_quota_that_is_given_back_while_its_grant_is_under_way_is_held_until_tha
     evicted = with_status(sheet.now, preempted(sheet.now, "InClusterQueue", "make way", 6.0))
     desk.want(KEY, released(evicted, 6.0, "PendingEvaluation"))
     assert sheet.now.admission is None
-    assert sheet.holding.admission == given and sheet.holding.is_true("Evicted")
+    assert sheet.held == given and sheet.now.is_true("Evicted")
     seen(desk, grant, "2")
     (back,) = desk.send(7.0)
-    assert sheet.holding.admission == given
+    assert sheet.held == given
     seen(desk, back, "3")
-    assert sheet.holding is None
+    assert sheet.held is None
 
 
 @pytest.mark.parametrize("trouble", [None, Trouble.CONFLICT], ids=["accepted", "refused as outdated"])

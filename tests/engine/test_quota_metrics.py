@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, check, local, queue, quota, work
 
-from headgate.engine.distributions import Distribution, Distributions
+from headgate.engine.distributions import Distribution, Distributions, Spread
 from headgate.engine.quota.counts import QuotaCounts
 from headgate.engine.quota.waits import BOUNDS
 from headgate.model.queues import (
@@ -167,6 +167,15 @@ def test_a_value_counts_for_the_first_bound_it_does_not_exceed():
     for value in (-4.0, 1.0, 1.5, 2.0, 9.0):
         made.observe("m", (), value)
     assert list(made) == [("m", (), Distribution((1.0, 2.0), (2, 2, 1), 13.5))]
+
+
+def test_what_was_told_by_finer_bounds_counts_by_the_coarser_ones():
+    fine, made = Spread((1.0, 2.0, 4.0)), Distributions({"m": (1.0, 2.0)})
+    for value in (1.0, 2.0, 3.0, 9.0):
+        fine.add(value)
+    made.observe("m", (), 2.0)
+    made.take_in("m", (), fine)
+    assert list(made) == [("m", (), Distribution((1.0, 2.0), (1, 2, 2), 17.0))]
 
 
 # what only grows

@@ -19,6 +19,7 @@ from quota_steps import (
 
 from headgate.model.affinity import Requirement
 from headgate.model.conditions import Condition
+from headgate.model.events import Observed
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.queues import (
     PriorityClassRef,
@@ -255,6 +256,14 @@ def test_what_we_write_ourselves_neither_collides_nor_wakes_anybody():
     written = steps.objects[queue().key]
     steps.see(replace(written, finalizers=("other.io/f", *written.finalizers)))
     assert steps.number("kueue_admission_attempts_total", result="inadmissible") == tries
+
+
+def test_who_comes_back_to_its_local_queue_before_anybody_looked_is_stopped_with_it():
+    steps = QuotaSteps(queue(cpu=0), work())
+    waits = steps["a"]
+    steps.step(Observed(steps.put(replace(waits, queue="other"))), Observed(steps.put(waits)))
+    steps.see(local(stop_policy=StopPolicy.HOLD))
+    assert steps.reason("a") == ("False", "Suspended")
 
 
 # priorities

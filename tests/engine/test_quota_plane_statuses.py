@@ -81,3 +81,11 @@ def test_a_queue_that_is_deleted_while_it_is_used_says_so():
     assert (active.status, active.reason) == ("False", "Terminating")
     steps.finish("a").later(1.0)
     assert queue().key not in steps.objects
+
+
+def test_queues_that_meet_count_each_other_s_workloads_as_far_as_they_share_them():
+    steps = QuotaSteps(queue(), queue("more"), local("second"), work("a"), work("b", queue="second"))
+    steps.see(local("second", "more"), work("c", queue="second")).later(1.0)
+    shown = {one.key.name: steps.status(one.key) for one in (queue(), queue("more"), local(), local("second"))}
+    assert {name: status.admitted for name, status in shown.items()} == {"cq": 2, "more": 1, "lq": 1, "second": 2}
+    assert [use.total["cpu"] for use in shown["second"].usage] == [2000]

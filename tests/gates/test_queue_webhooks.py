@@ -189,6 +189,20 @@ def test_the_status_of_a_workload_is_judged_too(cluster: Cluster) -> None:
     assert grown.value["message"] == denied(VALIDATE_WORKLOAD, "spec.podSets[0]: Invalid value: field is immutable")
 
 
+def test_work_alike_is_judged_alike_and_by_whatever_differs(cluster: Cluster) -> None:
+    held, spec = {"conditions": [RESERVED], "admission": assigned("2")}, {"podSets": [pod_set()]}
+    for name in ("first", "second"):
+        assert cluster.create(WORKLOADS, "Workload", metadata={"name": name}, spec=spec).code == 201
+        odd = cluster.merge(f"{WORKLOADS}/{name}/status", status={**held, "admission": assigned("3m")})
+        assert (odd.code, cluster.merge(f"{WORKLOADS}/{name}/status", status=held).code) == (403, 200)
+    boosted = {"name": "third", "annotations": {"kueue.x-k8s.io/priority-boost": "much"}}
+    assert cluster.create(WORKLOADS, "Workload", metadata=boosted, spec=spec).code == 403
+    moved = {"clusterName": "elsewhere"}
+    assert cluster.merge(f"{WORKLOADS}/first/status", status={"nominatedClusterNames": ["elsewhere"]}).code == 200
+    assert cluster.merge(f"{WORKLOADS}/first/status", status={**moved, "nominatedClusterNames": None}).code == 200
+    assert cluster.merge(f"{WORKLOADS}/second/status", status=moved).code == 403
+
+
 def test_what_is_going_is_let_go_however_wrong_it_is(cluster: Cluster) -> None:
     spec = {"podSets": [pod_set()]}
     assert cluster.create(WORKLOADS, "Workload", metadata={"finalizers": ["x/y"]}, spec=spec).code == 201

@@ -133,6 +133,21 @@ async def test_a_released_lease_is_taken_at_the_next_look(leases, log):
         assert leases.transitions == ["first", "", "second"]
 
 
+async def test_a_lease_renewed_without_an_answer_is_released_all_the_same(leases, log):
+    async with scripted(leases) as server:
+        first = Candidate("first", server, log)
+        await first.election.acquire()
+        holding = first.start(first.election.hold())
+        await first.clock.until_sleeping()
+        leases.trouble = ["", "lose"]  # of the renewal that is read and then written
+        await first.clock.advance(2)
+        await first.clock.until_sleeping()
+        holding.cancel()
+        assert leases.version == 2
+        await first.election.release()
+        assert leases.transitions == ["first", ""]
+
+
 async def test_whoever_finds_the_lease_taken_over_stops_at_once(leases, log):
     async with scripted(leases) as server:
         first, second = Candidate("first", server, log), Candidate("second", server, log)

@@ -24,7 +24,7 @@ from headgate.live.term import BrokenEngine
 from headgate.model.keys import Kind
 from headgate.model.settings import Profile, Settings
 
-QUICK = LeaseSettings("kube-system", "me", duration=0.4, renew_deadline=0.3, retry=0.05)
+QUICK = LeaseSettings("kube-system", "me", duration=20, renew_deadline=10, retry=0.05)  # looks often, gives up late
 
 
 @asynccontextmanager

@@ -40,7 +40,7 @@ def amount_at(path: str, name: str, amount: str | int | float) -> int:
 
 def amount_texts(resources: Resources) -> dict[str, str]:
     """The amounts as a resource list writes them, such as 500m or 2Gi."""
-    return {name: amount_text(name, amount) for name, amount in resources}
+    return {name: _text(name, amount) for name, amount in resources.items}
 
 
 def billionths_at(path: str, amounts: Amounts | None) -> Resources:
@@ -139,6 +139,9 @@ def _billionths(path: str, name: str, text: str) -> int:
 
 def _units(name: str, amount: str | int | float) -> int:
     return _milli(str(amount)) if name == CPU else _whole(str(amount))
+
+
+_text = lru_cache(maxsize=4096)(amount_text)
 
 
 @lru_cache(maxsize=4096)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
 
-import msgspec
-from msgspec import Raw
+from msgspec import UNSET, UnsetType
 
 from headgate.api.errors import InvalidField
 from headgate.api.times import InvalidTime, format_time, parse_time
@@ -15,8 +12,6 @@ from headgate.api.wire import Wire
 from headgate.model.conditions import Condition
 
 LONGEST_MESSAGE = 32_768  # characters a server accepts
-REMEMBERED = 4_096
-"""How many conditions are kept in words; the one not written for longest goes first."""
 
 
 class ConditionEntry(Wire, frozen=True):
@@ -26,6 +21,17 @@ class ConditionEntry(Wire, frozen=True):
     message: str = ""
     last_transition_time: str | None = None
     observed_generation: int | None = None
+
+
+class WrittenCondition(Wire, frozen=True):
+    """One as we write it, whole; what it was said of is left out where that is not told."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+    observed_generation: int | UnsetType = UNSET
 
 
 class Conditions(Wire, frozen=True):
@@ -39,9 +45,19 @@ def conditions_of(entries: Sequence[ConditionEntry] | None) -> tuple[Condition, 
     return tuple([_condition(index, entry) for index, entry in enumerate(entries or ())])
 
 
-def condition_entries(conditions: Sequence[Condition]) -> list[Raw]:
-    """The list to write; most of them stay as they were and are not put into words again."""
-    return [_entry(condition) for condition in conditions]
+def condition_entries(conditions: Sequence[Condition]) -> list[WrittenCondition]:
+    """The list to write."""
+    return [
+        WrittenCondition(
+            each.type,
+            each.status,
+            each.reason,
+            each.message[:LONGEST_MESSAGE],
+            format_time(each.at),
+            UNSET if each.generation is None else each.generation,
+        )
+        for each in conditions
+    ]
 
 
 def _condition(index: int, entry: ConditionEntry) -> Condition:
@@ -51,17 +67,3 @@ def _condition(index: int, entry: ConditionEntry) -> Condition:
     except InvalidTime as error:
         raise InvalidField(f"$.status.conditions[{index}].lastTransitionTime", str(error)) from None
     return Condition(entry.type, entry.status, entry.reason, entry.message, at, entry.observed_generation)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _entry(condition: Condition) -> Raw:
-    entry: dict[str, Any] = {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message[:LONGEST_MESSAGE],
-        "lastTransitionTime": format_time(condition.at),
-    }
-    if condition.generation is not None:
-        entry["observedGeneration"] = condition.generation
-    return Raw(msgspec.json.encode(entry))

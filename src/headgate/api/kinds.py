@@ -83,8 +83,8 @@ def collection_paths(resource: Resource) -> tuple[str, ...]:
 
 def object_path(key: Key, subresource: str = "") -> str:
     """The path of one object, or of a subresource of it."""
-    path = f"{_place(key.kind, key.namespace)}/{key.name}"
-    return f"{path}/{subresource}" if subresource else path
+    place = _place(key.kind, key.namespace)
+    return f"{place}/{key.name}/{subresource}" if subresource else f"{place}/{key.name}"
 
 
 @lru_cache(maxsize=4096)

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Raw
 
 from headgate.api.amounts import amount_texts, billionth_texts
-from headgate.api.conditions import LONGEST_MESSAGE, condition_entries
+from headgate.api.conditions import LONGEST_MESSAGE, WrittenCondition, condition_entries
 from headgate.api.times import format_time
+from headgate.api.wire import Wire
 from headgate.model.queue_changes import (
     AdmissionCheckStatus,
     ClusterQueueDebt,
@@ -26,11 +27,29 @@ from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorD
 from headgate.model.resources import Resources
 
 REMEMBERED = 4_096
-"""How many statuses and admissions of workloads are kept in words: those of work alike are alike."""
+"""How many admissions are kept in words: those of work alike are alike."""
+
+_Entries = list[dict[str, Any]]
 
 
-def queue_status_of(change: QueueStatus) -> dict[str, Any] | Raw:
-    """The fields of `status` to set, perhaps as JSON already; None removes a field."""
+class WrittenWorkload(Wire, frozen=True):
+    """The fields of a workload's status that we answer for; None removes one."""
+
+    conditions: list[WrittenCondition]
+    admission: Raw | None
+    requeue_state: dict[str, Any] | None
+    reclaimable_pods: _Entries | None
+    admission_checks: _Entries | None
+    preemption_gates: list[dict[str, str]] | None
+    resource_requests: _Entries | None
+    accumulated_past_execution_time_seconds: int | None
+    scheduling_stats: dict[str, Any] | None
+    nominated_cluster_names: tuple[str, ...] | None
+    cluster_name: str | None
+
+
+def queue_status_of(change: QueueStatus) -> dict[str, Any] | WrittenWorkload:
+    """The fields of `status` to set; None removes a field."""
     match change:
         case QueuedWorkloadStatus():
             return _workload(change)
@@ -58,22 +77,21 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | Raw:
             assert_never(change)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _workload(status: QueuedWorkloadStatus) -> Raw:
-    fields = {
-        "conditions": condition_entries(status.conditions),
-        "admission": None if status.admission is None else _admission(status.admission),
-        "requeueState": None if status.requeue is None else _requeue(status.requeue),
-        "reclaimablePods": [_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
-        "admissionChecks": [_check(check) for check in status.checks] if status.checks else None,
-        "preemptionGates": [_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
-        "resourceRequests": [_asked(*each) for each in status.resource_requests] if status.resource_requests else None,
-        "accumulatedPastExecutionTimeSeconds": status.past_execution_seconds or None,
-        "schedulingStats": {"evictions": [_stat(each) for each in status.evictions]} if status.evictions else None,
-        "nominatedClusterNames": status.nominated_clusters or None,
-        "clusterName": status.cluster or None,
-    }
-    return Raw(msgspec.json.encode(fields))
+def _workload(status: QueuedWorkloadStatus) -> WrittenWorkload:
+    """By position, as there is one for every step in the life of a workload."""
+    return WrittenWorkload(
+        condition_entries(status.conditions),
+        None if status.admission is None else _admission(status.admission),
+        None if status.requeue is None else _requeue(status.requeue),
+        [_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
+        [_check(check) for check in status.checks] if status.checks else None,
+        [_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
+        [_asked(*each) for each in status.resource_requests] if status.resource_requests else None,
+        status.past_execution_seconds or None,
+        {"evictions": [_stat(each) for each in status.evictions]} if status.evictions else None,
+        status.nominated_clusters or None,
+        status.cluster or None,
+    )
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec import Raw, structs
+from msgspec import Raw
 
 from headgate.api.amounts import resources_at
 from headgate.api.conditions import ConditionEntry, conditions_of
@@ -112,36 +112,45 @@ def standing_of(status: WorkloadStatus, counts: Mapping[str, int]) -> Standing:
     """What it says; most say little beside their conditions, and what is not there is not looked at."""
     stats = status.scheduling_stats
     return Standing(
-        conditions=conditions_of(status.conditions) if status.conditions else (),
-        admission=_admission(status.admission, counts) if status.admission is not None else None,
-        requeue=_requeue(status.requeue_state) if status.requeue_state is not None else None,
-        reclaimable=_reclaimable(status.reclaimable_pods) if status.reclaimable_pods else (),
-        checks=_checks(status.admission_checks) if status.admission_checks else (),
-        gate_statuses=_gate_statuses(status.preemption_gates) if status.preemption_gates else (),
-        resource_requests=_requests(status.resource_requests) if status.resource_requests else (),
-        past_execution_seconds=status.accumulated_past_execution_time_seconds or 0,
-        evictions=_evictions(stats.evictions) if stats is not None and stats.evictions else (),
-        nominated_clusters=tuple(status.nominated_cluster_names or ()),
-        cluster=status.cluster_name or "",
+        conditions_of(status.conditions) if status.conditions else (),
+        _admission(status.admission, counts) if status.admission is not None else None,
+        _requeue(status.requeue_state) if status.requeue_state is not None else None,
+        _reclaimable(status.reclaimable_pods) if status.reclaimable_pods else (),
+        _checks(status.admission_checks) if status.admission_checks else (),
+        _gate_statuses(status.preemption_gates) if status.preemption_gates else (),
+        _requests(status.resource_requests) if status.resource_requests else (),
+        status.accumulated_past_execution_time_seconds or 0,
+        _evictions(stats.evictions) if stats is not None and stats.evictions else (),
+        tuple(status.nominated_cluster_names) if status.nominated_cluster_names else (),
+        status.cluster_name or "",
     )
 
 
 def with_standing(workload: QueuedWorkload, version: str, standing: Standing) -> QueuedWorkload:
-    """The same workload in this version and with this status."""
-    return structs.replace(
-        workload,
-        version=version,
-        conditions=standing.conditions,
-        admission=standing.admission,
-        requeue=standing.requeue,
-        reclaimable=standing.reclaimable,
-        checks=standing.checks,
-        gate_statuses=standing.gate_statuses,
-        resource_requests=standing.resource_requests,
-        past_execution_seconds=standing.past_execution_seconds,
-        evictions=standing.evictions,
-        nominated_clusters=standing.nominated_clusters,
-        cluster=standing.cluster,
+    """The same workload in this version and with this status; by position, as names take time to look up."""
+    return QueuedWorkload(
+        workload.key,
+        workload.uid,
+        version,
+        workload.created,
+        workload.pod_sets,
+        workload.queue,
+        workload.priority,
+        workload.priority_class,
+        workload.boost,
+        workload.gated_by,
+        workload.preemption_gates,
+        workload.active,
+        workload.max_execution_seconds,
+        workload.generation,
+        workload.labels,
+        workload.annotations,
+        workload.finalizers,
+        workload.owner,
+        workload.deleted,
+        *standing,
+        workload.owners,
+        workload.owned_by_stranger,
     )
 
 

@@ -76,8 +76,6 @@ class Asked(NamedTuple):
     max_execution_seconds: int | None
 
 
-_NO_STATUS: Mapping[str, Any] = {}
-
 _objects = msgspec.json.Decoder(WorkloadObject)
 _parts = msgspec.json.Decoder(WorkloadParts)
 _specs = msgspec.json.Decoder(WorkloadSpec)
@@ -89,31 +87,26 @@ def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
     try:
         wire = _parts.decode(raw)
         pod_sets, asked = _read_spec(bytes(wire.spec), wire.metadata.namespace)
-        return _workload(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), _counts(pod_sets)))
+        return workload_of(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), _counts(pod_sets)))
     except (msgspec.DecodeError, InvalidField):
         return _decoded_whole(raw)  # which names the field by its place in the object
 
 
-def queued_workload_in(value: Mapping[str, Any]) -> QueuedWorkload | None:
-    """The workload that is stored so; None where it cannot be read: that is for the door to say, field by field."""
-    try:
-        metadata = msgspec.convert(value["metadata"], FinalizedMetadata)
-        pod_sets, asked = _read_spec(msgspec.json.encode(value["spec"]), metadata.namespace)
-        return _workload(metadata, pod_sets, asked, _status_in(value, pod_sets))
-    except (KeyError, msgspec.MsgspecError, InvalidField):
-        return None
+def metadata_in(value: Mapping[str, Any]) -> FinalizedMetadata:
+    """Those of a stored workload."""
+    return msgspec.convert(value["metadata"], FinalizedMetadata)
 
 
-def standing_in(value: Mapping[str, Any], pod_sets: tuple[PodSet, ...]) -> Standing | None:
-    """What the status of a stored workload with these pod sets says; None where it cannot be read."""
-    try:
-        return _status_in(value, pod_sets)
-    except (msgspec.MsgspecError, InvalidField):
-        return None
+def spec_in(spec: Any, namespace: str) -> tuple[tuple[PodSet, ...], Asked]:
+    """What the spec of a stored workload says."""
+    return _read_spec(msgspec.json.encode(spec), namespace)
 
 
-def _status_in(value: Mapping[str, Any], pod_sets: tuple[PodSet, ...]) -> Standing:
-    return _read_status(msgspec.json.encode(value.get("status", _NO_STATUS)), _counts(pod_sets))
+def standing_in(status: Any, pod_sets: tuple[PodSet, ...]) -> Standing:
+    """What the status of a stored workload with these pod sets says."""
+    has_verbatim = isinstance(status, dict) and "admissionChecks" in status  # JSON, of which there is only in text
+    wire = _statuses.decode(msgspec.json.encode(status)) if has_verbatim else msgspec.convert(status, WorkloadStatus)
+    return standing_of(wire, dict(_counts(pod_sets)))
 
 
 def _counts(pod_sets: tuple[PodSet, ...]) -> tuple[tuple[str, int], ...]:
@@ -124,7 +117,7 @@ def _decoded_whole(raw: Buffer) -> QueuedWorkload:
     wire = _objects.decode(raw)
     pod_sets = pod_sets_of(wire.spec.pod_sets, wire.metadata.namespace)
     standing = standing_of(wire.status, dict(_counts(pod_sets)))
-    return _workload(wire.metadata, pod_sets, _asked(wire.spec), standing)
+    return workload_of(wire.metadata, pod_sets, _asked(wire.spec), standing)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -149,10 +142,10 @@ def _asked(spec: WorkloadSpec) -> Asked:
     )
 
 
-def _workload(
+def workload_of(
     metadata: FinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Asked, standing: Standing
 ) -> QueuedWorkload:
-    """By position: to look up that many names takes most of the time."""
+    """What its parts say; by position, as to look up that many names takes most of the time."""
     annotations = metadata.annotations or {}
     owners = _together(metadata) if metadata.owner_references else ()
     owner = _owner(metadata, owners) if metadata.owner_references else None
@@ -165,15 +158,15 @@ def _workload(
         asked.queue,
         asked.priority,
         asked.priority_class,
-        _boost(annotations),
-        _gates_named(annotations.get(ADMISSION_GATED_BY, "")),
+        _boost(annotations) if annotations else 0,
+        _gates_named(annotations.get(ADMISSION_GATED_BY, "")) if annotations else (),
         asked.preemption_gates,
         asked.active,
         asked.max_execution_seconds,
         metadata.generation,
         metadata.labels or {},
         annotations,
-        tuple(metadata.finalizers or ()),
+        tuple(metadata.finalizers) if metadata.finalizers else (),
         owner,
         metadata.deleted,
         *standing,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from headgate.api.amounts import amount_at, billionths_at, resources_at
 from headgate.api.conditions import Conditions, conditions_of
@@ -31,6 +32,7 @@ from headgate.model.queues import (
     WithinQueue,
 )
 from headgate.model.requirements import Requirement
+from headgate.model.resources import Resources
 from headgate.model.selectors import InvalidSelector, label_selector
 
 USAGE_BASED = "UsageBasedAdmissionFairSharing"
@@ -166,8 +168,18 @@ def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
         finalizers=tuple(metadata.finalizers or ()),
         generation=metadata.generation,
         deleted=metadata.deleted,
-        debt=tuple(_owed(index, entry) for index, entry in enumerate(wire.status.flavors_debt or ())),
+        debt=_debt(wire.status),
     )
+
+
+def with_cluster_queue_status(queue: ClusterQueue, version: str, status: Any) -> ClusterQueue:
+    """The same queue in this version and with this status, as it is stored; raises as `msgspec.convert` does."""
+    wire = msgspec.convert(status, ClusterQueueStatus)
+    return structs.replace(queue, version=version, conditions=conditions_of(wire.conditions), debt=_debt(wire))
+
+
+def _debt(status: ClusterQueueStatus) -> tuple[FlavorDebt, ...]:
+    return tuple(_owed(index, entry) for index, entry in enumerate(status.flavors_debt or ()))
 
 
 def _owed(index: int, entry: OwedFlavor) -> FlavorDebt:
@@ -178,8 +190,7 @@ def _owed(index: int, entry: OwedFlavor) -> FlavorDebt:
 def decode_local_queue(raw: Buffer) -> LocalQueue:
     wire = _local_queues.decode(raw)
     metadata, spec = wire.metadata, wire.spec
-    fair = wire.status.fair_sharing or LocalFairSharing()
-    used = fair.admission_fair_sharing_status or ConsumptionEntry()
+    consumed, consumed_at = _consumption(wire.status)
     return LocalQueue(
         key=metadata.key(Kind.LOCAL_QUEUE),
         uid=metadata.uid,
@@ -188,12 +199,28 @@ def decode_local_queue(raw: Buffer) -> LocalQueue:
         stop_policy=spec.stop_policy or StopPolicy.NONE,
         fair_weight=_weight(spec.fair_sharing),
         conditions=conditions_of(wire.status.conditions),
-        consumed=billionths_at(f"{_CONSUMPTION}.consumedResources", used.consumed_resources),
-        consumed_at=time_at(f"{_CONSUMPTION}.lastUpdate", used.last_update),
+        consumed=consumed,
+        consumed_at=consumed_at,
         generation=metadata.generation,
         deleted=metadata.deleted,
         labels=metadata.labels or {},
     )
+
+
+def with_local_queue_status(queue: LocalQueue, version: str, status: Any) -> LocalQueue:
+    """As `with_cluster_queue_status`."""
+    wire = msgspec.convert(status, LocalQueueStatus)
+    conditions, (consumed, at) = conditions_of(wire.conditions), _consumption(wire)
+    return structs.replace(queue, version=version, conditions=conditions, consumed=consumed, consumed_at=at)
+
+
+def _consumption(status: LocalQueueStatus) -> tuple[Resources, float | None]:
+    """What was used, and as of when."""
+    used = status.fair_sharing.admission_fair_sharing_status if status.fair_sharing is not None else None
+    if used is None:
+        return Resources(), None
+    consumed = billionths_at(f"{_CONSUMPTION}.consumedResources", used.consumed_resources)
+    return consumed, time_at(f"{_CONSUMPTION}.lastUpdate", used.last_update)
 
 
 def decode_cohort(raw: Buffer) -> Cohort:

@@ -49,7 +49,6 @@ def _name(emit: EmitEvent) -> str:
 
 
 def _regarding(target: Target) -> dict[str, str]:
-    resource = RESOURCES[target.key.kind]
-    place = {"namespace": target.key.namespace} if target.key.namespace else {}
-    named = {"kind": resource.kind_name, "apiVersion": resource.api_version, "name": target.key.name, "uid": target.uid}
-    return {**named, **place}
+    key, resource = target.key, RESOURCES[target.key.kind]
+    named = {"kind": resource.kind_name, "apiVersion": resource.api_version, "name": key.name, "uid": target.uid}
+    return {**named, "namespace": key.namespace} if key.namespace else named

@@ -117,9 +117,10 @@ def _remove_gate(removal: RemoveGate) -> Call:
 
 def _patch_status(patch: PatchStatus) -> Call:
     """Conditions are merged by type, except where the whole list is written."""
-    body = {"metadata": _precondition(patch.target), "status": status_of(patch.change)}
-    content_type = MERGE_PATCH if isinstance(patch.change, WrittenWhole) else STRATEGIC_MERGE_PATCH
-    return _call("PATCH", object_path(patch.target.key, "status"), body, content_type)
+    target, change = patch.target, patch.change
+    body = msgspec.json.encode({"metadata": _precondition(target), "status": status_of(change)})
+    content_type = MERGE_PATCH if isinstance(change, WrittenWhole) else STRATEGIC_MERGE_PATCH
+    return Call("PATCH", object_path(target.key, "status"), {}, content_type, body)
 
 
 def _changed(target: Target, change: SpecChange) -> dict[str, Any]:

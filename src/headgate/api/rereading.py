@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar, assert_never
 
-from msgspec import structs
+from msgspec import MsgspecError, Struct, structs
 
 from headgate.api.admission import read_once
-from headgate.api.queue_workload_statuses import Standing, with_standing
-from headgate.api.queue_workloads import queued_workload_in, standing_in
+from headgate.api.errors import InvalidField
+from headgate.api.queue_workload_statuses import with_standing
+from headgate.api.queue_workloads import metadata_in, spec_in, standing_in, workload_of
+from headgate.api.queues import with_cluster_queue_status, with_local_queue_status
 from headgate.model.admission import Json, P, R
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
-from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.model.queues import ClusterQueue, LocalQueue, QueuedWorkload
 
 LIMIT = 20_000
 """Objects that are remembered, and parts of objects; when there are more, all are forgotten."""
 
-_Reading = tuple[Json, Object]
+B = TypeVar("B", bound=Hashable)
+_WithStatus = QueuedWorkload | ClusterQueue | LocalQueue
+"""What is made of nothing but metadata, spec and status; the status, which changes most, is read alone."""
+_UNREADABLE = (KeyError, MsgspecError, InvalidField)
+"""Raised of a part that is not as it must be; what is wrong with it is for the door to say."""
 _NOTHING: Json = {}
+"""The part that is not there, in which all objects without it are alike."""
+
+
+class _Known(Struct, frozen=True, gc=False):
+    """How an object was last read, and how before that: what was asked about may not have been stored."""
+
+    value: Json
+    found: Object
+    earlier: Json
+    was: Object
+
+
+class _Made(Struct, frozen=True, gc=False):
+    """What was made, with the part or parts it was made of, lest others take their identity."""
+
+    of: object
+    made: Any
 
 
 class Rereading:
@@ -30,79 +53,100 @@ class Rereading:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._readings: dict[str, tuple[_Reading, ...]] = {}  # the last two by uid: it may not have been stored
-        self._made: dict[tuple[int, object], tuple[Any, Any]] = {}  # with the part it was made of, by its identity
-        self._standings: dict[tuple[int, int], tuple[Json, tuple[PodSet, ...], Standing]] = {}  # likewise, of two parts
+        self._known: dict[str, _Known] = {}  # by uid
+        self._made: dict[tuple[Any, ...], _Made] = {}  # by what makes it, and the identity of what of
 
     def read(self, kind: Kind, value: Json) -> Object | None:
         """As `read_once` does."""
-        readings = self._readings.get((value.get("metadata") or _NOTHING).get("uid") or "", ())
-        for before, found in readings:
-            if before is value:
-                return found
-        for reading in readings:
-            again = self._read_again(value, *reading)
-            if again is not None:
-                return self._remember(value, again, reading)
-        fresh = _read_anew(kind, value)
-        return None if fresh is None else self._remember(value, fresh, *readings[:1])
+        uid = (value.get("metadata") or _NOTHING).get("uid") or ""
+        known = self._known.get(uid)
+        if known is None:
+            return self._read_first(kind, value, uid)
+        if known.value is value:
+            return known.found
+        if known.earlier is value:
+            return known.was
+        found = self._read_again(value, known.value, known.found) or self._read_anew(kind, value)
+        if found is not None:
+            self._known[uid] = _Known(value, found, known.value, known.found)
+        return found
+
+    def _read_first(self, kind: Kind, value: Json, uid: str) -> Object | None:
+        found = self._read_anew(kind, value)
+        if found is not None:
+            if len(self._known) >= self._limit:
+                self._known.clear()
+            self._known[uid] = _Known(value, found, value, found)
+        return found
 
     def _read_again(self, value: Json, before: Json, found: Object) -> Object | None:
         """What was read before in the version it has now and, where that is read alone, with the status it has now.
 
         None where more differs. Of what is not metadata, only the very same counts as equal.
         """
-        metadata = value.get("metadata")
-        if not metadata or not _differ_in_version(before.get("metadata"), metadata):
+        was, metadata = before.get("metadata"), value.get("metadata")
+        if not was or not metadata:
             return None
-        version = metadata.get("resourceVersion") or ""
-        if not isinstance(found, QueuedWorkload):
-            return structs.replace(found, version=version) if _have_same_parts(before, value) else None
-        if value.get("spec") is not before.get("spec"):
+        version = metadata.get("resourceVersion")
+        if was is not metadata and {**was, "resourceVersion": version} != metadata:
             return None
-        if value.get("status", value) is before.get("status", before):
-            return structs.replace(found, version=version)
-        standing = self._standing(value, found.pod_sets)
-        return None if standing is None else with_standing(found, version, standing)
+        if isinstance(found, _WithStatus):
+            if value.get("spec") is not before.get("spec"):
+                return None
+            status = value.get("status", _NOTHING)
+            if status is not before.get("status", _NOTHING):
+                return self._with_status(found, version or "", status)
+        elif not _have_same_parts(before, value):
+            return None
+        return structs.replace(found, version=version or "")
 
-    def _standing(self, value: Json, pod_sets: tuple[PodSet, ...]) -> Standing | None:
-        """What its status says: work alike has the very same one."""
-        status = value.get("status")
-        known = self._standings.get((id(status), id(pod_sets))) if status is not None else None
-        if known is not None:
-            return known[2]
-        standing = standing_in(value, pod_sets)
-        if standing is not None and status is not None:
-            if len(self._standings) >= self._limit:
-                self._standings.clear()
-            self._standings[id(status), id(pod_sets)] = (status, pod_sets, standing)
-        return standing
+    def _with_status(self, found: _WithStatus, version: str, status: Any) -> Object | None:
+        """In this version and with this status; None where that cannot be read. That of much work is the very same."""
+        try:
+            match found:
+                case QueuedWorkload():
+                    return with_standing(found, version, self._once_beside(standing_in, status, found.pod_sets))
+                case ClusterQueue():
+                    return with_cluster_queue_status(found, version, status)
+                case LocalQueue():
+                    return with_local_queue_status(found, version, status)
+                case _:
+                    assert_never(found)
+        except _UNREADABLE:
+            return None
 
-    def once(self, make: Callable[[P], R], part: P, /) -> R:
-        """What is made of a part of a stored object; of the very same part it is made once."""
-        known = self._made.get((id(part), make))
-        if known is None:
-            if len(self._made) >= self._limit:
-                self._made.clear()
-            known = self._made[id(part), make] = (part, make(part))
-        made: R = known[1]
+    def _read_anew(self, kind: Kind, value: Json) -> Object | None:
+        by_parts = self._read_by_parts(value) if kind is Kind.KUEUE_WORKLOAD else None
+        return read_once(kind, value) if by_parts is None else by_parts
+
+    def _read_by_parts(self, value: Json) -> QueuedWorkload | None:
+        """Work alike has the very same spec and status, which are read once for all."""
+        try:
+            metadata = metadata_in(value)
+            pod_sets, asked = self._once_beside(spec_in, value["spec"], metadata.namespace)
+            standing = self._once_beside(standing_in, value.get("status", _NOTHING), pod_sets)
+        except _UNREADABLE:
+            return None
+        return workload_of(metadata, pod_sets, asked, standing)
+
+    def once(self, make: Callable[[P], R], of: P, /, *parts: object) -> R:
+        """What is made of something that depends on these parts of stored objects; by the very same ones, once."""
+        key = (make, *map(id, parts))
+        known = self._made.get(key)
+        made: R = known.made if known is not None else self._keep(key, parts, make(of))
         return made
 
-    def _remember(self, value: Json, found: Object, *others: _Reading) -> Object:
-        if len(self._readings) >= self._limit and found.uid not in self._readings:
-            self._readings.clear()
-        self._readings[found.uid] = ((value, found), *others)
-        return found
+    def _once_beside(self, make: Callable[[P, B], R], part: P, beside: B) -> R:
+        """What is made of a part that is to be understood with something beside it; of the very same part, once."""
+        known = self._made.get((id(part), make, beside))
+        made: R = known.made if known is not None else self._keep((id(part), make, beside), part, make(part, beside))
+        return made
 
-
-def _read_anew(kind: Kind, value: Json) -> Object | None:
-    by_parts = queued_workload_in(value) if kind is Kind.KUEUE_WORKLOAD else None
-    return read_once(kind, value) if by_parts is None else by_parts
-
-
-def _differ_in_version(one: Json | None, other: Json) -> bool:
-    """These metadata do, if at all, and in nothing else."""
-    return one is other or (one is not None and {**one, "resourceVersion": other.get("resourceVersion")} == other)
+    def _keep(self, key: tuple[Any, ...], of: object, made: R) -> R:
+        if len(self._made) >= self._limit:
+            self._made.clear()
+        self._made[key] = _Made(of, made)
+        return made
 
 
 def _have_same_parts(one: Json, other: Json) -> bool:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from msgspec import Raw
-
 from headgate.api.conditions import condition_entries
-from headgate.api.queue_statuses import queue_status_of
+from headgate.api.queue_statuses import WrittenWorkload, queue_status_of
 from headgate.api.times import format_time
 from headgate.model.effects import (
     BudgetStatus,
@@ -34,8 +32,8 @@ _NOT_READY: Mapping[Phase, str] = {
 }
 
 
-def status_of(change: StatusChange) -> dict[str, Any] | Raw:
-    """The fields of `status` to set, perhaps as JSON already; None removes a field."""
+def status_of(change: StatusChange) -> dict[str, Any] | WrittenWorkload:
+    """The fields of `status` to set; None removes a field."""
     if isinstance(change, QueueStatus):
         return queue_status_of(change)
     match change:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
+from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import Served
-from headgate.apiserver.rules import Admission, Operation
+from headgate.apiserver.rules import Admission, ConfiguredAdmission, Operation
 from headgate.apiserver.store import Collection, Store
+
+SORTS = 4_096
+"""For how many sorts of writes it is known at least who is concerned."""
+
+Plugin = Admission | ConfiguredAdmission
 
 
 class Errand(Struct, frozen=True, gc=False):
@@ -23,13 +28,6 @@ class Errand(Struct, frozen=True, gc=False):
     now: float
     subresource: str = ""
     dry_run: bool = False
-
-
-class Admitted(NamedTuple):
-    """An object after admission; one that is not complete is to be prepared again."""
-
-    value: Json | None
-    complete: bool
 
 
 class Shown(Struct):
@@ -48,15 +46,18 @@ class StoredCatalog:
         self._shown: dict[str, Shown] = {}
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
-        found = self._of(resource).collection.get(namespace, name)
+        found = self.collection(resource).get(namespace, name)
         return None if found is None else found.value
 
     def list(self, resource: str) -> Sequence[Json]:
-        shown = self._shown.get(resource) or self._of(resource)
+        shown = self._of(resource)
         if shown.version != shown.collection.version:
             shown.values = [revision.value for _, _, revision in shown.collection.items()]
             shown.version = shown.collection.version
         return shown.values
+
+    def collection(self, resource: str) -> Collection:
+        return self._of(resource).collection
 
     def _of(self, resource: str) -> Shown:
         known = self._shown.get(resource)
@@ -66,41 +67,77 @@ class StoredCatalog:
         return known
 
 
-class Chain:
-    """Asks each plugin in turn, first to change, later to judge."""
+class Passage:
+    """One write on its way past the plugins that are concerned, each in turn: first to change, later to judge."""
 
-    def __init__(self, store: Store, plugins: Sequence[Admission]) -> None:
-        self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
-        self._by_collection: dict[Collection, tuple[Admission, ...]] = {}
+    __slots__ = ("_catalog", "_errand", "_old", "_operation", "_plugins", "_verb", "complete")
 
-    def mutate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> Admitted:
+    def __init__(
+        self, plugins: Sequence[Admission], catalog: StoredCatalog, verb: str, errand: Errand, old: Json | None
+    ) -> None:
+        self._plugins, self._catalog, self._verb, self._errand, self._old = plugins, catalog, verb, errand, old
+        self._operation: Operation | None = None  # as it was last seen
+        self.complete = True
+        """Whether what was complete still is; else it is to be prepared again."""
+
+    def mutate(self, new: Json | None) -> Json | None:
         """What the plugins made of the object; the very same object if none changed it."""
-        plugins = self._concerned(errand)
-        if not plugins:
-            return Admitted(new, True)
-        complete, operation = True, _operation(verb, errand, new, old)
-        for plugin in plugins:
+        operation = self._of(new)
+        for plugin in self._plugins:
             changed = plugin.mutate(operation, self._catalog)
             if changed is not operation.new:
-                complete = complete and plugin.keeps_complete
-                operation = _operation(verb, errand, changed, old)
-        return Admitted(operation.new, complete)
+                self.complete = self.complete and plugin.keeps_complete
+                operation = self._of(changed)
+        return operation.new
 
-    def validate(self, verb: str, errand: Errand, new: Json | None, old: Json | None) -> None:
-        plugins = self._concerned(errand)
-        if plugins:
-            operation = _operation(verb, errand, new, old)
-            for plugin in plugins:
-                plugin.validate(operation, self._catalog)
+    def validate(self, new: Json | None) -> None:
+        operation = self._of(new)
+        for plugin in self._plugins:
+            plugin.validate(operation, self._catalog)
 
-    def _concerned(self, errand: Errand) -> tuple[Admission, ...]:
-        collection = errand.served.collection
-        known = self._by_collection.get(collection)
-        if known is None:
-            resource = (collection.group, collection.plural)
-            known = tuple(each for each in self._plugins if each.resources is None or resource in each.resources)
-            self._by_collection[collection] = known
-        return known
+    def _of(self, new: Json | None) -> Operation:
+        if self._operation is None or self._operation.new is not new:
+            self._operation = _operation(self._verb, self._errand, new, self._old)
+        return self._operation
+
+
+class Chain:
+    """All plugins, and who of them is concerned."""
+
+    def __init__(self, store: Store, plugins: Sequence[Plugin]) -> None:
+        self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
+        by_objects = [each for each in plugins if isinstance(each, ConfiguredAdmission)]
+        self._configurations = [self._catalog.collection(name) for each in by_objects for name in each.configured_by]
+        self._configured = 0  # the sum of their versions, of which none ever falls
+        self._by_sort: Memory[tuple[Served, str, str, str], tuple[Admission, ...]] = Memory(SORTS)
+
+    def passage(self, verb: str, errand: Errand, old: Json | None) -> Passage | None:
+        """The way of a write of what was so before; None if it concerns nobody.
+
+        Whom a sort of write concerns is found out once, as long as the configurations stay.
+        """
+        configured = 0
+        for collection in self._configurations:
+            configured += collection.version
+        if configured != self._configured:
+            self._configured = configured
+            self._by_sort.clear()
+        sort = (errand.served, verb, errand.subresource, errand.user)
+        plugins = self._by_sort.get(sort)
+        if plugins is None:
+            plugins = self._concerned(_operation(verb, errand, None, None))
+            self._by_sort.put(sort, plugins)
+        return Passage(plugins, self._catalog, verb, errand, old) if plugins else None
+
+    def _concerned(self, operation: Operation) -> tuple[Admission, ...]:
+        found: list[Admission] = []
+        for plugin in self._plugins:
+            if isinstance(plugin, ConfiguredAdmission):
+                concerned = plugin.concerned(operation, self._catalog)
+                found += [] if concerned is None else [concerned]
+            elif plugin.resources is None or (operation.resource.group, operation.resource.plural) in plugin.resources:
+                found.append(plugin)
+        return tuple(found)
 
 
 def _operation(verb: str, errand: Errand, new: Json | None, old: Json | None) -> Operation:

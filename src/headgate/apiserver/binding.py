@@ -50,7 +50,9 @@ def bind(store: Store, chain: Chain, errand: Errand, binding: Binding) -> None:
     _refuse_binding(errand, binding)
     pod = found(errand).value
     _refuse_bound(errand, binding, pod)
-    chain.validate("CREATE", errand, {"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)}, None)
+    passage = chain.passage("CREATE", errand, None)
+    if passage is not None:
+        passage.validate({"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)})
     if not errand.dry_run:
         store.put(errand.served.collection, errand.namespace, errand.name, _bound(pod, binding, errand.now))
 

@@ -37,8 +37,6 @@ class Answers:
         self._new = compile_reduction(schema, new, root=root)
         self._old = compile_reduction(schema, old, root=root)
         self._see = compile_view(schema, root=root)
-        self.fields_read = _fields_read(new, old)
-        """Of an object by name; None where that is not known."""
         self._uses_old = any(rule.uses_old for rule in rules)
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._evaluated)
 
@@ -57,9 +55,3 @@ class Answers:
 
 def _objection(rule: Rule, held: Any, new: Any, old: Any) -> Objection:
     return Objection(rule, held if isinstance(held, Failed) else rule.complaint(new, old))
-
-
-def _fields_read(*reads: Reads) -> frozenset[str] | None:
-    if any(read.whole or read.size or read.items for read in reads):
-        return None
-    return frozenset(name for read in reads for name in read.fields)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from headgate.apiserver.cel_reads import EVERYTHING, Reads
 from headgate.apiserver.cel_view import escaped, visible_fields
-from headgate.apiserver.known_values import Remembered
 from headgate.apiserver.messages import Json
 
 Reduction = Callable[[Any], bytes]
@@ -22,12 +21,7 @@ class _Nothing(Struct):
 
 
 def compile_reduction(schema: Json, reads: Reads, *, root: bool = False) -> Reduction:
-    """Takes what is read from values of this schema; what is of another type is left as it is.
-
-    The parts of whole objects outlive many changes beside them, and are looked at once.
-    """
-    if root and reads.fields and not (reads.whole or reads.size or reads.items):
-        return _of_parts(visible_fields(schema, root=True), reads)
+    """Takes what is read from values of this schema; what is of another type is left as it is."""
     kind = _type(schema, reads, root=root)
     return msgspec.json.encode if kind is Any else _taken(kind)
 
@@ -44,31 +38,8 @@ def _taken(kind: Any) -> Reduction:
     return reduced
 
 
-def _of_parts(fields: Json, reads: Reads) -> Reduction:
-    parts = [(name, _once(compile_reduction(fields[name], read))) for name, read in _read(fields, reads).items()]
-
-    def reduced(value: Any) -> bytes:
-        if not isinstance(value, dict):
-            return msgspec.json.encode(value)
-        return msgspec.json.encode({name: seen(value[name]) for name, seen in parts if name in value})
-
-    return reduced
-
-
-def _once(reduction: Reduction) -> Callable[[Any], Raw]:
-    known = Remembered[Raw]()
-
-    def reduced(value: Any) -> Raw:
-        text = known.of(value)
-        if text is None:
-            text = Raw(reduction(value))
-            known.put(value, text)
-        return text
-
-    return reduced
-
-
-def _read(fields: Json, reads: Reads) -> dict[str, Reads]:
+def fields_read(fields: Json, reads: Reads) -> dict[str, Reads]:
+    """What is read of each of these fields, those of which nothing is left out."""
     return {name: reads.fields[spelled] for name in fields if (spelled := escaped(name)) in reads.fields}
 
 
@@ -91,7 +62,7 @@ def _is_map(schema: Json) -> bool:
 def _object(fields: Json, reads: Reads) -> Any:
     if not fields:
         return Any
-    read = _read(fields, reads)
+    read = fields_read(fields, reads)
     names = {f"field_{index}": name for index, name in enumerate(read)}
     kinds = [(field, _type(fields[name], read[name]) | UnsetType, UNSET) for field, name in names.items()]
     return msgspec.defstruct("Reduced", kinds, rename=names, gc=False) | None

@@ -54,11 +54,9 @@ class CustomRules(Struct, frozen=True):
 
 
 def _with_status(value: Json, status: Json | None) -> Json:
-    result = dict(value)
-    result.pop("status", None)
     if status is not None:
-        result["status"] = status
-    return result
+        return {**value, "status": status}
+    return {name: part for name, part in value.items() if name != "status"} if "status" in value else value
 
 
 def _only_metadata_differs(new: Json, old: Json) -> bool:

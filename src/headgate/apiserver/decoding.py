@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
 from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
@@ -34,12 +33,17 @@ Transform = Callable[[Json], Json]
 
 SHARED = 8_192
 """How many parts of custom objects are known by their text, and shared by all objects that say the same."""
+METADATA, SPEC, STATUS = b'"metadata"', b'},"spec":', b'},"status":'
+"""How the parts of a body begin, the last ones after a part that ends as metadata does."""
 
-_plain = msgspec.json.Decoder().decode
+_PATCHES: Mapping[tuple[str, bool], Callable[[Json, Json], Any]] = {
+    (MERGE, True): SharedMerges().applied,
+    (MERGE, False): apply_merge_patch,
+    (STRATEGIC, False): apply_strategic_patch,
+}
+"""How patches that are objects are applied, by media type and whether the kind is custom."""
+
 _object = msgspec.json.Decoder(dict[str, Any]).decode
-_parts = msgspec.json.Decoder(dict[str, Raw]).decode
-_shared = lru_cache(maxsize=SHARED)(_plain)
-_shared_merges = SharedMerges()
 
 
 def decode_object(body: bytes, served: Served, registry: Registry) -> Json:
@@ -57,11 +61,27 @@ def _decoded(body: bytes, served: Served) -> Json:
     if not served.custom:
         return _object(body)
     try:
-        return {
-            name: _plain(text) if name == "metadata" else _shared(bytes(text)) for name, text in _parts(body).items()
-        }
+        return _with_shared_parts(body)
     except msgspec.DecodeError:
-        return _object(body)  # says where in the whole the trouble is
+        return _object(body)  # what looked like a part was none, or this says where in the whole the trouble is
+
+
+def _with_shared_parts(body: bytes) -> Json:
+    """Two objects in one, where that is what the body is when it is cut before its last part; else there is trouble."""
+    cut = body.find(STATUS)
+    if cut < 0:
+        cut = body.find(SPEC)
+    if cut < 0:
+        return _object(body) if body.find(METADATA) >= 0 else _shared(body)
+    return {**_with_shared_parts(body[: cut + 1] + b"}"), **_shared_end(body[cut + 2 :])}
+
+
+_shared = lru_cache(maxsize=SHARED)(_object)
+
+
+@lru_cache(maxsize=SHARED)
+def _shared_end(text: bytes) -> Json:
+    return _object(b"{" + text)
 
 
 def _unrecognized(served: Served, why: str, body: bytes) -> Refusal:
@@ -109,17 +129,15 @@ def with_metadata(value: Json) -> Json:
 def decode_patch(body: bytes, content_type: str, served: Served) -> Transform:
     """The patch of a body as a change of the stored object."""
     media = _media_type(content_type)
-    if media == MERGE:
-        patch = _patch_object(body, served)
-        merged = _shared_merges.applied if served.custom else apply_merge_patch
-        return lambda value: _still_object(merged(value, patch), value)
     if media == JSON:
-        steps = decode_json_patch(body)
-        return lambda value: _still_object(_json_patched(value, steps), value)
-    if media == STRATEGIC and not served.custom:
-        change = _patch_object(body, served)
-        return lambda value: _still_object(apply_strategic_patch(value, change), value)
-    raise _unsupported(served)
+        return partial(_patched, _json_patched, decode_json_patch(body))
+    apply = _PATCHES.get((media, served.custom))
+    if apply is None:
+        raise _unsupported(served)
+    try:
+        return partial(_patched, apply, _decoded(body, served))
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"error decoding patch: {trouble}") from None
 
 
 @lru_cache
@@ -134,13 +152,6 @@ def _unsupported(served: Served) -> Refusal:
     return unsupported_media(f"{text} {JSON}, {MERGE}")
 
 
-def _patch_object(body: bytes, served: Served) -> Json:
-    try:
-        return _decoded(body, served)
-    except msgspec.DecodeError as trouble:
-        raise bad_request(f"error decoding patch: {trouble}") from None
-
-
 def _json_patched(value: Json, steps: list[Any]) -> Any:
     try:
         return apply_json_patch(value, steps)
@@ -148,7 +159,8 @@ def _json_patched(value: Json, steps: list[Any]) -> Any:
         raise Refusal(422, "Invalid", "the server rejected our request due to an error in our request") from None
 
 
-def _still_object(value: Any, original: Json) -> Json:
+def _patched(apply: Callable[[Json, Any], Any], patch: Any, original: Json) -> Json:
+    value = apply(original, patch)
     if not isinstance(value, dict):
         raise bad_request("the patched document is no object")
     return value if value.get("metadata") is original["metadata"] else with_metadata(value)

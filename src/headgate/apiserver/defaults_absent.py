@@ -9,18 +9,18 @@ from headgate.apiserver.messages import Json
 
 def without_empty(fields: Json) -> Json:
     """Without nulls and fields that hold nothing; the very same when there are none."""
-    values = fields.values()
-    if None not in values and "" not in values and [] not in values and {} not in values:
+    if all(fields.values()):
         return fields
-    return {name: value for name, value in fields.items() if not _is_nothing(value) and value != {}}
+    kept = {name: value for name, value in fields.items() if not _is_nothing(value) and value != {}}
+    return fields if len(kept) == len(fields) else kept
 
 
 def without_empty_lists(fields: Json) -> Json:
     """The same, but empty objects stay: that they are there can mean something."""
-    values = fields.values()
-    if None not in values and "" not in values and [] not in values:
+    if all(fields.values()):
         return fields
-    return {name: value for name, value in fields.items() if not _is_nothing(value)}
+    kept = {name: value for name, value in fields.items() if not _is_nothing(value)}
+    return fields if len(kept) == len(fields) else kept
 
 
 def with_metadata_trimmed(value: Json) -> Json:

@@ -29,6 +29,7 @@ class Definitions:
     def __init__(self, store: Store, registry: Registry, deleter: Deleter, types_of: TypesOf) -> None:
         self._store, self._registry, self._deleter, self._types_of = store, registry, deleter, types_of
         self._collection = store.collection(*DEFINITIONS)
+        self._collection.is_followed = True
         self._changed: list[Change] = []
         self._going: dict[Collection, str] = {}  # names of definitions by the objects they wait for
         self._to_empty: dict[Collection, None] = {}
@@ -64,6 +65,7 @@ class Definitions:
         elif _waits(definition):
             collection = self._store.collection(group, plural)
             self._going[collection], self._to_empty[collection] = change.name, None
+            collection.is_followed = True
 
     def _empty(self, collection: Collection, now: float) -> None:
         """Ask every object to go; when none is left, let the definition go."""

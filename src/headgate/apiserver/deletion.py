@@ -82,8 +82,10 @@ class Deleter:
         revision = found(errand)
         value = revision.value
         _refuse_unmet(errand.served.type, value["metadata"], options.preconditions or Preconditions())
-        self._chain.mutate("DELETE", errand, None, value)
-        self._chain.validate("DELETE", errand, None, value)
+        passage = self._chain.passage("DELETE", errand, value)
+        if passage is not None:
+            passage.mutate(None)
+            passage.validate(None)
         if is_namespaces(errand.served.collection):
             _refuse_namespace(errand, value)
         new = _deleted(errand, value, options)

@@ -20,7 +20,7 @@ Place = tuple[Collection, str, str]
 
 
 class Garbage:
-    """Follows every change, and deletes or releases what has lost its owners."""
+    """Follows the lives of all objects, and deletes or releases what has lost its owners."""
 
     def __init__(self, store: Store, registry: Registry, deleter: Deleter) -> None:
         self._store, self._registry, self._deleter = store, registry, deleter
@@ -37,18 +37,18 @@ class Garbage:
             self._work(now)
 
     def _absorb(self, change: Change) -> None:
-        metadata, place = change.after.value["metadata"], (change.collection, change.namespace, change.name)
+        metadata = change.after.value["metadata"]
         before = change.before.value["metadata"] if change.before is not None else {}
         if change.type == "DELETED":
-            self._absorb_end(place, metadata["uid"], before)
+            self._absorb_end(_place(change), metadata["uid"], before)
             return
         if change.type == "ADDED":
-            self._living[metadata["uid"]] = place
+            self._living[metadata["uid"]] = _place(change)
         owners, owned = metadata.get("ownerReferences"), before.get("ownerReferences")
         if owners is not owned and owners != owned:
-            self._absorb_owners(place, owners or (), before)
+            self._absorb_owners(_place(change), owners or (), before)
         if metadata.get("deletionTimestamp") is not None and metadata.get("finalizers"):
-            self._leaving.append(place)
+            self._leaving.append(_place(change))
 
     def _work(self, now: float) -> None:
         for _ in range(len(self._leaving)):
@@ -158,6 +158,10 @@ class Garbage:
             self._deleter.delete(Errand(served[0], namespace, name, USER, now), options)
         except ApiError:
             return  # an admission plugin keeps it; a later change of it or its owners asks again
+
+
+def _place(change: Change) -> Place:
+    return change.collection, change.namespace, change.name
 
 
 def _metadata(place: Place) -> Json:

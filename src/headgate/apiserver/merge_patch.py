@@ -1,7 +1,8 @@
-"""JSON merge patch (RFC 7386), sharing with the original all that it leaves alone."""
+"""JSON merge patch (RFC 7386), sharing with the original and the patch all that comes from them as it is."""
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 from headgate.apiserver.known_values import Memory
@@ -9,17 +10,18 @@ from headgate.apiserver.messages import Json
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """The patched value; neither argument is changed. The target itself where its texts and objects all stay."""
+    """The patched value; neither argument is changed. The target itself where its texts and objects all stay, the
+    patch itself where it says all that there is then.
+    """
     if not isinstance(patch, dict):
         return patch
     original: Json | None = target if isinstance(target, dict) else None
     result: Json = {} if original is None else original
     for name, change in patch.items():
         before = result.get(name)
-        after = apply_merge_patch(before, change) if isinstance(change, dict) else change
-        if after is before and (after is not None or name not in result):
-            continue
-        if type(after) is str and after == before:
+        after = apply_merge_patch(before, change) if type(change) is dict else change
+        stays = after == before if type(after) is str else after is before
+        if stays and (after is not None or name not in result):
             continue
         if result is original:
             result = dict(result)
@@ -27,14 +29,25 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
             del result[name]
         else:
             result[name] = after
-    return result
+    return result if result is original or not _says_all(patch, result) else patch
+
+
+def _says_all(patch: Json, result: Json) -> bool:
+    """Whether they are the same from the first field to the last."""
+    if len(patch) != len(result) or list(patch) != list(result):
+        return False
+    return all(map(is_, patch.values(), result.values()))
 
 
 class SharedMerges:
-    """Patches of objects whose parts are shared by all that read the same: what one change makes of one part."""
+    """Patches of objects whose parts are shared by all that read the same: what one change makes of one part.
+
+    What has become of different parts is shared again where it was put together from the same.
+    """
 
     def __init__(self) -> None:
         self._made: Memory[tuple[int, int], tuple[Any, Any, Any]] = Memory()  # kept with what it was made of
+        self._alike: Memory[tuple[Any, ...], Json] = Memory()  # by names and identities of fields
 
     def applied(self, target: Json, patch: Json) -> Json:
         """As a merge patch has it. Metadata are each object's own."""
@@ -50,8 +63,18 @@ class SharedMerges:
 
     def _merged(self, part: Any, change: Any) -> Any:
         key = (id(part), id(change))
-        known = self._made.of(key)
+        known = self._made.get(key)
         if known is None:
-            known = (part, change, apply_merge_patch(part, change))
+            known = (part, change, self._shared(apply_merge_patch(part, change)))
             self._made.put(key, known)
         return known[2]
+
+    def _shared(self, made: Any) -> Any:
+        if not isinstance(made, dict):
+            return made
+        key = (*made, *map(id, made.values()))
+        known = self._alike.get(key)
+        if known is None:
+            known = made
+            self._alike.put(key, made)
+        return known

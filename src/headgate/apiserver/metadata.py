@@ -10,10 +10,12 @@ from typing import Any
 
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import Served
+from headgate.apiserver.store import Collection
 
 KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 """Set by the server alone: what a client writes there is ignored."""
 NEVER_STORED = ("managedFields", "selfLink")
+_NOT_AT_BIRTH = frozenset({*KEPT, *NEVER_STORED, "resourceVersion"})
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 LONGEST_PREFIX = 58
@@ -37,19 +39,19 @@ class Identities:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._incarnations: dict[tuple[str, str, str, str], int] = {}
+        self._incarnations: dict[tuple[Collection, str, str], int] = {}
         self._generated = 0
 
     def uid(self, served: Served, namespace: str, name: str) -> str:
         """The uid of the next object of this name."""
-        place = (served.type.group, served.type.plural, namespace, name)
-        text = f"{self._seed}/{'/'.join(place)}/{self._incarnations.get(place, 0)}"
+        count = self._incarnations.get((served.collection, namespace, name), 0)
+        text = f"{self._seed}/{served.type.group}/{served.type.plural}/{namespace}/{name}/{count}"
         bits = blake2b(text.encode(), digest_size=16).hexdigest()
         return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-a{bits[17:20]}-{bits[20:]}"
 
     def used(self, served: Served, namespace: str, name: str) -> None:
         """The object was stored; the next of this name is another."""
-        place = (served.type.group, served.type.plural, namespace, name)
+        place = (served.collection, namespace, name)
         self._incarnations[place] = self._incarnations.get(place, 0) + 1
 
     def generated_name(self, prefix: str) -> str:
@@ -77,8 +79,7 @@ def counts_generation(served: Served) -> bool:
 
 def born(metadata: Mapping[str, Any], uid: str, now: float, *, counted: bool) -> Json:
     """Metadata of a new object: what only the server may set is set, or not there."""
-    result = {key: value for key, value in metadata.items() if key not in KEPT and key not in NEVER_STORED}
-    result.pop("resourceVersion", None)
+    result = {key: value for key, value in metadata.items() if key not in _NOT_AT_BIRTH}
     result["uid"] = uid
     result["creationTimestamp"] = timestamp(int(now))
     if counted:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from msgspec import Struct
 
 from headgate.apiserver.status import no_such_path
 
-REMEMBERED = 16_384
-"""How many paths are known: that of an object is asked for again and again."""
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
@@ -24,14 +20,13 @@ class Location(Struct, frozen=True, gc=False):
     subresource: str = ""
 
 
-@lru_cache(maxsize=REMEMBERED)
 def parse_path(path: str) -> Location:
     """Take `/api/v1/…` or `/apis/group/version/…` apart; anything else is refused as not found."""
-    match path.strip("/").split("/"):
-        case ["api", version, *rest]:
-            return _resource("", version, rest)
-        case ["apis", group, version, *rest]:
-            return _resource(group, version, rest)
+    root, *parts = path.strip("/").split("/")
+    if root == "apis" and len(parts) > 1:
+        return _resource(parts[0], parts[1], parts[2:])
+    if root == "api" and parts:
+        return _resource("", parts[0], parts[1:])
     raise no_such_path()
 
 

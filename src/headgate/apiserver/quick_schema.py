@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from headgate.apiserver.defaults_schema import PRESERVE, compile_defaults, compile_pruning
 from headgate.apiserver.errors import FieldError
-from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_formats import FORMATS
 from headgate.apiserver.validate_lists import compile_list_type
@@ -49,26 +48,24 @@ _UNDERSTOOD: Mapping[str, frozenset[str]] = {
 _INTEGER_OR_STRING = ([{"type": "integer"}, {"type": "string"}], None)
 _INTEGER_RANGES = {"int32": 2**31, "int64": 2**63, "": 2**63}
 _REMEMBERED = 1_024  # texts of one format
-_REMEMBERED_ITEMS = 4_096  # of one field, at least
 
 
 class _Tested:
-    """A type whose values must pass a test of their own. Its subclasses are made from schemas."""
+    """A type whose values must pass a test of their own. Its subclasses are made from schemas; one instance of each
+    stands for all values that pass.
+    """
 
     __slots__ = ()
     holds: Test
+    passed: _Tested
 
 
 def compile_quick(schema: Json) -> Test:
     """Whether a value lacks no default, has no field to drop, and nothing is wrong with it; no may mean perhaps."""
     kind = _type(schema)
     if kind in (str, dict[str, Any]):
-        return partial(_is_plain, kind=str if kind is str else dict)
+        return str.__instancecheck__ if kind is str else dict.__instancecheck__
     return _test_of(kind)
-
-
-def _is_plain(value: Any, kind: type) -> bool:
-    return isinstance(value, kind)
 
 
 def _test_of(kind: Any) -> Test:
@@ -88,11 +85,13 @@ def _test_of(kind: Any) -> Test:
 def _tested(kind: type[_Tested], value: Any) -> Any:
     if not kind.holds(value):
         raise ValueError("see what is wrong with it")
-    return kind()
+    return kind.passed
 
 
 def _tested_by(holds: Test) -> Any:
-    return type("Tested", (_Tested,), {"__slots__": (), "holds": staticmethod(holds)})
+    kind = type("Tested", (_Tested,), {"__slots__": (), "holds": staticmethod(holds)})
+    kind.passed = kind()  # type: ignore[attr-defined]
+    return kind
 
 
 def _type(schema: Json) -> Any:
@@ -148,7 +147,9 @@ def _string(schema: Json) -> Any:
         )
         return Literal[tuple(texts)] if plain else None
     if schema.get("format") in FORMATS:
-        return None if _limits(schema) else _tested_by(_of_format(schema["format"]))
+        return None if _limits(schema) else _tested_by(_each_text_once(FORMATS[schema["format"]]))
+    if schema.get("pattern"):
+        return _tested_by(_each_text_once(_test_of(_limited_text(schema))))
     return _limited_text(schema)
 
 
@@ -164,9 +165,14 @@ def _limited_text(schema: Json) -> Any:
     return Annotated[str, Meta(**limits)] if limits else str
 
 
-def _of_format(name: str) -> Test:
-    holds = lru_cache(maxsize=_REMEMBERED)(FORMATS[name])
-    return lambda value: isinstance(value, str) and holds(value)
+def _each_text_once(test: Test) -> Test:
+    """Texts of one format or pattern are few."""
+
+    @lru_cache(maxsize=_REMEMBERED)
+    def holds(value: Any) -> bool:
+        return isinstance(value, str) and test(value)
+
+    return holds
 
 
 def _integer(schema: Json) -> Any:
@@ -190,18 +196,11 @@ def _array(schema: Json) -> Any:
 def _apart(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
     """Lists in which nothing is there twice. They are of few items, and many have an item in common."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", sys.maxsize)
-    passes = _test_of(item_type)
-    right: Memory[bytes, bool] = Memory(_REMEMBERED_ITEMS)
+    passes = _test_of(list[item_type])
 
     def holds(value: Any) -> bool:
-        if type(value) is not list or not least <= len(value) <= most:
+        if type(value) is not list or not least <= len(value) <= most or not passes(value):
             return False
-        for item in value:
-            text = msgspec.json.encode(item)
-            if right.of(text) is None:
-                if not passes(item):
-                    return False
-                right.put(text, True)
         errors: list[FieldError] = []
         for check in checks:
             check(value, "", errors)

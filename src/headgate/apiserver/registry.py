@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
-from headgate.apiserver.paths import Location
+from headgate.apiserver.paths import Location, parse_path
 from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.status import no_such_path
 from headgate.apiserver.store import Collection, Store
 
 
-class Served(Struct, frozen=True, gc=False):
-    """A resource type in one version, with the collection that all its versions share."""
+class Served(Struct, frozen=True, gc=False, eq=False):
+    """A resource type in one version, with the collection all its versions share; defined anew, it is another."""
 
     type: ResourceType
     api_version: str
@@ -40,6 +41,7 @@ class Registry:
         self._by_path: dict[tuple[str, str, str], Served] = {}
         self._by_kind: dict[tuple[str, str], Served] = {}
         self._types: tuple[ResourceType, ...] | None = None  # until something else is served
+        self._places: Memory[str, tuple[Served, Location]] = Memory()  # likewise; paths are asked for again and again
         self._built_in = frozenset(_api_version(resource) for resource in types)
         for resource in types:
             self._add(resource, custom=False)
@@ -54,18 +56,31 @@ class Registry:
         """Serve no version of this custom resource any more."""
         for served in self.versions(group, plural):
             if served.custom:
-                self._types = None
+                self._forget()
                 del self._by_path[group, served.type.version, plural]
                 self._by_kind.pop((served.api_version, served.type.kind), None)
 
     def _add(self, resource: ResourceType, *, custom: bool) -> None:
-        self._types, api_version = None, _api_version(resource)
+        self._forget()
+        api_version = _api_version(resource)
         served = Served(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
         self._by_path[resource.group, resource.version, resource.plural] = served
         self._by_kind[api_version, resource.kind] = served
 
-    def at(self, place: Location) -> Served:
-        """What is served there; refuses a path that does not fit the resource."""
+    def _forget(self) -> None:
+        self._types = None
+        self._places.clear()
+
+    def at(self, path: str) -> tuple[Served, Location]:
+        """What is served there and where it is; refuses a path that names nothing or does not fit the resource."""
+        known = self._places.get(path)
+        if known is None:
+            place = parse_path(path)
+            known = (self._fitting(place), place)
+            self._places.put(path, known)
+        return known
+
+    def _fitting(self, place: Location) -> Served:
         served = self._by_path.get((place.group, place.version, place.plural))
         if served is None or (place.namespace and not served.type.namespaced):
             raise no_such_path()

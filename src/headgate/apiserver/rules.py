@@ -9,7 +9,7 @@ the plugin says that it keeps objects complete: doing it twice changes nothing m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -92,3 +92,17 @@ class Admission(Protocol):
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
         """Raises ApiError to refuse what the object has become."""
+
+
+@runtime_checkable
+class ConfiguredAdmission(Protocol):
+    """Admission that stored objects configure: who has a say, about which sorts of writes."""
+
+    @property
+    def configured_by(self) -> tuple[str, ...]:
+        """The resources of these objects, as a catalog calls them. As long as none has changed, nobody else has a say
+        about a sort of write: a verb, a resource and subresource, a user.
+        """
+
+    def concerned(self, operation: Operation, catalog: Catalog) -> Admission | None:
+        """Who has a say about writes of this one's sort; None for nobody."""

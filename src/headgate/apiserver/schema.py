@@ -11,13 +11,15 @@ from msgspec import structs
 
 from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
 from headgate.apiserver.errors import FieldError
+from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema_parts import Part
-from headgate.apiserver.validate_rules import RuleTree
+from headgate.apiserver.validate_rules import SchemaRules
 from headgate.apiserver.validate_schema import compile_validation
 
 _IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
+_ABSENT = object()
 _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -30,12 +32,15 @@ class Schema:
         self._validation = compile_validation(document)
         properties: Json = document.get("properties") or {}
         self._status = compile_validation(properties.get("status") or {})
-        self._rules = RuleTree(document, root=True)
+        self._rules = SchemaRules(document)
         self._parts = {name: Part(part) for name, part in properties.items()}
         self._rewriting = tuple((name, part) for name, part in self._parts.items() if part.rewrites)
+        self._names = frozenset(self._parts)
         self._is_plain = document.keys() <= _PLAIN_ROOT
         self._required = frozenset(document.get("required") or ())
         self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
+        self._remembers_statuses = self._rules.read_only(frozenset({"spec", "status"}))
+        self._right_statuses: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()  # by identity, kept with the values
 
     def default(self, value: Any) -> Any:
         """Missing fields filled in, nulls that may not be taken out."""
@@ -46,8 +51,8 @@ class Schema:
         return value if self._pruning is None else self._pruning(value)
 
     def complete(self, value: Any) -> Any:
-        """Pruned and defaulted; doing it again changes nothing. Of parts alike, one is completed and shared by all."""
-        if not self._has_known_parts_only(value) or not self._with_default <= value.keys():
+        """Pruned and defaulted; doing it again changes nothing."""
+        if not self._has_known_parts_only(value) or not self._with_default.issubset(value):
             return self.prune(self.default(value))
         result = value
         for name, part in self._rewriting:
@@ -62,25 +67,35 @@ class Schema:
             self._validation(value, path, errors)
         return errors
 
-    def status_errors(self, new: Json, old: Json) -> list[FieldError]:
+    def status_errors(self, new: Json, old: Json) -> Sequence[FieldError]:
         """What is wrong with the status alone, or refused by the rules; a real server's words about the status name
-        fields as if there were no more."""
+        fields as if there were no more.
+        """
+        spec, status = new.get("spec", _ABSENT), new.get("status", _ABSENT)
+        old_spec, old_status = old.get("spec", _ABSENT), old.get("status", _ABSENT)
+        key = (id(spec), id(status), id(old_spec), id(old_status))
+        if key in self._right_statuses:
+            return ()
+        errors = self._status_errors(new)
+        errors += self._rules.errors(new, old, errors)
+        if not errors and self._remembers_statuses:
+            self._right_statuses.put(key, (spec, status, old_spec, old_status))
+        return errors
+
+    def _status_errors(self, new: Json) -> list[FieldError]:
         status, part = new.get("status"), self._parts.get("status")
         if "status" not in new or (part is not None and part.is_right(status)):
-            return self._rules.errors(new, old, ())
+            return []
         errors: list[FieldError] = []
         self._status(status, "", errors)
-        errors = [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
-        return errors + self._rules.errors(new, old, errors)
+        return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
 
     def _has_known_parts_only(self, value: Any) -> bool:
-        return (
-            self._is_plain and type(value) is dict and self._parts.keys() >= value.keys() and None not in value.values()
-        )
+        return self._is_plain and type(value) is dict and self._names.issuperset(value) and None not in value.values()
 
     def _is_right(self, value: Any) -> bool:
         """No may mean perhaps."""
-        if not self._has_known_parts_only(value) or not self._required <= value.keys():
+        if not self._has_known_parts_only(value) or not self._required.issubset(value):
             return False
         return all(self._parts[name].is_right(part) for name, part in value.items())
 

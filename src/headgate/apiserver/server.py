@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from headgate.apiserver.admission import Chain, Errand
+from headgate.apiserver.admission import Chain, Errand, Plugin
 from headgate.apiserver.binding import bind, decode_binding
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.crd import resource_types_of
@@ -21,9 +21,8 @@ from headgate.apiserver.listing import known_version, list_objects
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
 from headgate.apiserver.namespaces import Namespaces
-from headgate.apiserver.paths import Location, parse_path
-from headgate.apiserver.registry import Registry, Served
-from headgate.apiserver.rules import Admission, ResourceType
+from headgate.apiserver.registry import Registry
+from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.selectors import selection
 from headgate.apiserver.status import (
     bad_request,
@@ -48,7 +47,7 @@ class ApiServer:
         self,
         seed: int = 0,
         types: Sequence[ResourceType] = RESOURCE_TYPES,
-        admission: Sequence[Admission] = ADMISSION,
+        admission: Sequence[Plugin] = ADMISSION,
         objects: Sequence[Json] = INITIAL_OBJECTS,
         history: int = HISTORY,
     ) -> None:
@@ -76,10 +75,9 @@ class ApiServer:
 
     def watch(self, path: str, query: Mapping[str, str]) -> Watch:
         """A watch of the collection at this path; raises ApiError where a server would refuse it."""
-        place = parse_path(path)
+        served, place = self._registry.at(path)
         if place.name:
             raise method_not_allowed()
-        served = self._registry.at(place)
         view = View(served, place.namespace, selection(query, served.type))
         initial = query.get("sendInitialEvents") == "true"
         since = None if initial else known_version(self._store, query) or None
@@ -110,12 +108,12 @@ class ApiServer:
                 controller.follow(changes, now)
 
     def _answer(self, request: Request, now: float) -> tuple[int, Json]:
-        place = parse_path(request.path)
-        served = self._registry.at(place)
-        errand = _errand(request, place, served, now)
-        if place.subresource in ("binding", "eviction"):
+        served, place = self._registry.at(request.path)
+        dry_run, subresource = bool(request.query) and _is_dry_run(request.query), place.subresource
+        errand = Errand(served, place.namespace, place.name, request.user, now, subresource, dry_run)
+        if subresource in ("binding", "eviction"):
             return self._answer_pod_action(request, errand)
-        if place.subresource and not (place.subresource == "status" and served.type.has_status):
+        if subresource and not (subresource == "status" and served.type.has_status):
             raise no_such_path()
         if not place.name:
             return self._answer_collection(request, errand)
@@ -186,8 +184,8 @@ def _view(request: Request, errand: Errand) -> View:
     return View(errand.served, errand.namespace, selection(request.query, errand.served.type))
 
 
-def _errand(request: Request, place: Location, served: Served, now: float) -> Errand:
-    dry_run = request.query.get("dryRun", "")
-    if dry_run not in ("", "All"):
-        raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
-    return Errand(served, place.namespace, place.name, request.user, now, place.subresource, bool(dry_run))
+def _is_dry_run(query: Mapping[str, str]) -> bool:
+    asked = query.get("dryRun", "")
+    if asked not in ("", "All"):
+        raise bad_request(f'dryRun: Unsupported value: "{asked}": supported values: "All"')
+    return bool(asked)

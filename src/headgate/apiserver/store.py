@@ -5,7 +5,7 @@ Stored values are never changed in place: a write shares what it keeps with the 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 
 import msgspec
@@ -45,21 +45,26 @@ class Change(Struct, frozen=True, gc=False):
 
 
 class Shelf:
-    """The objects of one namespace, by name and in order of their names."""
+    """The objects of one namespace by name; in order of their names whenever that is asked for."""
 
-    __slots__ = ("names", "objects")
+    __slots__ = ("_names", "objects")
 
     def __init__(self) -> None:
         self.objects: dict[str, Revision] = {}
-        self.names: list[str] = []
+        self._names: list[str] | None = []  # None: to be sorted again
+
+    @property
+    def names(self) -> list[str]:
+        if self._names is None:
+            self._names = sorted(self.objects)
+        return self._names
 
     def add(self, name: str, revision: Revision) -> None:
-        insort(self.names, name)
-        self.objects[name] = revision
+        self.objects[name], self._names = revision, None
 
     def remove(self, name: str) -> None:
         del self.objects[name]
-        del self.names[bisect_left(self.names, name)]
+        self._names = None
 
 
 Placed = tuple[str, str, Revision]
@@ -73,6 +78,7 @@ class Collection:
         self.group, self.plural = group, plural
         self._keep, self._most = keep, keep + keep // 4  # changes are forgotten many at a time
         self.version = 0  # of the last change
+        self.is_followed = False  # whether any change of an object may call for action
         self._shelves: dict[str, Shelf] = {}
         self._namespaces: list[str] = []
         self._changes: list[Change] = []
@@ -119,10 +125,10 @@ class Collection:
 
     def record(self, change: Change) -> None:
         """Make the change so and remember it."""
-        if change.type == "DELETED":
-            self._take_off(change.namespace, change.name)
-        elif change.type == "MODIFIED":
+        if change.type == "MODIFIED":
             self._shelves[change.namespace].objects[change.name] = change.after
+        elif change.type == "DELETED":
+            self._take_off(change.namespace, change.name)
         else:
             self._shelf(change.namespace).add(change.name, change.after)
         self._changes.append(change)
@@ -140,7 +146,7 @@ class Collection:
     def _take_off(self, namespace: str, name: str) -> None:
         shelf = self._shelves[namespace]
         shelf.remove(name)
-        if not shelf.names:
+        if not shelf.objects:
             del self._shelves[namespace]
             self._namespaces.remove(namespace)
 
@@ -154,7 +160,9 @@ def _version(change: Change) -> int:
 
 
 class Store:
-    """Every collection, the one version counter, and the changes nobody has acted on yet."""
+    """Every collection, the one version counter, and the changes that may call for action nobody has taken yet: those
+    in the lives of objects, and all of collections that are followed.
+    """
 
     def __init__(self, keep: int = HISTORY) -> None:
         self.version = FIRST_VERSION
@@ -184,7 +192,7 @@ class Store:
         return self._record(Change("DELETED", collection, namespace, name, self._next(value), before))
 
     def take_fresh(self) -> list[Change]:
-        """The changes since the last call."""
+        """The changes that may call for action since the last call."""
         fresh, self.fresh = self.fresh, []
         return fresh
 
@@ -194,8 +202,18 @@ class Store:
 
     def _record(self, change: Change) -> Json:
         change.collection.record(change)
-        self.fresh.append(change)
+        if change.collection.is_followed or _is_of_life(change):
+            self.fresh.append(change)
         return change.after.value
+
+
+def _is_of_life(change: Change) -> bool:
+    """Whether the object has come or gone, is going, or may have other owners."""
+    if change.type != "MODIFIED" or change.before is None:
+        return True
+    metadata = change.after.value["metadata"]
+    owners, owners_before = metadata.get("ownerReferences"), change.before.value["metadata"].get("ownerReferences")
+    return owners is not owners_before or metadata.get("deletionTimestamp") is not None
 
 
 def versioned(value: Json, version: int) -> Json:

@@ -26,8 +26,8 @@ def metadata_errors(metadata: Metadata, name_rule: NameRule, *, namespaced: bool
         )
     if not metadata.name:
         errors.append(required("metadata.name", "name or generateName is required"))
-    else:
-        errors += complaints("metadata.name", metadata.name, name_rule(metadata.name))
+    elif wrong := name_rule(metadata.name):
+        errors += complaints("metadata.name", metadata.name, wrong)
     errors += _namespace_errors(metadata.namespace or "", namespaced)
     return errors + common_metadata_errors(metadata)
 
@@ -60,8 +60,10 @@ def common_metadata_errors(metadata: Metadata) -> list[FieldError]:
 def label_errors(path: str, labels: Mapping[str, str] | None) -> list[FieldError]:
     errors: list[FieldError] = []
     for name, value in (labels or {}).items():
-        errors += label_name_errors(path, name)
-        errors += complaints(path, value, label_value_errors(value))
+        if wrong := qualified_name_errors(name):
+            errors += complaints(path, name, wrong)
+        if wrong := label_value_errors(value):
+            errors += complaints(path, value, wrong)
     return errors
 
 

@@ -41,8 +41,9 @@ class View(Struct, frozen=True):
 
     def shown(self, revision: Revision) -> Revision:
         """The object as the version that is watched serves it."""
-        value = self.served.shown(revision.value)
-        return revision if value is revision.value else Revision(revision.version, value)
+        if revision.value["apiVersion"] == self.served.api_version:  # as it is with nearly all
+            return revision
+        return Revision(revision.version, self.served.shown(revision.value))
 
 
 class Watch:

@@ -37,9 +37,6 @@ _GROUP = "admissionregistration.k8s.io"
 _MUTATING = f"mutatingwebhookconfigurations.{_GROUP}"
 _VALIDATING = f"validatingwebhookconfigurations.{_GROUP}"
 
-SORTS = 8_192
-"""For how many users and sorts of writes it is remembered whom they may concern; with more, all are forgotten."""
-
 
 class Unreachable(Exception):
     """The webhook could not be asked; its failurePolicy decides."""
@@ -56,54 +53,18 @@ class _Hook(Struct, frozen=True):
     conditions: Sequence[Condition]
 
 
-class _Configured:
-    """The webhooks of all configurations of one resource. Which of them may concern a write is asked at every write
-    and found out once for each user and sort of write, as long as the configurations stay.
-    """
-
-    def __init__(self, resource: str, handlers: Mapping[str, Handler]) -> None:
-        self._resource, self._handlers = resource, handlers
-        self._configurations: Sequence[Json] = ()
-        self._fitting: dict[tuple[str, ...], Sequence[_Hook]] = {}
-
-    def fitting(self, operation: Operation, catalog: Catalog) -> Sequence[_Hook]:
-        """Those whose rules fit, by configuration name and then in their order. Conditions that can be told from the
-        user and the sort of write hold.
-        """
-        configurations = catalog.list(self._resource)
-        if configurations is not self._configurations or len(self._fitting) >= SORTS:
-            self._configurations, self._fitting = configurations, {}
-        of = operation.resource
-        sort = (operation.user, operation.verb, operation.subresource, of.plural, of.group, of.version)
-        fitting = self._fitting.get(sort)
-        if fitting is None:
-            fitting = self._fitting[sort] = self._find(operation)
-        return fitting
-
-    def _find(self, operation: Operation) -> Sequence[_Hook]:
-        if operation.resource.group == _GROUP:
-            return ()
-        webhooks = [webhook for one in self._configurations for webhook in one.get("webhooks") or ()]
-        found = [
-            _hook(webhook, self._handlers, operation)
-            for webhook in webhooks
-            if any(_rule_fits(rule, operation) for rule in webhook.get("rules") or ())
-        ]
-        return [hook for hook in found if hook is not None]
-
-
-class WebhookAdmission:
-    """Calls the handlers of the configured webhooks. Without configurations it does nothing."""
+class _Asked:
+    """Calls the webhooks that writes of one sort may concern."""
 
     resources = None
     keeps_complete = False
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        self._mutating, self._validating = (_Configured(each, handlers) for each in (_MUTATING, _VALIDATING))
+    def __init__(self, mutating: Sequence[_Hook], validating: Sequence[_Hook]) -> None:
+        self._mutating, self._validating = mutating, validating
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
         """Whether a webhook is concerned is asked about what those before it have made."""
-        for hook in self._mutating.fitting(operation, catalog):
+        for hook in self._mutating:
             changed = _ask(hook, operation).changed if _concerned(hook, operation, catalog) else None
             if changed is not None and operation.new is not None:
                 operation = structs.replace(operation, new=changed)
@@ -111,10 +72,35 @@ class WebhookAdmission:
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
         """Who is concerned is known before anyone is asked."""
-        fitting = self._validating.fitting(operation, catalog)
-        if fitting:
-            for hook in [hook for hook in fitting if _concerned(hook, operation, catalog)]:
-                _ask(hook, operation)
+        for hook in [hook for hook in self._validating if _concerned(hook, operation, catalog)]:
+            _ask(hook, operation)
+
+
+class WebhookAdmission:
+    """Finds the handlers of the configured webhooks. Without configurations there are none."""
+
+    configured_by = (_MUTATING, _VALIDATING)
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = handlers
+
+    def concerned(self, operation: Operation, catalog: Catalog) -> _Asked | None:
+        mutating, validating = (self._fitting(catalog.list(each), operation) for each in self.configured_by)
+        return _Asked(mutating, validating) if mutating or validating else None
+
+    def _fitting(self, configurations: Sequence[Json], operation: Operation) -> Sequence[_Hook]:
+        """Those whose rules fit, by configuration name and then in their order. Conditions that can be told from the
+        user and the sort of write hold.
+        """
+        if operation.resource.group == _GROUP:
+            return ()
+        webhooks = [webhook for one in configurations for webhook in one.get("webhooks") or ()]
+        found = [
+            _hook(webhook, self._handlers, operation)
+            for webhook in webhooks
+            if any(_rule_fits(rule, operation) for rule in webhook.get("rules") or ())
+        ]
+        return [hook for hook in found if hook is not None]
 
 
 def _ask(hook: _Hook, operation: Operation) -> Allowed:

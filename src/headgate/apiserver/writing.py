@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.apiserver.admission import Chain, Errand
+from headgate.apiserver.admission import Chain, Errand, Passage
 from headgate.apiserver.decoding import Transform, with_metadata
 from headgate.apiserver.errors import ApiError, FieldError
 from headgate.apiserver.fields import IMMUTABLE
@@ -36,17 +36,16 @@ class Writer:
         self._store, self._chain, self._identities = store, chain, identities
 
     def create(self, errand: Errand, value: Json) -> Json:
-        rules = errand.served.type.rules
-        prepared = rules.prepare_create(self._born(errand, _in_namespace(errand, value)))
-        admitted = self._chain.mutate("CREATE", errand, prepared, None)
-        assert admitted.value is not None, "an admission plugin made nothing of a new object"
-        if admitted.complete:
-            prepared = admitted.value
-        else:
-            prepared = rules.prepare_create(_with_carried(with_metadata(admitted.value), prepared))
-        refuse_invalid(errand, prepared, rules.validate_create(prepared))
-        self._chain.validate("CREATE", errand, prepared, None)
-        return self._store_new(errand, prepared)
+        rules, passage = errand.served.type.rules, self._chain.passage("CREATE", errand, None)
+        new = rules.prepare_create(self._born(errand, _in_namespace(errand, value)))
+        if passage is not None:
+            given, new = new, _mutated(passage, new)
+            if not passage.complete:
+                new = rules.prepare_create(_with_carried(with_metadata(new), given))
+        refuse_invalid(errand, new, rules.validate_create(new))
+        if passage is not None:
+            passage.validate(new)
+        return self._store_new(errand, new)
 
     def replace(self, errand: Errand, new: Json) -> Json:
         """Put the object in the place of the stored one, or its status in the place of that."""
@@ -65,15 +64,16 @@ class Writer:
         served, rules, of_status = errand.served, errand.served.type.rules, errand.subresource == "status"
         prepare = rules.prepare_status if of_status else rules.prepare_update
         new = prepare(_agreed(errand, new, old), old)
-        admitted = self._chain.mutate("UPDATE", errand, new, old)
-        assert admitted.value is not None, "an admission plugin made nothing of a change"
-        new = admitted.value
-        if not admitted.complete:
-            new = prepare(_with_carried(with_metadata(new), old), old)
+        passage = self._chain.passage("UPDATE", errand, old)
+        if passage is not None:
+            new = _mutated(passage, new)
+            if not passage.complete:
+                new = prepare(_with_carried(with_metadata(new), old), old)
         if not of_status and counts_generation(served):
             new = counted_up(new, old)
         refuse_invalid(errand, new, rules.validate_status(new, old) if of_status else rules.validate_update(new, old))
-        self._chain.validate("UPDATE", errand, new, old)
+        if passage is not None:
+            passage.validate(new)
         if errand.dry_run or new == old:
             return new
         return store_or_finish(self._store, served.collection, errand.namespace, errand.name, new)
@@ -118,6 +118,12 @@ def refuse_invalid(errand: Errand, value: Json, errors: Sequence[FieldError]) ->
     if errors:
         resource = errand.served.type
         raise invalid(resource.kind, resource.group, value["metadata"].get("name") or "", errors)
+
+
+def _mutated(passage: Passage, value: Json) -> Json:
+    made = passage.mutate(value)
+    assert made is not None, "an admission plugin made nothing of an object"
+    return made
 
 
 def _in_namespace(errand: Errand, value: Json) -> Json:

@@ -35,9 +35,16 @@ class Spread:
 
     def add(self, value: float) -> None:
         """Clocks differ a little: what seems to have taken less than no time took none."""
-        value = max(0.0, value)
         self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
+        if value > 0.0:
+            self._total += value
+
+    def take_in(self, other: Spread) -> None:
+        """All that was added to the other, whose bounds begin with the bounds of this one."""
+        last = len(self._bounds)
+        for index, count in enumerate(other._counts):
+            self._counts[min(index, last)] += count
+        self._total += other._total
 
     @property
     def so_far(self) -> Distribution:
@@ -52,10 +59,10 @@ class Distributions:
         self._spreads: dict[tuple[str, Labels], Spread] = {}
 
     def observe(self, name: str, labels: Labels, value: float) -> None:
-        spread = self._spreads.get((name, labels))
-        if spread is None:
-            spread = self._spreads[name, labels] = Spread(self._bounds[name])
-        spread.add(value)
+        self._spread(name, labels).add(value)
+
+    def take_in(self, name: str, labels: Labels, other: Spread) -> None:
+        self._spread(name, labels).take_in(other)
 
     def forget(self, labels: Mapping[str, str]) -> None:
         """What these labels stand for is gone."""
@@ -65,3 +72,9 @@ class Distributions:
     def __iter__(self) -> Iterator[tuple[str, Labels, Distribution]]:
         for (name, labels), spread in self._spreads.items():
             yield name, labels, spread.so_far
+
+    def _spread(self, name: str, labels: Labels) -> Spread:
+        spread = self._spreads.get((name, labels))
+        if spread is None:
+            spread = self._spreads[name, labels] = Spread(self._bounds[name])
+        return spread

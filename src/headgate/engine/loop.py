@@ -48,24 +48,24 @@ class Engine:
         return tuple(dict.fromkeys(kind for plane in self._planes for kind in plane.reads))
 
     def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
+        """What happened to an object is told to the planes that read its kind, all else to all of them."""
         effects: list[Effect] = []
+        planes, readers = self._planes, self._readers
         for event in batch:
-            for plane in self._told(event):
-                told = plane.absorb(event, now)
-                if told:
-                    effects.extend(told)
-        for plane in self._planes:
+            if isinstance(event, Observed):
+                told = readers[event.object.key.kind]
+            else:
+                told = readers[event.key.kind] if isinstance(event, Gone) else planes
+            for plane in told:
+                news = plane.absorb(event, now)
+                if news:
+                    effects.extend(news)
+        for plane in planes:
             effects.extend(plane.decide(now))
-        for plane in self._planes:
+        for plane in planes:
             plane.check()
         return effects
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.numbers()}
-
-    def _told(self, event: Event) -> list[Plane]:
-        """The planes that an event concerns."""
-        if isinstance(event, Observed):
-            return self._readers[event.object.key.kind]
-        return self._readers[event.key.kind] if isinstance(event, Gone) else self._planes

@@ -10,7 +10,7 @@ from msgspec import Struct
 from headgate.model.admission import Admit, Refuse, Verdict
 
 NEGATIVE = "must be greater than or equal to 0"
-_YES = Admit()
+YES = Admit()
 
 
 class FieldError(Struct, frozen=True):
@@ -65,7 +65,7 @@ def verdict_on(errors: Iterable[FieldError]) -> Verdict:
     """Yes where there are none; else all of them in one line, each once."""
     found = list(errors)
     if not found:
-        return _YES
+        return YES
     texts = list(dict.fromkeys(map(str, found)))
     return Refuse(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 

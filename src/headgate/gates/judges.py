@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headgate.gates.ancestors import Asking
-from headgate.gates.field_errors import FieldError, immutable, verdict_on
+from headgate.gates.field_errors import YES, FieldError, immutable, verdict_on
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.gates.pod_sets import pod_set_change_errors, template_errors
 from headgate.gates.pods import gated_if_managed, pod_errors
@@ -14,7 +14,7 @@ from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_er
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
 from headgate.gates.wire_values import is_going, spec_of, with_finalizer, with_spec
 from headgate.gates.workloads import class_to_fill_in, judged
-from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules, Verdict
+from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules, Said, Verdict
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
@@ -58,13 +58,15 @@ def keep_while_in_use(question: Question, _rules: Rules) -> Verdict:
     return Admit(with_finalizer(question.new, IN_USE))
 
 
-def default_queued_workload(question: Question, _rules: Rules) -> Inquiry:
+def default_queued_workload(question: Question, _rules: Rules) -> Said:
     """Who names a class and no priority means that of the class."""
     workload = question.thing if spec_of(question.new).get("priority") is None else None
-    if not isinstance(workload, QueuedWorkload):
-        return Admit()
-    value = yield from _value_of(workload.priority_class)
-    return Admit(None if value is None else with_spec(question.new, priority=value))
+    return _with_priority(question.new, workload) if isinstance(workload, QueuedWorkload) else YES
+
+
+def _with_priority(value: Json, workload: QueuedWorkload) -> Inquiry:
+    priority = yield from _value_of(workload.priority_class)
+    return Admit(None if priority is None else with_spec(value, priority=priority))
 
 
 def checked(errors: Errors, framework: str = "") -> Judge:
@@ -72,7 +74,7 @@ def checked(errors: Errors, framework: str = "") -> Judge:
 
     def judge(question: Question, rules: Rules) -> Verdict:
         if (framework and framework not in rules.quota.frameworks) or is_going(question.new):
-            return Admit()
+            return YES
         return verdict_on(errors(question))
 
     return judge
@@ -115,15 +117,27 @@ def _of_flavor(question: Question) -> list[FieldError]:
     return flavor_errors(flavor) if isinstance(flavor, ResourceFlavor) else []
 
 
-def _of_queued_workload(question: Question) -> list[FieldError]:
+def _of_queued_workload(question: Question) -> Sequence[FieldError]:
+    """Much work is written with the very same spec and status, and is looked at once."""
+    new, old = question.new, question.old or {}
+    return question.once(_queued_workload_errors, question, *_looked_at(new), *_looked_at(old))
+
+
+def _looked_at(value: Json) -> tuple[object, object, object]:
+    """All that decides whether a workload may be as it is: what else its metadata say, its server has seen to."""
+    return value.get("spec"), value.get("status"), (value.get("metadata") or {}).get("annotations")
+
+
+def _queued_workload_errors(question: Question) -> Sequence[FieldError]:
     new, old = question.thing, question.was
     if not isinstance(new, QueuedWorkload):
-        return []
-    errors = [*workload_errors(new), *question.once(template_errors, _pod_sets(question.new))]
+        return ()
+    pod_sets = _pod_sets(question.new)
+    errors = [*workload_errors(new), *template_errors(pod_sets)]
     if isinstance(old, QueuedWorkload) and question.old is not None:
         errors += workload_change_errors(new, old)
         if old.is_true(RESERVED):
-            errors += pod_set_change_errors(_pod_sets(question.new), _pod_sets(question.old))
+            errors += pod_set_change_errors(pod_sets, _pod_sets(question.old))
     return errors
 
 

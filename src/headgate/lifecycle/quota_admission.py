@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from headgate.lifecycle.quota_checks import are_ready, synced_checks
 from headgate.lifecycle.quota_conditions import (
@@ -28,7 +29,6 @@ IS_GATED = Said(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires pr
 
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
     """It has quota, and is admitted as well when no check is to be waited for. What it was before is told as past."""
-    has_quota = Said(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {admission.cluster_queue}")
     past = [
         Said(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
         for before in workload.conditions
@@ -36,7 +36,13 @@ def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[st
     ]
     states = synced_checks(workload.checks, checks, now)
     checked = IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS
+    has_quota = _has_quota(admission.cluster_queue)
     return edited(workload, now, has_quota, *past, checked, admission=admission, checks=states, resource_requests=())
+
+
+@lru_cache(maxsize=4096)
+def _has_quota(queue: str) -> Said:
+    return Said(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {queue}")
 
 
 def admitted(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:

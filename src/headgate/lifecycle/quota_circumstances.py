@@ -23,7 +23,7 @@ class Circumstances(Struct, frozen=True):
     queue_is_active: bool
     may_enter: bool  # the queue is for workloads of its namespace
     settings: QuotaSettings
-    problem: str = ""  # why no server would have its pods, where that is so
+    problem: str = ""  # why no server would have its pods, where that is so and it has no quota yet
 
 
 class Hindrance(NamedTuple):

@@ -42,10 +42,19 @@ def second(now: float) -> float:
 
 def edited(workload: QueuedWorkload, now: float, *said: Said, **fields: Any) -> QueuedWorkloadStatus:
     """The status of the workload with these conditions and fields in place of what it shows."""
-    conditions, at = list(workload.conditions), second(now)
+    conditions, at, generation = list(workload.conditions), second(now), workload.generation
     for each in said:
-        _put(conditions, each, at, workload.generation)
-    return structs.replace(QueuedWorkloadStatus.of(workload), conditions=tuple(conditions), **fields)
+        type_, status, since = each.type, "True" if each.status else "False", at
+        for index, before in enumerate(conditions):
+            if before.type == type_:
+                if before.status == status:
+                    since = before.at  # of the last change of status: it stays while only the reason changes
+                conditions[index] = Condition(type_, status, each.reason, each.message, since, generation)
+                break
+        else:
+            conditions.append(Condition(type_, status, each.reason, each.message, since, generation))
+    fields["conditions"] = tuple(conditions)
+    return structs.replace(QueuedWorkloadStatus.of(workload), **fields)
 
 
 def without(workload: QueuedWorkload, type_: str) -> QueuedWorkload:
@@ -86,14 +95,3 @@ def reason_of(workload: QueuedWorkload, type_: str) -> str:
 def true_since(workload: QueuedWorkload, type_: str) -> float | None:
     shown = workload.condition(type_)
     return shown.at if shown is not None and shown.status == "True" else None
-
-
-def _put(conditions: list[Condition], said: Said, at: float, generation: int) -> None:
-    """The time is that of the last change of status, so it stays while only the reason changes."""
-    type_, status = said.type, "True" if said.status else "False"
-    for index, before in enumerate(conditions):
-        if before.type == type_:
-            kept = before.at if before.status == status else at
-            conditions[index] = Condition(type_, status, said.reason, said.message, kept, generation)
-            return
-    conditions.append(Condition(type_, status, said.reason, said.message, at, generation))

@@ -13,7 +13,7 @@ from headgate.lifecycle.quota_conditions import (
     REQUEUED,
     true_since,
 )
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import QueuedWorkload, RequeueState
 from headgate.model.quota_settings import PodsReady, QuotaSettings
 
 STARTING, RECOVERING = "WaitForStart", "WaitForRecovery"
@@ -34,7 +34,10 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
         return kept_until(workload, settings)
     if not workload.active:
         return None  # it leaves, or has left, and no time brings it back; nor one that is to be deactivated
-    at = _rests_until(workload) if workload.admission is None else _runs_until(workload, settings.pods_ready)
+    if workload.admission is not None:
+        at = _runs_until(workload, settings.pods_ready)
+    else:
+        at = _rests_until(workload, workload.requeue) if workload.requeue is not None else None
     return None if at is None or workload.is_true(DEACTIVATION_TARGET) else at
 
 
@@ -72,8 +75,6 @@ def execution_ends(workload: QueuedWorkload) -> float | None:
     return None if since is None or most is None else since + most - workload.past_execution_seconds
 
 
-def _rests_until(workload: QueuedWorkload) -> float | None:
-    if workload.requeue is None:
-        return None
+def _rests_until(workload: QueuedWorkload, rest: RequeueState) -> float | None:
     requeued = workload.condition(REQUEUED)
-    return workload.requeue.at if requeued is not None and requeued.status == "False" else None
+    return rest.at if requeued is not None and requeued.status == "False" else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cache
 
 from msgspec import Struct, structs
 
@@ -17,6 +18,7 @@ from headgate.lifecycle.quota_conditions import (
     DEACTIVATION_TARGET,
     EVICTED,
     FINISHED,
+    ON_HOLD,
     PENDING_EVALUATION,
     QUOTA_RESERVED,
     REQUEUED,
@@ -70,6 +72,10 @@ class Step(Struct, frozen=True):
 
 Rule = Callable[[QueuedWorkload, Circumstances, float], Step | None]
 
+WAITING = "Waiting"  # it has no quota
+RESERVED = "Reserved"  # it has quota and is not admitted yet
+LEAVING = "Leaving"  # it has quota, and was told to go or is not active
+
 
 def next_step(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """The first change that is due. None: nothing to do but wait."""
@@ -78,20 +84,29 @@ def next_step(workload: QueuedWorkload, around: Circumstances, now: float) -> St
     true = {one.type for one in workload.conditions if one.status == "True"}
     if FINISHED in true:
         return _retired(workload, around, now)
-    for rule in _rules_for(workload, true):
+    for rule in _rules_for(workload, around, true):
         step = rule(workload, around, now)
         if step is not None:
             return step
     return None
 
 
-def _rules_for(workload: QueuedWorkload, true: Set[str]) -> tuple[Rule, ...]:
-    """Those that may hold of it, by where it stands."""
+def _rules_for(workload: QueuedWorkload, around: Circumstances, true: Set[str]) -> tuple[Rule, ...]:
+    """Those that may hold of it, by where it stands and what there is to be looked at."""
     if workload.admission is None:
-        return OF_WAITING
-    if EVICTED in true or not workload.active:
-        return OF_LEAVING
-    return OF_ADMITTED if ADMITTED in true else OF_RESERVED
+        stands = WAITING
+    elif EVICTED in true or not workload.active:
+        stands = LEAVING
+    else:
+        stands = ADMITTED if ADMITTED in true else RESERVED
+    has_checks = bool(workload.checks or (around.queue is not None and around.queue.checks))
+    return _rules(stands, has_checks, around.settings.preemption_gates, DEACTIVATION_TARGET in true)
+
+
+@cache
+def _rules(stands: str, checks: bool, gates: bool, doom: bool) -> tuple[Rule, ...]:
+    left_out = (() if checks else ABOUT_CHECKS) + (() if gates else (_gates_told,)) + (() if doom else (_doomed,))
+    return tuple(rule for rule in RULES[stands] if rule not in left_out)
 
 
 def _let_go(workload: QueuedWorkload) -> Step | None:
@@ -120,7 +135,7 @@ def _orphaned(workload: QueuedWorkload, around: Circumstances, now: float) -> St
 
 def _doomed(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     doom = workload.condition(DEACTIVATION_TARGET)
-    if not workload.active or doom is None or doom.status != "True":
+    if not workload.active or doom is None:
         return None
     return Step("deactivate", doom.reason, doom.message, Activation(False))
 
@@ -159,8 +174,6 @@ def _what_is_over(why: str, workload: QueuedWorkload, around: Circumstances, now
 
 def _gates_told(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """Every preemption gate of its spec has a state, closed to begin with."""
-    if not around.settings.preemption_gates:
-        return None
     known = {gate.name: gate for gate in workload.gate_statuses}
     wanted = tuple(known.get(name) or GateStatus(name, False, second(now)) for name in workload.preemption_gates)
     if {gate.name for gate in wanted} == set(known):
@@ -171,7 +184,7 @@ def _gates_told(workload: QueuedWorkload, around: Circumstances, now: float) -> 
 
 def _checks_told(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
     """Its states are those of the checks its queue asks for now."""
-    if around.queue is None or not (around.queue.checks or workload.checks):
+    if around.queue is None:
         return None
     names = required_checks(around.queue, workload.admission)
     checks = synced_checks(workload.checks, names, now)
@@ -268,7 +281,7 @@ def _kept_out(workload: QueuedWorkload, around: Circumstances, now: float) -> St
     why = hindrance(workload, around)
     if not workload.active:
         reason, message = DEACTIVATED, "The workload is deactivated"
-    elif workload.is_on_hold:
+    elif before == ON_HOLD and workload.is_on_hold:
         return None
     elif why is not None:
         reason, message = why
@@ -296,45 +309,10 @@ def _evicted(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> Step:
     return Step("evict", why.reason, why.message, status)
 
 
-OF_WAITING: tuple[Rule, ...] = (
-    _orphaned,
-    _doomed,
-    _deactivated,
-    _queues_again,
-    _gates_told,
-    _checks_told,
-    _kept_out,
-)
-"""It has no quota."""
-
-OF_RESERVED: tuple[Rule, ...] = (
-    _orphaned,
-    _doomed,
-    _gates_told,
-    _checks_told,
-    _checks_failed,
-    _stopped,
-    _admitted,
-)
-"""It has quota and is not admitted yet."""
-
-OF_ADMITTED: tuple[Rule, ...] = (
-    _orphaned,
-    _doomed,
-    _gates_told,
-    _checks_told,
-    _checks_failed,
-    _drained,
-    _not_ready,
-    _overtime,
-)
-
-OF_LEAVING: tuple[Rule, ...] = (
-    _orphaned,
-    _doomed,
-    _deactivated,
-    _gates_told,
-    _checks_told,
-    _released,
-)
-"""It has quota, and was told to go or is not active."""
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    WAITING: (_orphaned, _doomed, _deactivated, _queues_again, _gates_told, _checks_told, _kept_out),
+    RESERVED: (_orphaned, _doomed, _gates_told, _checks_told, _checks_failed, _stopped, _admitted),
+    ADMITTED: (_orphaned, _doomed, _gates_told, _checks_told, _checks_failed, _drained, _not_ready, _overtime),
+    LEAVING: (_orphaned, _doomed, _deactivated, _gates_told, _checks_told, _released),
+}
+ABOUT_CHECKS: tuple[Rule, ...] = (_checks_told, _checks_failed)

@@ -106,13 +106,19 @@ class Election:
 
     async def release(self) -> None:
         """Best effort: an unreachable server only means that the next one waits out the lease."""
-        if self.holder != self._settings.identity or self._seen is None:
-            return
-        given_up = msgspec.structs.replace(self._seen.spec, holder_identity="", lease_duration_seconds=1)
         try:
-            await self._write("PUT", self._settings.path, self._lease(given_up))
+            if not await self._give_up():
+                await self._look()  # a renewal may have taken hold whose answer nobody waited for
+                await self._give_up()
         except (Refused, Disconnected):
             return
+
+    async def _give_up(self) -> bool:
+        """False when the lease is not as last seen."""
+        if self.holder != self._settings.identity or self._seen is None:
+            return True
+        given_up = msgspec.structs.replace(self._seen.spec, holder_identity="", lease_duration_seconds=1)
+        return await self._write("PUT", self._settings.path, self._lease(given_up))
 
     def _time_left(self) -> float:
         """Seconds in which the lease must be renewed; counted from before the last renewal was asked for."""
@@ -135,15 +141,22 @@ class Election:
         return renewed
 
     async def _take_or_renew(self) -> bool:
-        lease = await self._read()
+        lease = await self._look()
         if lease is None:
-            self._seen = None
             return await self._write("POST", self._settings.collection, self._lease(self._mine(None)))
-        self._look_at(lease)
         ours = self.holder == self._settings.identity
         if not ours and self.holder and not self._lapsed(lease):
             return False
         return await self._write("PUT", self._settings.path, self._lease(self._mine(lease)))
+
+    async def _look(self) -> _Lease | None:
+        """The lease as it is now; None when there is none."""
+        lease = await self._read()
+        if lease is None:
+            self._seen = None
+        else:
+            self._look_at(lease)
+        return lease
 
     async def _read(self) -> _Lease | None:
         answer = await self._ask(Call("GET", self._settings.path, {}, "", b""))

@@ -45,14 +45,16 @@ class Matter(StrEnum):
 
 
 class Once(Protocol):
-    """What is made of a part of an object; whoever knows parts again, the very same ones, may remember it."""
+    """What is made of something, where that depends on nothing but these parts of objects; whoever knows parts again,
+    the very same ones, may remember it.
+    """
 
-    def __call__(self, make: Callable[[P], R], part: P, /) -> R: ...
+    def __call__(self, make: Callable[[P], R], of: P, /, *parts: object) -> R: ...
 
 
-def each_time(make: Callable[[P], R], part: P, /) -> R:
+def each_time(make: Callable[[P], R], of: P, /, *_parts: object) -> R:
     """Remembers nothing."""
-    return make(part)
+    return make(of)
 
 
 class Question(Struct, frozen=True):

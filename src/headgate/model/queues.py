@@ -254,7 +254,7 @@ class PodSet(Struct, frozen=True, gc=False, cache_hash=True):
     needs: TemplateNeeds = TemplateNeeds()  # what the requests were worked out from
 
 
-class PodSetAssignment(Struct, frozen=True, gc=False):
+class PodSetAssignment(Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod set got: a flavor by resource, the usage of all its pods together, and how many these are."""
 
     name: str
@@ -263,7 +263,7 @@ class PodSetAssignment(Struct, frozen=True, gc=False):
     count: int
 
 
-class Admission(Struct, frozen=True, gc=False):
+class Admission(Struct, frozen=True, gc=False, cache_hash=True):
     cluster_queue: str
     pod_sets: tuple[PodSetAssignment, ...]
 

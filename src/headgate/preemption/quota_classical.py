@@ -126,10 +126,12 @@ def _candidates(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: Q
 def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemption) -> list[_Candidate]:
     if policy.within_queue is WithinQueue.NEVER:
         return []
-    priority = preemptor.priority
-    no_more_important = [holder for holder in ledger.holders(preemptor.queue) if holder.priority <= priority]
-    allowed = [holder for holder in no_more_important if may_take(preemptor, policy, holder)]
-    return [_Candidate(holder, _Claim.OWN_QUEUE) for holder in allowed]
+    priority, own = preemptor.priority, _Claim.OWN_QUEUE
+    return [
+        _Candidate(holder, own)
+        for holder in ledger.holders(preemptor.queue)
+        if holder.priority <= priority and may_take(preemptor, policy, holder)
+    ]
 
 
 def _from_others(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption) -> list[_Candidate]:

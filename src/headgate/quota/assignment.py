@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
 from headgate.model.queues import Admission, PodSetAssignment
 from headgate.model.resources import Resources
 from headgate.quota import wording
-from headgate.quota.modes import Mode, NoFit
-from headgate.quota.tree import FlavorResource, Usage
+from headgate.quota.modes import Fitness, Mode, NoFit
+from headgate.quota.requests import Ask
+from headgate.quota.tree import FlavorResource, Usage, usage_of
 
 _FIT, _PREEMPT = Mode.FIT, Mode.PREEMPT  # found sooner than members of enums
 
 
-class FlavorChoice(Struct, frozen=True, gc=False):
+class FlavorChoice(Struct, frozen=True, gc=False, cache_hash=True):
     """The flavor of one resource; `tried` is the index of the last flavor looked at, -1 when all were."""
 
     of: FlavorResource
@@ -28,7 +29,7 @@ class FlavorChoice(Struct, frozen=True, gc=False):
         return self.of.flavor
 
 
-class PodSetFlavors(Struct, frozen=True, gc=False):
+class PodSetFlavors(Struct, frozen=True, gc=False, cache_hash=True):
     """What one pod set is assigned. Without reasons it fits as it is; with reasons and no flavor, it fits nowhere."""
 
     name: str
@@ -42,7 +43,7 @@ class PodSetFlavors(Struct, frozen=True, gc=False):
     def mode(self) -> Mode:
         if not self.reasons:
             return _FIT
-        return min((choice.mode for _, choice in self.choices), default=Mode.NO_FIT)
+        return min([choice.mode for _, choice in self.choices], default=Mode.NO_FIT)
 
 
 class Assignment(Struct, frozen=True, gc=False):
@@ -85,7 +86,38 @@ class Assignment(Struct, frozen=True, gc=False):
         }
 
 
-def admission(queue: str, pod_sets: Sequence[PodSetFlavors]) -> Admission:
+def as_a_whole(pod_sets: tuple[PodSetFlavors, ...], mode: Mode, began_midway: bool) -> Assignment:
+    """What all of them use together, in the mode of the worst."""
+    usage: dict[FlavorResource, int] = {}
+    borrow = 0
+    for pod_set in pod_sets:
+        for resource, choice in pod_set.choices:
+            usage[choice.of] = usage.get(choice.of, 0) + pod_set.requests[resource]
+            borrow = max(borrow, choice.borrow)
+    return Assignment(pod_sets, usage_of(usage), mode, borrow, began_midway)
+
+
+# What is given to one is given to others like it: all of these are one and the same for all of them.
+
+
+@lru_cache(maxsize=16_384)
+def fitting_as_a_whole(pod_sets: tuple[PodSetFlavors, ...], began_midway: bool) -> Assignment:
+    return as_a_whole(pod_sets, _FIT, began_midway)
+
+
+@lru_cache(maxsize=4096)
+def chosen(of: FlavorResource, fitness: Fitness, tried: int) -> FlavorChoice:
+    return FlavorChoice(of, fitness.granular.mode, fitness.borrow, tried)
+
+
+@lru_cache(maxsize=16_384)
+def fitting(ask: Ask, count: int, requests: Resources, choices: tuple[tuple[str, FlavorChoice], ...]) -> PodSetFlavors:
+    """A pod set that can have these flavors as they are."""
+    return PodSetFlavors(ask.name, count, requests, choices)
+
+
+@lru_cache(maxsize=16_384)
+def admission(queue: str, pod_sets: tuple[PodSetFlavors, ...]) -> Admission:
     """The assignment as it is written down once the workload is admitted, and reads back: by name of resource."""
     return Admission(queue, tuple([_given(pod_set) for pod_set in pod_sets]))
 

@@ -105,7 +105,9 @@ class Ledger:
         node = self.forest.queues.get(queue)
         if node is not None:  # who holds quota of a queue that is gone, or below a ring, is only on record
             self._add(node, holder.usage)
-            self._count_change(node)
+            if not self._trials:
+                self._generation += 1
+                node.root.generation = self._generation
 
     def leave(self, queue: str, uid: str) -> Holder | None:
         """The workload gives back what it holds of this queue."""
@@ -118,7 +120,9 @@ class Ledger:
         node = self.forest.queues.get(queue)
         if node is not None:
             self._remove(node, holder.usage)
-            self._count_change(node)
+            if not self._trials:
+                self._generation += 1
+                node.root.generation = self._generation
         return holder
 
     def mark_evicted(self, holder: Holder) -> None:
@@ -173,8 +177,3 @@ class Ledger:
         noted = self._uses if self._trials else None
         for of, amount in usage:
             node.accounts[of].remove(amount, noted)
-
-    def _count_change(self, node: QuotaNode) -> None:
-        if not self._trials:
-            self._generation += 1
-            node.root.generation = self._generation

@@ -112,7 +112,8 @@ class Lines:
         self._blocked[kind] = None
 
     def unblock_all(self) -> None:
-        self.unblock(tuple(self._blocked))
+        if self._blocked:
+            self.unblock(tuple(self._blocked))
 
     def unblock(self, kinds: Iterable[EquivalenceClass]) -> None:
         for kind in kinds:
@@ -129,25 +130,23 @@ class Lines:
 
     def _next_of_kin(self, line: str, kin: _Kin, kind: EquivalenceClass) -> None:
         """The first has left the line."""
-        places = kin.places[line]
-        while places and not self._counts(places[0]):
+        places, members = kin.places[line], self._members
+        while places:
+            found = members.get(places[0][3])
+            if found is not None and found.place is places[0]:
+                self._step_forward(line, kind, places[0])
+                return
             heapq.heappop(places)
-        if places:
-            self._step_forward(line, kind, places[0])
-        else:
-            del kin.places[line]
-
-    def _counts(self, place: Place) -> bool:
-        found = self._members.get(place[3])
-        return found is not None and found.place is place
+        del kin.places[line]
 
     def _first(self, line: str, front: list[Place]) -> Applicant | None:
         """Places left behind, of blocked classes, or behind others of the class are not looked at again."""
+        members, blocked = self._members, self._blocked
         while front:
             place = front[0]
-            found = self._members.get(place[3])
+            found = members.get(place[3])
             is_first = found is not None and found.place is place and found.kin.places[line][0] is place
-            if found is not None and is_first and found.applicant.kind not in self._blocked:
+            if found is not None and is_first and not (blocked and found.applicant.kind in blocked):
                 return found.applicant
             heapq.heappop(front)
         return None

@@ -85,9 +85,12 @@ def may_queue(workload: QueuedWorkload) -> bool:
     if not workload.active or workload.gated_by:
         return False
     for condition in workload.conditions:
-        if condition.status == "True" and condition.type in _SETTLED:
+        if condition.status == "True":
+            if condition.type in _SETTLED:
+                return False
+        elif condition.reason == "OnHold" and workload.is_on_hold:
             return False
-    return not workload.is_on_hold
+    return True
 
 
 def has_rested(workload: QueuedWorkload, now: float) -> bool:
@@ -109,8 +112,6 @@ def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
 
 
 def has_failed_checks(workload: QueuedWorkload) -> bool:
-    if not workload.checks:
-        return False
     return any(check.state in (CheckState.RETRY, CheckState.REJECTED) for check in workload.checks)
 
 

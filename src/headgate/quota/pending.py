@@ -23,7 +23,7 @@ Census = Mapping[EquivalenceClass, int]
 
 
 class PendingQueue:
-    """Every waiting workload is in line, set aside, or the one that was taken out and must be brought back.
+    """Every waiting workload is in line or set aside; one of those in line may be taken, and must be brought back.
 
     Set aside are single workloads, and all of a class one of which was refused for reasons that hold for all.
     """
@@ -32,7 +32,7 @@ class PendingQueue:
         self._local_usage = local_usage
         self._follow(queue)
         self._aside: dict[Key, Applicant] = {}
-        self._resting: list[tuple[float, Key]] = []  # of those set aside
+        self.resting: list[tuple[float, Key]] = []  # of those set aside; some may have been told to line up since
         self._refusals: dict[EquivalenceClass, Unreserved] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
@@ -48,7 +48,7 @@ class PendingQueue:
     @property
     def active(self) -> int:
         """How many will be tried as things are."""
-        return len(self._lines) - self._lines.blocked + (self._taken is not None)
+        return len(self._lines) - self._lines.blocked
 
     @property
     def inadmissible(self) -> int:
@@ -57,11 +57,11 @@ class PendingQueue:
 
     def census(self) -> tuple[Census, Census]:
         """Of those who will be tried as things are, and of those who wait for a change."""
-        tried: dict[EquivalenceClass, int] = {self._taken.kind: 1} if self._taken else {}
+        tried: dict[EquivalenceClass, int] = {}
         waiting: dict[EquivalenceClass, int] = {}
         for kind, size in self._lines.sizes.items():
             counted = waiting if self._lines.is_blocked(kind) else tried
-            counted[kind] = counted.get(kind, 0) + size
+            counted[kind] = size
         for applicant in self._aside.values():
             waiting[applicant.kind] = waiting.get(applicant.kind, 0) + 1
         return tried, waiting
@@ -74,8 +74,7 @@ class PendingQueue:
 
     def everybody(self) -> list[Applicant]:
         """All who wait, in the order they would be tried."""
-        taken = [self._taken] if self._taken else []
-        return sorted([*taken, *self._lines.all(), *self._aside.values()], key=self._place)
+        return sorted([*self._lines.all(), *self._aside.values()], key=self._place)
 
     @property
     def has_next(self) -> bool:
@@ -92,6 +91,7 @@ class PendingQueue:
         key, taken = applicant.workload.key, self._taken
         if taken is not None and taken.workload.key == key:
             self._taken = _going_on(applicant, taken)
+            self._line_up(self._taken)
             return False
         aside = self._aside.pop(key, None)
         known = aside if aside is not None else self._lines.get(key)
@@ -112,16 +112,14 @@ class PendingQueue:
             self._preemptor = None
         if self._taken is not None and self._taken.workload.key == key:
             self._taken = None
-            return True
         return self._lines.remove(key) is not None or self._aside.pop(key, None) is not None
 
     def take(self) -> Applicant | None:
-        """The next to try. It must come back by `bring_back`, or leave by `withdraw`."""
+        """The next to try, who keeps its place in line. It must come back by `bring_back`, or leave by `withdraw`."""
         assert self._taken is None, "one at a time"
-        first = self._first() if self._lines else None
+        first = self._first()
         if first is not None:
             key, preemptor = first.workload.key, self._preemptor
-            self._lines.remove(key)
             self._skipped.pop(key, None)
             is_preemptor = preemptor is not None and preemptor == (key, first.workload.generation)
             if first.is_preemptor is not is_preemptor:
@@ -148,6 +146,7 @@ class PendingQueue:
             self._refuse_all(applicant.kind, told, missed=progress is not None and progress.missed)
             self._line_up(applicant)
         else:
+            self._lines.remove(key)
             self._set_aside(applicant)
         return False
 
@@ -167,8 +166,8 @@ class PendingQueue:
         self._skipped.clear()
         self._lines.unblock_all()
         self._woken_meanwhile = True
-        ready = [one for one in self._aside.values() if has_rested(one.workload, now) and may_enter(one.key.namespace)]
-        for applicant in ready:
+        aside = self._aside.values() if self._aside else ()
+        for applicant in [one for one in aside if has_rested(one.workload, now) and may_enter(one.key.namespace)]:
             del self._aside[applicant.key]
             self._line_up(applicant)
 
@@ -196,8 +195,8 @@ class PendingQueue:
     def ripen(self, now: float) -> bool:
         """Those whose rest has ended since they were set aside line up. True when there were any."""
         ready = False
-        while self._resting and self._resting[0][0] <= now:
-            until, key = heapq.heappop(self._resting)
+        while self.resting and self.resting[0][0] <= now:
+            until, key = heapq.heappop(self.resting)
             applicant = self._aside.get(key)
             if applicant is not None and _rests_until(applicant) == until and has_rested(applicant.workload, now):
                 del self._aside[key]
@@ -207,7 +206,7 @@ class PendingQueue:
 
     def next_deadline(self) -> float | None:
         """When the next rest ends, or one that was cut short would have."""
-        return self._resting[0][0] if self._resting else None
+        return self.resting[0][0] if self.resting else None
 
     def reconfigure(self, queue: ClusterQueue) -> None:
         """Another spec, so another order perhaps."""
@@ -225,7 +224,7 @@ class PendingQueue:
         self._aside[applicant.key] = applicant
         until = _rests_until(applicant)
         if until is not None:
-            heapq.heappush(self._resting, (until, applicant.key))
+            heapq.heappush(self.resting, (until, applicant.key))
 
     def _first(self) -> Applicant | None:
         """The first of each line, and of these the one whose local queue used least; a preemptor before all others."""
@@ -234,7 +233,9 @@ class PendingQueue:
             if sticky is not None and not self._lines.is_blocked(sticky.kind):
                 return sticky
         firsts = self._lines.firsts()
-        return firsts[0] if len(firsts) == 1 else min(firsts, key=self._place, default=None)
+        if len(firsts) > 1:
+            return min(firsts, key=self._place)
+        return firsts[0] if firsts else None
 
     def _sticky(self) -> Applicant | None:
         """The workload whose victims are on their way out, as long as it is the one they leave for.

@@ -86,14 +86,17 @@ class PendingQueues:
             return False
         self._home[key] = name
         changed = queue.offer(applicant, now)
-        self._note_rests(queue)
+        if queue.resting:
+            self._with_rests[name] = None
         return changed
 
     def leave(self, key: Key, now: float) -> None:
         """The workload waits no longer though it got nothing. Room a strict queue kept for it is free for others."""
         home = self._home.get(key)
+        if home is None:
+            return
         self.withdraw(key)
-        if home is not None and self._queues[home].queue.strategy is QueueingStrategy.STRICT_FIFO:
+        if self._queues[home].queue.strategy is QueueingStrategy.STRICT_FIFO:
             self.wake(home, now)
 
     def withdraw(self, key: Key) -> None:
@@ -122,8 +125,9 @@ class PendingQueues:
     ) -> None:
         """The head was not admitted. If another one follows, or it may do better next time, its tree is stirred."""
         queue = self._queues[applicant.queue]
-        back = queue.bring_back(applicant.key, why, progress, told)
-        self._note_rests(queue)
+        back = queue.bring_back(applicant.workload.key, why, progress, told)
+        if queue.resting:
+            self._with_rests[applicant.queue] = None
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
             self._stir(applicant.queue)
@@ -214,10 +218,6 @@ class PendingQueues:
         tree = self._tree_of.get(queue)
         if tree:
             self._stirred[tree[0]] = None
-
-    def _note_rests(self, queue: PendingQueue) -> None:
-        if queue.next_deadline() is not None:
-            self._with_rests[queue.queue.name] = None
 
 
 RETRIED = frozenset({Requeue.FAILED_AFTER_NOMINATION, Requeue.PREEMPTION_FAILED})

@@ -110,7 +110,13 @@ def holder_of(workload: QueuedWorkload, ordered: float) -> Holder | None:
     """The workload as holder of quota; None when it has none reserved."""
     if workload.admission is None:
         return None
-    condition = workload.condition("QuotaReserved")
+    reserved, evicted = 0.0, False
+    for condition in workload.conditions:
+        if condition.status == "True":
+            if condition.type == "QuotaReserved":
+                reserved = condition.at
+            elif condition.type == "Evicted":
+                evicted = True
     return Holder(
         workload.key,
         workload.uid,
@@ -118,7 +124,7 @@ def holder_of(workload: QueuedWorkload, ordered: float) -> Holder | None:
         usage_held(workload),
         workload.priority + workload.boost,
         ordered,
-        reserved=condition.at if condition is not None and condition.status == "True" else 0.0,
-        evicted=workload.is_true("Evicted"),
-        local=workload.queue,
+        reserved,
+        evicted,
+        workload.queue,
     )

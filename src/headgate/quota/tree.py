@@ -20,7 +20,7 @@ Usage = tuple[tuple[FlavorResource, int], ...]
 
 
 def usage_of(amounts: Mapping[FlavorResource, int]) -> Usage:
-    return tuple(sorted(amounts.items()))
+    return tuple(sorted(amounts.items())) if len(amounts) > 1 else tuple(amounts.items())
 
 
 class BorrowLevel(NamedTuple):
@@ -76,24 +76,18 @@ class Account:
         self.borrows = False
         self.borrowers: dict[QuotaNode, None] = {}
 
-    def use(self, amount: int) -> None:
-        """It uses so much, no more and no less."""
-        self.used = amount
-        if (amount > self.subtree) is not self.borrows:
-            self._turn()
-
     def add(self, amount: int, noted: list[Before] | None) -> None:
         """It uses more. What does not fit into the part the parent never sees is the parent's to carry."""
         account: Account | None = self
         while account is not None and amount > 0:
-            used, kept = account.used, account.kept
+            used = account.used
             if noted is not None:
                 noted.append((account, used))
-            account.used = used + amount
-            if (used + amount > account.subtree) is not account.borrows:
-                account._turn()
-            if used < kept:
-                amount -= kept - used
+            more = account.used = used + amount
+            if (more > account.subtree) is not account.borrows:
+                account.turn()
+            if used < account.kept:
+                amount -= account.kept - used
             account = account.parent
 
     def remove(self, amount: int, noted: list[Before] | None) -> None:
@@ -103,14 +97,14 @@ class Account:
             used = account.used
             if noted is not None:
                 noted.append((account, used))
-            account.used = used - amount
-            if (used - amount > account.subtree) is not account.borrows:
-                account._turn()
+            less = account.used = used - amount
+            if (less > account.subtree) is not account.borrows:
+                account.turn()
             carried = used - account.kept
             amount = carried if carried < amount else amount
             account = account.parent
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
         """It begins to borrow, or borrows no longer."""
         self.borrows = not self.borrows
         if self.parent is not None:
@@ -121,9 +115,10 @@ class Account:
 
     def available(self) -> int:
         """Room left: its own first, then the parent's up to the borrowing limit. Negative when quota was taken away."""
-        if self.parent is None:
+        parent, most = self.parent, self.carried_most
+        if parent is None:
             return self.subtree - self.used
-        room, most = self.parent.available(), self.carried_most
+        room = parent.subtree - parent.used if parent.parent is None else parent.available()
         carried = self.used - self.kept
         if carried < 0:  # it has room of its own
             return (room if most is None or room < most else most) - carried
@@ -168,7 +163,9 @@ Before = tuple[Account, int]
 def take_back(noted: list[Before], mark: int) -> None:
     """All that was noted since then is used as before."""
     for account, used in reversed(noted[mark:]):
-        account.use(used)
+        account.used = used
+        if (used > account.subtree) is not account.borrows:
+            account.turn()
     del noted[mark:]
 
 
@@ -177,6 +174,10 @@ class Offer(NamedTuple):
 
     flavor: str
     accounts: Mapping[str, Account]
+
+
+Offers = Mapping[str, tuple[Offer, ...]]
+"""The flavors a queue has for each resource, in the order they are tried."""
 
 
 class QuotaNode:
@@ -271,8 +272,8 @@ class QuotaNode:
         self.reach = BorrowLevel(self.height, self.parent is not None)
 
     @property
-    def offers(self) -> Mapping[str, tuple[Offer, ...]]:
-        """The flavors a queue has for each resource, in the order they are tried. Its first group counts."""
+    def offers(self) -> Offers:
+        """What a queue has, whose first group with a resource counts for it."""
         if self._offers is None:
             self._offers = {}
             for group in self.queue.groups if self.queue is not None else ():
@@ -313,6 +314,7 @@ class Forest:
             self._hang(self._cohorts[cohort.name], cohort.parent)
         in_ring = _in_ring(parents)
         self.queues: dict[str, QuotaNode] = {}
+        self._paths: dict[str, str] = {}
         self.cyclic: frozenset[str] = frozenset(queue.name for queue in queues if queue.cohort in in_ring)
         for queue in sorted(queues, key=lambda queue: queue.name):
             if queue.name not in self.cyclic:
@@ -335,8 +337,12 @@ class Forest:
 
     def path_of(self, queue: str) -> str:
         """Its place from the root down, as in /root/cohort/queue."""
-        node = self.queues[queue]
-        return "/" + "/".join([*reversed([above.name for above in node.ancestors()]), node.name])
+        path = self._paths.get(queue)
+        if path is None:
+            node = self.queues[queue]
+            path = "/" + "/".join([*reversed([above.name for above in node.ancestors()]), node.name])
+            self._paths[queue] = path
+        return path
 
     def _hang(self, node: QuotaNode, parent: str) -> None:
         if parent:

@@ -110,12 +110,15 @@ class FairPlay:
 
     def check(self, effects: Sequence[Effect], entries: Iterable[Entry], journal: Journal | None) -> None:
         """What one step decided, and the entries it wrote about that."""
-        self._check_starts([effect for effect in effects if isinstance(effect, Bind)], journal)
+        binds = [effect for effect in effects if isinstance(effect, Bind)]
+        if binds:
+            self._check_starts(binds, journal)
         told = {entry.key: entry for entry in entries if entry.decision == "evict"}
         for effect in effects:
             if isinstance(effect, Evict):
                 self._check_eviction(effect, told.get(effect.target.key), journal)
-        self._check_worth(told.values(), journal)
+        if told:
+            self._check_worth(told.values(), journal)
 
     def _check_starts(self, binds: Sequence[Bind], journal: Journal | None) -> None:
         anew = [bind for bind in binds if self.known.bindings.get(bind.target.uid) not in IN_DOUBT]
@@ -147,7 +150,7 @@ class FairPlay:
 
     def _check_worth(self, told: Collection[Entry], journal: Journal | None) -> None:
         """Everyone who leaves makes room for somebody."""
-        waiting = self._waiting_by_name() if told else {}
+        waiting = self._waiting_by_name()
         for entry in told:
             victim, preemptor = self.known.pods.get(entry.key), entry.numbers.get("for")
             if victim is not None and isinstance(preemptor, str):

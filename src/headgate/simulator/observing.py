@@ -56,9 +56,7 @@ class Feed:
             if collection.version > seen:
                 fresh += self._drain(kind)
         fresh.sort(key=itemgetter(0))
-        sights = [sight for _, sight in fresh]
-        self._note(sights)
-        return sights
+        return [sight for _, sight in fresh]
 
     def _in_watches(self) -> list[tuple[Kind, Stored]]:
         """What is watched: asked at every look whether it has changed."""
@@ -92,14 +90,29 @@ class Feed:
             return self._relisted(kind)
 
     def _relisted(self, kind: Kind) -> list[Dated]:
+        known = {found.key: found for found in self.objects.values() if found.key.kind is kind}
         watch = self._watches[kind] = self._watch(kind)
         present = self._decoded(kind, watch.drain()) if watch is not None else []
         there = {(sight.object.key, sight.object.uid) for _, sight in present if isinstance(sight, Observed)}
-        known = [found for found in self.objects.values() if found.key.kind is kind]
-        return [(0, Gone(found.key, found.uid)) for found in known if (found.key, found.uid) not in there] + present
+        gone = [Gone(key, found.uid) for key, found in known.items() if (key, found.uid) not in there]
+        for lost in gone:
+            if self.objects[lost.key].uid == lost.uid:
+                del self.objects[lost.key]
+        return [*((0, lost) for lost in gone), *present]
 
     def _decoded(self, kind: Kind, events: Iterable[WatchEvent]) -> list[Dated]:
-        return [(event.version, sight) for event in events if (sight := self._sight(kind, event)) is not None]
+        """What they show, and keeps it in mind."""
+        fresh: list[Dated] = []
+        for event in events:
+            sight = self._sight(kind, event)
+            if isinstance(sight, Observed):
+                self.objects[sight.object.key] = sight.object
+            elif sight is not None:
+                self.objects.pop(sight.key, None)
+            else:
+                continue
+            fresh.append((event.version, sight))
+        return fresh
 
     def _sight(self, kind: Kind, event: WatchEvent) -> Sight | None:
         """None of a bookmark and, as on a live cluster, where nothing can be decided about the unreadable."""
@@ -109,13 +122,6 @@ class Feed:
             return Gone(Key(kind, gone.get("namespace") or "", gone["name"]), gone["uid"])
         seen = self._read(kind, value) if event.type != "BOOKMARK" else None
         return None if seen is None else Observed(seen)
-
-    def _note(self, sights: Iterable[Sight]) -> None:
-        for sight in sights:
-            if isinstance(sight, Observed):
-                self.objects[sight.object.key] = sight.object
-            else:
-                self.objects.pop(sight.key, None)
 
 
 class View:

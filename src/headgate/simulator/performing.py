@@ -18,7 +18,6 @@ def perform(write: Write, server: ApiServer, now: float, user: str = OWN_ACCOUNT
     for call in calls_for(write, REPORTER):
         request = Request(call.method, call.path, call.query, call.body, call.content_type, user)
         response = server.handle(request, now)
-        trouble = trouble_of(response.code, response.body) if response.code >= 300 else None
-        if trouble is not None:
+        if response.code >= 300 and (trouble := trouble_of(response.code, response.body)) is not None:
             return Outcome(write, *trouble)
     return Outcome(write)

@@ -11,8 +11,9 @@ from headgate.engine.gangs import PLUGIN as GANGS
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Bind, Effect, Evict, PatchStatus, WakeAt, Write
+from headgate.model.effects import Bind, Create, Effect, Evict, PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired, Trouble
+from headgate.model.keys import Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.preemption.exact import Limits, certifier
@@ -96,8 +97,9 @@ class Process:
             return False
         self._inbox, self._fresh = [], False
         checked = of_kinds(sights, CHECKED)
-        self._room.saw(checked)
-        self._fair.known.saw(checked)
+        if checked:
+            self._room.saw(checked)
+            self._fair.known.saw(checked)
         effects = self._engine.step(batch, now)
         entries = self._engine.journal.take()
         self.story.extend(entries)
@@ -139,23 +141,37 @@ class Process:
                 self._write(effect, now)
 
     def _write(self, write: Write, now: float) -> None:
-        check_gates(write, self.journal)
-        if not self.connected:
-            self._hear(Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached"))
+        """Only what is written about pods can break what must hold."""
+        of_pod = not isinstance(write, Create) and write.target.key.kind is Kind.POD
+        if of_pod:
+            check_gates(write, self.journal)
+        outcome = self._tried(write, now)
+        if outcome is None:
             return
+        if of_pod:
+            self._room.heard(outcome)
+            self._fair.known.heard(outcome)
+        self._inbox.append(outcome)
+
+    def _tried(self, write: Write, now: float) -> Outcome | None:
+        """What our process gets to hear of it; nothing if it dies on the way."""
+        if not self.connected:
+            return Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached")
         match self._dice.for_write():
             case None:
-                self._hear(self._send(write, now))
+                return self._send(write, now)
             case WriteFault.CRASH_BEFORE:
                 self.crash(now, self._restart_after)
+                return None
             case WriteFault.CRASH_AFTER:
                 self._send(write, now)
                 self.crash(now, self._restart_after)
+                return None
             case WriteFault.LOST:
                 self._send(write, now)
-                self._hear(Outcome(write, Trouble.UNKNOWN, "the answer was lost"))
+                return Outcome(write, Trouble.UNKNOWN, "the answer was lost")
             case WriteFault.CONFLICT:
-                self._hear(Outcome(write, Trouble.CONFLICT, "the object has been modified"))
+                return Outcome(write, Trouble.CONFLICT, "the object has been modified")
 
     def _send(self, write: Write, now: float) -> Outcome:
         outcome = perform(write, self._server, now)
@@ -170,8 +186,3 @@ class Process:
                 self._room.bound(write, pod, self.journal)
         elif isinstance(write, Evict):
             self._whole.evicted(write, self._feed.objects)
-
-    def _hear(self, outcome: Outcome) -> None:
-        self._room.heard(outcome)
-        self._fair.known.heard(outcome)
-        self._inbox.append(outcome)

@@ -105,33 +105,33 @@ def admit_all(
 
 def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
     """The outcome is taken as happened: quota is held, victims are on their way out, who waits is back in its queue."""
-    match outcome:
-        case Admitted(applicant, assignment):
-            ledger.hold(_holder(applicant, assignment.usage, now))
-            pending.withdraw(applicant.key)
-        case Preempting(applicant, _, victims, _):
-            for victim in victims:
-                ledger.mark_evicted(victim.holder)
-            pending.refused(applicant, Requeue.PENDING_PREEMPTION)
-        case Deferred(applicant):
-            pending.refused(applicant, Requeue.PENDING_PREEMPTION)
-        case Gated(applicant):
-            pending.refused(applicant, Requeue.PREEMPTION_GATED)
-        case Waits(applicant):
-            pending.refused(applicant, outcome.requeue, outcome.progress, outcome.reason)
-        case _:
-            assert_never(outcome)
+    applicant = outcome.applicant
+    if isinstance(outcome, Admitted):
+        ledger.hold(_holder(applicant, outcome.assignment.usage, now))
+        pending.withdraw(applicant.workload.key)
+    elif isinstance(outcome, Waits):
+        pending.refused(applicant, outcome.requeue, outcome.progress, outcome.reason)
+    elif isinstance(outcome, Preempting):
+        for victim in outcome.victims:
+            ledger.mark_evicted(victim.holder)
+        pending.refused(applicant, Requeue.PENDING_PREEMPTION)
+    elif isinstance(outcome, Deferred):
+        pending.refused(applicant, Requeue.PENDING_PREEMPTION)
+    elif isinstance(outcome, Gated):
+        pending.refused(applicant, Requeue.PREEMPTION_GATED)
+    else:
+        assert_never(outcome)
 
 
 def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
     workload = applicant.workload
     return Holder(
-        key=workload.key,
-        uid=workload.uid,
-        queue=applicant.queue,
-        usage=usage,
-        priority=applicant.priority,
-        ordered=applicant.ordered,
+        workload.key,
+        workload.uid,
+        applicant.queue,
+        usage,
+        applicant.kind.priority,
+        applicant.ordered,
         reserved=second(now),  # as it will be told
         local=workload.queue,
     )
@@ -145,6 +145,7 @@ class _Cycle:
         self._settings = settings
         self._ledger = snapshot.ledger
         self._find_victims = search_by(settings)
+        self._is_fair = settings.is_fair
         self._trees: dict[QuotaNode, _Tree] = {}
         self._all_ready = snapshot.all_ready
 
@@ -154,7 +155,8 @@ class _Cycle:
         for head in heads:
             why_not = self._inadmissible(head)
             if why_not is None:
-                nominees.append(self._nominate(head, self._still_valid(head)))
+                progress = self._still_valid(head, head.progress) if head.progress is not None else None
+                nominees.append(self._nominate(head, progress))
             else:
                 outcomes.append(why_not)
         with self._ledger.trial():
@@ -162,11 +164,11 @@ class _Cycle:
         return outcomes
 
     def _in_turn(self, nominees: Sequence[_Nominee]) -> Iterable[_Nominee]:
-        return by_share(self._ledger, nominees) if self._settings.is_fair else by_priority(nominees)
+        return by_share(self._ledger, nominees) if self._is_fair else by_priority(nominees)
 
     def _inadmissible(self, head: Applicant) -> Waits | None:
         """What keeps it out whatever the quota."""
-        if has_failed_checks(head.workload):
+        if head.workload.checks and has_failed_checks(head.workload):
             return Waits(head, Unreserved.PENDING, Requeue.GENERIC, wording.FAILED_CHECKS)
         queue, forest = head.queue, self._ledger.forest
         node = forest.queues.get(queue)
@@ -190,7 +192,7 @@ class _Cycle:
             node,
             self._snapshot.flavors,
             victims.fitness,
-            settings.is_fair,
+            self._is_fair,
             settings.ignore_undeclared,
             progress,
             pinned,
@@ -201,11 +203,8 @@ class _Cycle:
         whole = _Nominee(head, assignment, victims.of(assignment), tree)
         return whole if whole.may_go else _of_fewer_pods(whole, search, victims) or whole
 
-    def _still_valid(self, head: Applicant) -> Progress | None:
+    def _still_valid(self, head: Applicant, progress: Progress) -> Progress | None:
         """How far it got, if that still counts."""
-        progress = head.progress
-        if progress is None:
-            return None
         generation = self._ledger.generation(head.queue)
         return progress if progress.holds(generation, self._snapshot.number, head.kind) else None
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from headgate.engine.quota.consumption import Consumptions
-from headgate.engine.quota.desk import Placed, Sheet
+from headgate.engine.quota.desk import Sheet
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Place, Standing, Tally
 from headgate.lifecycle.quota_conditions import ADMITTED, PODS_READY
@@ -21,13 +21,6 @@ from headgate.quota.requests import holder_of
 
 _PENDING, _RESERVING, _ADMITTED = Place.PENDING, Place.RESERVING, Place.ADMITTED
 _RUNS = StopPolicy.NONE
-
-
-class _Members(Struct, gc=False):
-    """The workloads that name a local queue."""
-
-    local: Key
-    keys: dict[Key, None]
 
 
 class Books:
@@ -47,7 +40,7 @@ class Books:
         self.ledger = Ledger(local_use=used.used_by_holder if used is not None else None)
         self.pending = PendingQueues(surroundings.may_enter, used.used_by if used is not None else None)
         self._held: dict[Key, Holder] = {}
-        self._by_local: dict[Key, _Members] = {}
+        self._by_local: dict[Key, dict[Key, None]] = {}
 
     def reshape(self, now: float) -> None:
         """Other queues and cohorts; who held quota holds it still."""
@@ -65,8 +58,7 @@ class Books:
 
     def members(self, local: Key) -> Iterator[Key]:
         """The workloads that name this local queue."""
-        found = self._by_local.get(local)
-        return iter(list(found.keys) if found is not None else ())
+        return iter(list(self._by_local.get(local, ())))
 
     def holders(self, queue: str) -> list[Key]:
         """The workloads that hold quota of this cluster queue."""
@@ -79,66 +71,72 @@ class Books:
 
     def place(self, sheet: Sheet, now: float) -> None:
         """The workload stands where what is seen and decided of it puts it."""
-        workload, holding = sheet.now, sheet.holding
-        standing = Placed(workload, holding, sheet.is_open)
-        if sheet.placed is not None and sheet.placed.looks_like(standing):
-            return
-        sheet.placed = standing
-        local, holder = self._enter(workload), None
-        if holding is not None:
-            holder = self._place_holder(holding, local, now)
+        workload, held, is_open, placed = sheet.now, sheet.held, sheet.is_open, sheet.placed
+        if placed is not None:
+            before, held_before, was_open = placed
+            same = workload is before or workload.looks_like(before)
+            if same and was_open is is_open and held_before == held:
+                return
+        sheet.placed = workload, held, is_open
+        local, holder = sheet.local or self._enter(sheet), None
+        if held is None:
+            self._place_other(workload, local, now, may_wait=is_open)
+        elif workload.admission is None:
+            holder = self._place_holder(structs.replace(workload, admission=held), local, now)
         else:
-            self._place_other(workload, local, now, may_wait=standing.is_open)
+            holder = self._place_holder(workload, local, now)
         if self.consumptions is not None:
             self.consumptions.place(sheet.seen, local, holder)
 
-    def _enter(self, workload: QueuedWorkload) -> Key:
-        """It is one of those that name its local queue: the key of that, for all of them the very same."""
-        named = self._surroundings.local_of(workload)
-        found = self._by_local.get(named)
-        if found is None:
-            found = self._by_local[named] = _Members(named, {})
-        found.keys[workload.key] = None
-        return found.local
+    def _enter(self, sheet: Sheet) -> Key:
+        """It is one of those that name its local queue."""
+        local = sheet.local = self._surroundings.local_of(sheet.seen)
+        self._by_local.setdefault(local, {})[sheet.seen.key] = None
+        return local
 
     def _place_holder(self, workload: QueuedWorkload, local: Key, now: float) -> Holder:
         holder = self._hold(workload, now)
         self.pending.withdraw(workload.key)
+        of = self.tally.crossing(local, holder.queue)
         if workload.is_true(ADMITTED):
             waits_for_pods = not holder.evicted and _waits_for_pods(workload)
-            standing = Standing(local, holder.queue, _ADMITTED, holder.usage, waits_for_pods)
+            standing = Standing(of, _ADMITTED, holder.usage, waits_for_pods)
         else:
-            standing = Standing(local, holder.queue, _RESERVING, holder.usage)
+            standing = Standing(of, _RESERVING, holder.usage)
         self.tally.put(workload.key, standing)
         return holder
 
     def _place_other(self, workload: QueuedWorkload, local: Key, now: float, *, may_wait: bool) -> None:
         """It waits, if anything."""
-        key, around = workload.key, self._surroundings
-        self._let_go(key, now)
-        if may_wait and self._lets_in(local, workload):
-            queue = around.queue_of(workload)
+        key = workload.key
+        if key in self._held:
+            self._let_go(key, now)
+        queue = self._lets_in(local, workload) if may_wait else None
+        if queue is not None:
             ordered = ordered_at(workload, self._settings)
-            self.pending.offer(applying(workload, queue, around.wish(workload), ordered), now)
-            self.tally.put(key, Standing(local, queue, _PENDING) if key in self.pending else None)
+            self.pending.offer(applying(workload, queue, self._surroundings.wish(workload), ordered), now)
+            of = self.tally.crossing(local, queue)
+            self.tally.put(key, Standing(of, _PENDING) if key in self.pending else None)
         else:
             self.pending.leave(key, now)
             self.tally.put(key, None)
 
-    def remove(self, workload: QueuedWorkload, now: float) -> None:
+    def remove(self, sheet: Sheet, now: float) -> None:
         """The workload is gone."""
-        self._let_go(workload.key, now)
-        self.pending.leave(workload.key, now)
-        self.tally.put(workload.key, None)
-        self.leave_local(workload)
+        key = sheet.seen.key
+        if key in self._held:
+            self._let_go(key, now)
+        self.pending.leave(key, now)
+        self.tally.put(key, None)
+        self.leave_local(sheet)
         if self.consumptions is not None:
-            self.consumptions.leave(workload.key)
+            self.consumptions.leave(key)
 
-    def leave_local(self, workload: QueuedWorkload) -> None:
+    def leave_local(self, sheet: Sheet) -> None:
         """It no longer names the local queue it named."""
-        found = self._by_local.get(self._surroundings.local_of(workload))
-        if found is not None:
-            found.keys.pop(workload.key, None)
+        if sheet.local is not None:
+            del self._by_local[sheet.local][sheet.seen.key]
+            sheet.local = sheet.placed = None  # it may come back to it before it is looked at
 
     def _hold(self, workload: QueuedWorkload, now: float) -> Holder:
         holder = holder_of(workload, ordered_at(workload, self._settings))
@@ -159,17 +157,18 @@ class Books:
         return holder
 
     def _let_go(self, key: Key, now: float) -> None:
-        before = self._held.pop(key, None)
-        if before is not None:
-            self.ledger.leave(before.queue, before.uid)
-            self.pending.wake(before.queue, now)
+        before = self._held.pop(key)
+        self.ledger.leave(before.queue, before.uid)
+        self.pending.wake(before.queue, now)
 
-    def _lets_in(self, local: Key, workload: QueuedWorkload) -> bool:
-        """A queue that is stopped keeps those who wait, but its local queue must let them in."""
+    def _lets_in(self, local: Key, workload: QueuedWorkload) -> str | None:
+        """The queue it may wait in. One that is stopped keeps those who wait, but its local queue must let them in."""
         found = self._surroundings.locals.get(local)
         if found is None or found.deleted is not None or found.stop_policy is not _RUNS:
-            return False
-        return workload.deleted is None and may_queue(workload) and found.cluster_queue in self._surroundings.queues
+            return None
+        if workload.deleted is not None or not may_queue(workload):
+            return None
+        return found.cluster_queue if found.cluster_queue in self._surroundings.queues else None
 
 
 def _gives_back(before: Holder, after: Holder) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from msgspec import Struct
-
 from headgate.engine.distributions import Distributions, Labels, Spread
 from headgate.engine.planes import Number
 from headgate.engine.quota.waits import (
     BOUNDS,
     EVICTION_LATENCY,
+    OF_QUEUES,
     READY_TO_EVICTED,
     Came,
     came_true,
@@ -28,50 +27,45 @@ FAILURE: Labels = (("result", "inadmissible"),)
 TURNS = {QUOTA_RESERVED: "quota_reserved", ADMITTED: "admitted", FINISHED: "finished"}
 """Conditions that are counted when they turn true, and under what name."""
 
+OF_CLUSTER_QUEUE, OF_LOCAL_QUEUE = "kueue_", "kueue_local_queue_"
+"""How the names of their metrics begin."""
+
 
 class _Account:
-    """What has come about for the workloads of one priority class in one queue, cluster or local, or one cohort."""
+    """What has come about: how often conditions turned true, how long things took, who was told to go and why."""
 
-    __slots__ = ("_labels", "_prefix", "_turns", "_waits")
+    __slots__ = ("evictions", "turns", "waits")
 
-    def __init__(self, prefix: str, labels: Labels) -> None:
-        self._prefix = prefix  # how the names of its metrics begin
-        self._labels = labels
-        self._turns: dict[str, int] = {}
-        self._waits: dict[str, Spread] = {}
-
-    def admit(self) -> None:
-        self._turns[ADMITTED] = self._turns.get(ADMITTED, 0) + 1
+    def __init__(self) -> None:
+        self.turns: dict[str, int] = {}
+        self.waits: dict[str, Spread] = {}
+        self.evictions: dict[tuple[Labels, bool], int] = {}  # why, and whether for the first time
 
     def add(self, came: Came, waits: Iterable[tuple[str, float]]) -> None:
-        turns, spreads = self._turns, self._waits
+        turns, spreads = self.turns, self.waits
         for type_ in came:
             if type_ in TURNS:
                 turns[type_] = turns.get(type_, 0) + 1
         for name, seconds in waits:
             spread = spreads.get(name)
             if spread is None:
-                spread = spreads[name] = Spread(BOUNDS[f"{self._prefix}{name}"])
+                spread = spreads[name] = Spread(OF_QUEUES[name])
             spread.add(seconds)
 
-    def numbers(self) -> Iterator[Number]:
-        for type_, count in self._turns.items():
-            yield f"{self._prefix}{TURNS[type_]}_workloads_total", self._labels, count
-        for name, spread in self._waits.items():
-            yield f"{self._prefix}{name}", self._labels, spread.so_far
+    def evict(self, one: EvictionCount) -> None:
+        how = _why(one), one.count == 1
+        self.evictions[how] = self.evictions.get(how, 0) + 1
 
 
-class _Tellers(Struct, frozen=True):
-    """Who tells of a workload: its cluster queue, its local queue if it is told of, and the cohorts above."""
-
-    queues: tuple[_Account, ...]
-    cohorts: tuple[_Account, ...]
+_Origin = tuple[str, str, str, str]
+"""Of which workloads: their cluster queue, priority class, namespace and local queue."""
 
 
 class QuotaCounts:
     """Counted is what has come about, whoever wrote it, once for each time it did.
 
-    `tells_of` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue.
+    `tells_of` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue. What comes
+    about is noted once, and told of the queues and cohorts it belongs to when somebody asks, or before these change.
     """
 
     def __init__(self, tells_of: Callable[[Key], bool], cohorts_above: Callable[[str], Iterable[str]]) -> None:
@@ -79,8 +73,7 @@ class QuotaCounts:
         self._cohorts_above = cohorts_above
         self._counted: Counter[tuple[str, Labels]] = Counter()
         self._waits = Distributions(BOUNDS)
-        self._accounts: dict[tuple[str, Labels], _Account] = {}
-        self._tellers: dict[tuple[str, str, str, str], _Tellers] = {}  # by queue, class and local queue
+        self._untold: dict[_Origin, _Account] = {}
         self._skips: dict[str, int] = {}  # of preemption, in the last cycle the queue was in
         self._preemptors: dict[Key, str] = {}  # for which queue a workload must go, until it shows that it must
 
@@ -109,89 +102,85 @@ class QuotaCounts:
         if before.conditions != after.conditions:
             came = came_true(before, after)
             if came:
-                self._came(after, queue, came, now)
-            released = evicted_until_released(before, after, now)
-            if released is not None:
-                labels = (("cluster_queue", queue), ("reason", reason_of(after, EVICTED)))
-                self._waits.observe(EVICTION_LATENCY, labels, released)
-        if before.evictions != after.evictions and before.admission is not None:
-            self._evicted(before, after, queue)
+                self._account(after, queue).add(came, waits_over(after, came, now))
+                if PREEMPTED in came:
+                    self._preempted(after.key, came[PREEMPTED].reason)
+        if before.admission is not None:
+            self._leaves(before, after, queue, now)
 
     def lose(self, workload: Key) -> None:
         self._preemptors.pop(workload, None)
 
     def forget(self, key: Key) -> None:
         """A queue or cohort is gone, and with it whatever was counted of it."""
+        self.sum_up()
         for labels in _naming(key):
             for at in [at for at in self._counted if labels.items() <= dict(at[1]).items()]:
                 del self._counted[at]
-            for of in [of for of in self._accounts if labels.items() <= dict(of[1]).items()]:
-                del self._accounts[of]
             self._waits.forget(labels)
-        self._tellers.clear()
         if key.kind is Kind.CLUSTER_QUEUE:
             self._skips.pop(key.name, None)
 
-    def reshape(self) -> None:
-        """Other local queues may be told of, and other cohorts be above, from now on."""
-        self._tellers.clear()
+    def sum_up(self) -> None:
+        """All that came about is told of whom it belongs to now: other local queues, or other cohorts, may follow."""
+        untold, self._untold = self._untold, {}
+        for (queue, class_, space, local), account in untold.items():
+            self._tell(OF_CLUSTER_QUEUE, _of_queue(queue, class_), account)
+            if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
+                self._tell(OF_LOCAL_QUEUE, _of_local(space, local, class_), account)
+            admitted = account.turns.get(ADMITTED, 0)
+            for name in self._cohorts_above(queue) if admitted else ():
+                self._counted["kueue_cohort_subtree_admitted_workloads_total", _of_cohort(name, class_)] += admitted
 
     def numbers(self) -> Iterator[Number]:
+        self.sum_up()
         yield from ((name, labels, count) for (name, labels), count in self._counted.items())
         yield from self._waits
-        for account in self._accounts.values():
-            yield from account.numbers()
         for queue, count in self._skips.items():
             yield "kueue_admission_cycle_preemption_skips", (("cluster_queue", queue),), count
 
-    def _came(self, workload: QueuedWorkload, queue: str, came: Came, now: float) -> None:
-        tellers, waits = self._tellers_of(workload, queue), waits_over(workload, came, now)
-        for account in tellers.queues:
-            account.add(came, waits)
-        if ADMITTED in came:
-            for account in tellers.cohorts:
-                account.admit()
-        by_queue = self._preemptors.pop(workload.key, None) if PREEMPTED in came else None
+    def _tell(self, prefix: str, labels: Labels, account: _Account) -> None:
+        counted = self._counted
+        for type_, count in account.turns.items():
+            counted[f"{prefix}{TURNS[type_]}_workloads_total", labels] += count
+        for name, spread in account.waits.items():
+            self._waits.take_in(f"{prefix}{name}", labels, spread)
+        for (why, is_first), count in account.evictions.items():
+            counted[f"{prefix}evicted_workloads_total", (*labels, *why)] += count
+            if is_first and prefix == OF_CLUSTER_QUEUE:
+                counted[f"{prefix}evicted_workloads_once_total", (*labels, *why)] += count
+
+    def _preempted(self, workload: Key, reason: str) -> None:
+        by_queue = self._preemptors.pop(workload, None)
         if by_queue is not None:
-            reason = came[PREEMPTED].reason
             self._add("kueue_preempted_workloads_total", preempting_cluster_queue=by_queue, reason=reason)
+
+    def _leaves(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
+        """It had quota: was it told to go, or has it gone?"""
+        released = evicted_until_released(before, after, now)
+        if released is not None:
+            labels = (("cluster_queue", queue), ("reason", reason_of(after, EVICTED)))
+            self._waits.observe(EVICTION_LATENCY, labels, released)
+        if before.evictions != after.evictions:
+            self._evicted(before, after, queue)
 
     def _evicted(self, before: QueuedWorkload, after: QueuedWorkload, queue: str) -> None:
         times = {(one.reason, one.cause): one.count for one in before.evictions}
         for one in after.evictions:
             known = times.get((one.reason, one.cause), 0)
             if one.count > known:
-                self._count_eviction(after, queue, one)
+                self._account(after, queue).evict(one)
                 ready = ready_until_evicted(before, after)
                 if ready is not None:
                     self._waits.observe(READY_TO_EVICTED, (("cluster_queue", queue), *_why(one)), ready)
 
-    def _count_eviction(self, workload: QueuedWorkload, queue: str, one: EvictionCount) -> None:
-        class_, space, local = _class(workload), workload.key.namespace, workload.queue
-        why = (*_of_queue(queue, class_), *_why(one))
-        self._counted["kueue_evicted_workloads_total", why] += 1
-        if one.count == 1:
-            self._counted["kueue_evicted_workloads_once_total", why] += 1
-        if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
-            why = (*_of_local(space, local, class_), *_why(one))
-            self._counted["kueue_local_queue_evicted_workloads_total", why] += 1
-
-    def _tellers_of(self, workload: QueuedWorkload, queue: str) -> _Tellers:
-        space, local, class_ = workload.key.namespace, workload.queue, _class(workload)
-        known = self._tellers.get((queue, class_, space, local))
-        if known is not None:
-            return known
-        queues = [self._account("kueue_", _of_queue(queue, class_))]
-        if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
-            queues.append(self._account("kueue_local_queue_", _of_local(space, local, class_)))
-        cohorts = [
-            self._account("kueue_cohort_subtree_", _of_cohort(name, class_)) for name in self._cohorts_above(queue)
-        ]
-        found = self._tellers[queue, class_, space, local] = _Tellers(tuple(queues), tuple(cohorts))
-        return found
-
-    def _account(self, prefix: str, labels: Labels) -> _Account:
-        return self._accounts.setdefault((prefix, labels), _Account(prefix, labels))
+    def _account(self, workload: QueuedWorkload, queue: str) -> _Account:
+        named = workload.priority_class
+        origin = queue, named.name if named is not None else "", workload.key.namespace, workload.queue
+        account = self._untold.get(origin)
+        if account is None:
+            account = self._untold[origin] = _Account()
+        return account
 
     def _add(self, metric: str, **labels: str) -> None:
         self._counted[metric, tuple(sorted(labels.items()))] += 1
@@ -222,7 +211,3 @@ def _of_cohort(name: str, class_: str) -> Labels:
 
 def _why(one: EvictionCount) -> Labels:
     return (("reason", one.reason), ("underlying_cause", one.cause))
-
-
-def _class(workload: QueuedWorkload) -> str:
-    return workload.priority_class.name if workload.priority_class is not None else ""

@@ -78,7 +78,7 @@ class Cycles:
         self.promises: dict[Key, Promise] = {}
 
     def run(self, now: float, evicted: Callable[[Key], None]) -> None:
-        """Until no other answer is possible. Those who must leave are handed to `evicted`."""
+        """Until no other answer is possible. Who must leave is handed to `evicted`, to be looked at and placed."""
         self.promises = {}
         books, around = self._books, self._surroundings
         books.pending.ripen(now)
@@ -124,24 +124,25 @@ class Cycles:
             self._refuse(applicant, Refusal(why.value, wording.PASSED_OVER), now)
 
     def _act(self, outcome: Outcome, now: float, evicted: Callable[[Key], None]) -> None:
-        match outcome:
-            case Admitted():
-                self._reserve(outcome.applicant, outcome.assignment, now)
-            case Preempting(applicant, _, victims, message):
-                for key in self._preempt(applicant, victims, now):
-                    evicted(key)
-                self._refuse(applicant, Refusal(Unreserved.PREEMPTING.value, message), now)
-            case Deferred(applicant, _, message):
-                self._refuse(applicant, Refusal(Unreserved.PREEMPTING.value, message), now)
-            case Gated(applicant, _, message):
-                self._refuse(applicant, Refusal(Unreserved.GATED.value, message, (IS_GATED,)), now)
-            case Waits(applicant, reason, _, message):
-                self._refuse(applicant, Refusal(reason.value, message), now)
-            case _:
-                assert_never(outcome)
+        if isinstance(outcome, Admitted):
+            self._reserve(outcome.applicant, outcome.assignment, now)
+            return
+        if isinstance(outcome, Waits):
+            refusal = Refusal(outcome.reason.value, outcome.message)
+        elif isinstance(outcome, Preempting):
+            for key in self._preempt(outcome.applicant, outcome.victims, now):
+                evicted(key)
+            refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
+        elif isinstance(outcome, Deferred):
+            refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
+        elif isinstance(outcome, Gated):
+            refusal = Refusal(Unreserved.GATED.value, outcome.message, (IS_GATED,))
+        else:
+            assert_never(outcome)
+        self._refuse(outcome.applicant, refusal, now)
 
     def _reserve(self, applicant: Applicant, assignment: Assignment, now: float) -> None:
-        key, queue = applicant.key, self._surroundings.queues[applicant.queue]
+        key, queue = applicant.workload.key, self._surroundings.queues[applicant.queue]
         sheet = self._desk.get(key)
         assert sheet is not None
         given, workload = admission(applicant.queue, assignment.pod_sets), sheet.now
@@ -165,7 +166,6 @@ class Cycles:
                 self._take_back(sheet, now)
             else:
                 self._evict(sheet.now, applicant, chosen, message, now)
-                self._books.place(sheet, now)
             yield chosen.holder.key
 
     def _take_back(self, sheet: Sheet, now: float) -> None:

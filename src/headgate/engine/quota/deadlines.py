@@ -22,7 +22,7 @@ class Deadlines:
     def put(self, key: Key, at: float | None, now: float) -> None:
         """For one just looked at. All that time could change by now was seen then, so only what is to come counts."""
         if at is None or at <= now:
-            self.drop(key)
+            self._times.pop(key, None)
         elif self._times.get(key) != at:
             self._times[key] = at
             heapq.heappush(self._line, (at, key))

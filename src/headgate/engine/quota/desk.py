@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from headgate.lifecycle.quota_conditions import FINISHED, with_status
 from headgate.lifecycle.quota_next import Change, Removal
@@ -22,7 +22,7 @@ from headgate.model.effects import (
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Target
 from headgate.model.queue_changes import QueuedWorkloadStatus
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload
 from headgate.queueing.waiting import Backoff
 
 Written = PatchStatus | PatchSpec | Delete
@@ -33,21 +33,8 @@ PATIENCE = 60.0  # seconds until what was accepted should have been seen
 NOT_DONE = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
 
 
-class Placed(Struct, frozen=True, gc=False):
-    """How a workload stood when the books were brought in line with it."""
-
-    now: QueuedWorkload
-    holding: QueuedWorkload | None
-    is_open: bool
-
-    def looks_like(self, other: Placed) -> bool:
-        if self.is_open is not other.is_open or not self.now.looks_like(other.now):
-            return False
-        if self.holding is self.now and other.holding is other.now:
-            return True
-        if self.holding is None or other.holding is None:
-            return self.holding is other.holding
-        return self.holding.looks_like(other.holding)
+Placed = tuple[QueuedWorkload, Admission | None, bool]
+"""How a workload stood when the books were brought in line with it: as it is, what it holds, and whether it is open."""
 
 
 class Sheet:
@@ -64,6 +51,7 @@ class Sheet:
         "due",
         "events",
         "is_finished",
+        "local",
         "now",
         "placed",
         "rested",
@@ -94,6 +82,7 @@ class Sheet:
         self.now = seen  # the workload as it is once all that was decided has happened
         self.rested: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
         self.placed: Placed | None = None
+        self.local: Key | None = None  # the local queue in whose books it is
 
     @property
     def is_open(self) -> bool:
@@ -106,40 +95,47 @@ class Sheet:
         return self.stuck != version and (self.sent is None or self.answered or version == self.base)
 
     @property
-    def holding(self) -> QueuedWorkload | None:
-        """The workload as one that holds quota: it was promised some, or is seen with some.
+    def held(self) -> Admission | None:
+        """The quota it holds: it was promised some, or is seen with some.
 
         One that gives it back holds it until that is seen: what is under way may still take hold.
         """
         if self.is_finished:
             return None
-        if self.now.admission is not None:
-            return self.now
-        held = self.so_far.admission or self.seen.admission
-        return None if held is None else structs.replace(self.now, admission=held)
+        return self.now.admission or self.so_far.admission or self.seen.admission
 
+    @property
     def is_at_rest(self) -> bool:
         """Nothing about it has changed since there was nothing more to decide."""
-        return self.rested is not None and self.now.looks_like(self.rested)
-
-    def see(self, workload: QueuedWorkload) -> None:
-        if workload.version != self.seen.version:
-            self.tries = 0
-        self.seen = workload
-        self.is_finished = workload.is_true(FINISHED)
+        now, rested = self.now, self.rested
+        return now is rested or (rested is not None and now.looks_like(rested))
 
     def shows_what_was_sent(self) -> bool:
-        return self.seen.version != self.base and _shows(self.seen, self.sent_change)
+        """Where nothing else has changed, what was found out about the workload as foreseen is true of it."""
+        change = self.sent_change
+        if change is None or isinstance(change, Removal) or self.seen.version == self.base:
+            return False
+        if self.wanted is None and self.seen.looks_like(self.now):
+            self._follow(self.seen)
+            return True
+        return _shows(self.seen, change)
+
+    def _follow(self, same: QueuedWorkload) -> None:
+        if self.rested is self.now:
+            self.rested = same
+        if self.placed is not None and self.placed[0] is self.now:
+            self.placed = same, self.placed[1], self.placed[2]
 
     def foresee(self) -> None:
         """What was sent and what is wanted, on top of what is seen."""
-        self.so_far = _applied(self.seen, self.sent_change)
-        self.now = _applied(self.so_far, self.wanted)
+        sent, wanted = self.sent_change, self.wanted
+        self.so_far = self.seen if sent is None else _applied(self.seen, sent)
+        self.now = self.so_far if wanted is None else _applied(self.so_far, wanted)
 
     def want(self, change: Change | None, events: tuple[Telling, ...]) -> None:
         """This is to be sent next, if anything."""
         self.wanted, self.events = change, events
-        self.now = _applied(self.so_far, change)
+        self.now = self.so_far if change is None else _applied(self.so_far, change)
 
     def send(self, change: Change) -> Written:
         """What was wanted is under way."""
@@ -186,7 +182,9 @@ class Desk:
         if sheet is None or sheet.seen.uid != workload.uid:
             self._sheets[workload.key] = Sheet(workload)
             return ()
-        sheet.see(workload)
+        if workload.version != sheet.seen.version:
+            sheet.tries = 0
+        sheet.seen, sheet.is_finished = workload, workload.is_true(FINISHED)
         if sheet.sent is None:
             sheet.foresee()
             if sheet.wanted is not None:
@@ -204,14 +202,14 @@ class Desk:
             sheet.foresee()
         return ()
 
-    def lose(self, key: Key, uid: str) -> QueuedWorkload | None:
+    def lose(self, key: Key, uid: str) -> Sheet | None:
         """The workload is gone; None when another one has taken its place."""
         sheet = self._sheets.get(key)
         if sheet is None or sheet.seen.uid != uid:
             return None
         for lines in (self._busy, self._resting, self._forgotten):
             lines.pop(key, None)
-        return self._sheets.pop(key).seen
+        return self._sheets.pop(key)
 
     def want(self, key: Key, change: Change, *events: Telling) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
@@ -277,15 +275,17 @@ class Desk:
         return events
 
     def next_deadline(self) -> float | None:
-        dues = self._dues
-        while dues and not self._rests_until(*dues[0]):
+        dues, resting, sheets = self._dues, self._resting, self._sheets
+        while dues:
+            at, key = dues[0]
+            if key in resting and sheets[key].due == at:
+                return at
             heapq.heappop(dues)
-        return dues[0][0] if dues else None
+        return None
 
     def _due(self, now: float) -> list[Key]:
         """Those who have rested, in the order they began to."""
-        first = self.next_deadline()
-        if first is None or first > now:
+        if not self._dues or self._dues[0][0] > now:
             return []
         return [key for key in self._resting if (due := self._sheets[key].due) is not None and due <= now]
 
@@ -293,9 +293,6 @@ class Desk:
         sheet.due = at
         self._resting[sheet.seen.key] = None
         heapq.heappush(self._dues, (at, sheet.seen.key))
-
-    def _rests_until(self, at: float, key: Key) -> bool:
-        return key in self._resting and self._sheets[key].due == at
 
     def _try_again(self, sheet: Sheet, now: float) -> None:
         """If the object has moved on meanwhile, it was either not done, or done and seen: no use in asking again."""
@@ -339,9 +336,7 @@ def _write(seen: QueuedWorkload, change: Change) -> Written:
             assert_never(change)
 
 
-def _applied(workload: QueuedWorkload, change: Change | None) -> QueuedWorkload:
-    if change is None:
-        return workload
+def _applied(workload: QueuedWorkload, change: Change) -> QueuedWorkload:
     match change:
         case QueuedWorkloadStatus():
             return with_status(workload, change)
@@ -357,7 +352,7 @@ def _applied(workload: QueuedWorkload, change: Change | None) -> QueuedWorkload:
             assert_never(change)
 
 
-def _shows(workload: QueuedWorkload, change: Change | None) -> bool:
+def _shows(workload: QueuedWorkload, change: Change) -> bool:
     """What was sent can be seen, and nothing else has changed that we write."""
     if isinstance(change, QueuedWorkloadStatus):
         return change.conditions == workload.conditions and change == QueuedWorkloadStatus.of(workload)

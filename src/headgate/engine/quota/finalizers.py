@@ -57,7 +57,8 @@ class InUse:
 
     def is_under_way(self, key: Key) -> bool:
         """A write is not seen yet, so any other write would be refused."""
-        sent, found = self._sent.get(key), self._find(key) if key.kind in KEPT else None
+        sent = self._sent.get(key)
+        found = self._find(key) if sent is not None else None
         return sent is not None and found is not None and found.version == sent.target.version
 
     def settle(self, now: float) -> Iterator[PatchSpec]:

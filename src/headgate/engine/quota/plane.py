@@ -25,8 +25,8 @@ from headgate.engine.quota.workload_gauges import workload_gauges
 from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
 from headgate.lifecycle.quota_deadlines import next_deadline
 from headgate.lifecycle.quota_next import Step, next_step
-from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority, Write
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queue_changes import QueuedWorkloadStatus
@@ -34,6 +34,8 @@ from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff
 
+_WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums
+_CHANGES = (PatchStatus, PatchSpec, Delete)
 MOST_STEPS = 10  # of one workload at once; each rule is true of it at most once
 
 
@@ -80,33 +82,25 @@ class QuotaPlane:
             consumptions=self._books.consumptions,
         )
         self._deadlines = Deadlines()
-        self._touched: dict[Key, bool] = {}  # whether to look again though it may look the same
+        self._touched: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_pace = Pace(seconds=0.125, ahead=200)
         self._waited_for_pods = False
 
     def absorb(self, event: Event, now: float) -> Iterable[Effect]:
-        match event:
-            case Observed(object=QueuedWorkload() as workload):
-                return self._paced(self._observe_workload(workload, now), now)
-            case Observed(object=other):
-                self._observe(other, now)
-            case Gone(key=key, uid=uid):
-                self._lose(key, uid, now)
-            case TimerFired():
-                pass
-            case Outcome(effect=PatchStatus() | PatchSpec() | Delete() as written):
-                if written.target.key.kind is Kind.KUEUE_WORKLOAD:
-                    self._note_news(written.target.key)
-                    return self._paced(self._desk.answer(written, event.trouble, now), now)
-                if isinstance(written, PatchStatus):
-                    self._statuses.answered(written, event.trouble, now)
-                elif isinstance(written, PatchSpec):
-                    self._in_use.answered(written, event.trouble, now)
-            case Outcome():
-                pass
-            case _:
-                assert_never(event)
-        return ()
+        told: Iterable[Telling] = ()
+        if isinstance(event, Observed):
+            found = event.object
+            if isinstance(found, QueuedWorkload):
+                told = self._observe_workload(found, now)
+            else:
+                self._observe(found, now)
+        elif isinstance(event, Outcome):
+            told = self._hear(event.effect, event.trouble, now)
+        elif isinstance(event, Gone):
+            self._lose(event.key, event.uid, now)
+        elif not isinstance(event, TimerFired):
+            assert_never(event)
+        return self._paced(told, now) if told else ()
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._settle_surroundings(now)
@@ -149,22 +143,35 @@ class QuotaPlane:
 
     def _paced(self, events: Iterable[Telling], now: float) -> Iterable[EmitEvent]:
         """Conditions say all that matters: where thousands come and go, most events are left out."""
-        if not events:
-            return ()
         return [tell() for tell in events if self._event_pace.take(now)]
+
+    def _hear(self, written: Write, trouble: Trouble | None, now: float) -> Iterable[Telling]:
+        """How a write went."""
+        if not isinstance(written, _CHANGES):
+            return ()
+        key = written.target.key
+        if key.kind is _WORKLOAD:
+            self._touched.setdefault(key, False)
+            return self._desk.answer(written, trouble, now)
+        if isinstance(written, PatchStatus):
+            self._statuses.answered(written, trouble, now)
+        elif isinstance(written, PatchSpec):
+            self._in_use.answered(written, trouble, now)
+        return ()
 
     def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterable[Telling]:
         sheet = self._desk.get(workload.key)
         if sheet is not None and sheet.seen.uid != workload.uid:
             self._lose(workload.key, sheet.seen.uid, now)
         elif sheet is not None:
-            self._note_change(sheet.seen, workload, now)
-        self._note_news(workload.key)
+            self._note_change(sheet, workload, now)
+        self._touched.setdefault(workload.key, False)
         return self._desk.observe(workload)
 
-    def _note_change(self, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
+    def _note_change(self, sheet: Sheet, after: QueuedWorkload, now: float) -> None:
+        before = sheet.seen
         if before.queue != after.queue:
-            self._books.leave_local(before)
+            self._books.leave_local(sheet)
         self._counts.seen(before, after, self._surroundings.queue_of(before if before.admission else after), now)
         if self._books.consumptions is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
             local = self._surroundings.local_of(after)
@@ -175,14 +182,14 @@ class QuotaPlane:
         if isinstance(found, LocalQueue):
             known = self._surroundings.locals.get(found.key)
             if known is None or known.labels != found.labels:
-                self._counts.reshape()
+                self._counts.sum_up()
         self._surroundings.observe(found)
         if self._books.consumptions is not None and isinstance(found, LocalQueue):
             self._books.consumptions.open(found, now)
         self._in_use.touch(found.key)
 
     def _lose(self, key: Key, uid: str, now: float) -> None:
-        if key.kind is not Kind.KUEUE_WORKLOAD:
+        if key.kind is not _WORKLOAD:
             self._surroundings.lose(key, uid)
             self._statuses.lose(key)
             self._in_use.lose(key)
@@ -190,18 +197,14 @@ class QuotaPlane:
             if self._books.consumptions is not None and key not in self._surroundings.locals:
                 self._books.consumptions.close(key)
             return
-        workload = self._desk.lose(key, uid)
-        if workload is not None:
-            self._books.remove(workload, now)
+        sheet = self._desk.lose(key, uid)
+        if sheet is not None:
+            self._books.remove(sheet, now)
             self._cycles.refusals.drop(key)
             self._counts.lose(key)
             self._deadlines.drop(key)
             self._touched.pop(key, None)
             self._journal.forget(key)
-
-    def _note_news(self, key: Key) -> None:
-        """Something was heard of it, which may be no more than that a write has taken hold."""
-        self._touched.setdefault(key, False)
 
     def _touch(self, key: Key) -> None:
         """Something around it has changed, or its time has come."""
@@ -216,8 +219,8 @@ class QuotaPlane:
         """Other queues, other quota: whoever is concerned is looked at again."""
         around = self._surroundings
         if around.take_reshaped():
+            self._counts.sum_up()
             self._books.reshape(now)
-            self._counts.reshape()
             self._in_use.touch_leaving()
         elif around.take_relabeled():
             self._books.wake_all(now)
@@ -266,7 +269,7 @@ class QuotaPlane:
                 continue
             if looks_again:
                 sheet.rested = sheet.placed = None
-            if sheet.is_open and not sheet.is_at_rest():
+            if not sheet.is_at_rest and sheet.is_open:
                 self._examine(sheet, now)
                 self._deadlines.put(key, next_deadline(sheet.now, self._settings), now)
             place(sheet, now)
@@ -277,7 +280,8 @@ class QuotaPlane:
         """Step after step, as far as one write goes: what changes the spec is a write of its own."""
         for _ in range(MOST_STEPS):
             workload = sheet.now
-            step = self._priority_step(workload) or next_step(workload, self._surroundings.around(workload), now)
+            step = self._priority_step(workload) if workload.priority_class is not None else None
+            step = step or next_step(workload, self._surroundings.around(workload), now)
             if step is None:
                 sheet.rested = workload
                 return
@@ -309,11 +313,13 @@ class QuotaPlane:
             self._books.wake_all(now)
         self._waited_for_pods = waits
 
-    def _other_deadlines(self) -> Iterator[float | None]:
-        yield self._desk.next_deadline()
-        yield self._in_use.next_deadline()
-        yield self._books.pending.next_deadline()
-        yield self._statuses.next_deadline()
-        yield self._cycles.refusals.next_deadline()
-        if self._books.consumptions is not None:
-            yield self._books.consumptions.next_deadline()
+    def _other_deadlines(self) -> tuple[float | None, ...]:
+        consumptions = self._books.consumptions
+        return (
+            self._desk.next_deadline(),
+            self._in_use.next_deadline(),
+            self._books.pending.next_deadline(),
+            self._statuses.next_deadline(),
+            self._cycles.refusals.next_deadline(),
+            consumptions.next_deadline() if consumptions is not None else None,
+        )

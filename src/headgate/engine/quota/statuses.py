@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from headgate.engine.quota.activity import Activity
 from headgate.engine.quota.consumption import Consumptions
@@ -151,16 +152,13 @@ class QueueStatuses:
 
     def _collect(self, ledger: Ledger) -> None:
         """All whose counts have changed, and the cohorts above them where shares are told."""
-        if not self._tally.changed_queues:
-            return  # where a local queue counts otherwise, a cluster queue does
-        queues, self._tally.changed_queues = self._tally.changed_queues, {}
-        locals_, self._tally.changed_locals = self._tally.changed_locals, {}
+        locals_, queues = self._tally.take_changed()
         for local in locals_:
             self._count(local)
         for name in queues:
             self._count(_queue_key(name))
-            node = ledger.node(name)
-            if self._is_fair and node is not None:
+            node = ledger.node(name) if self._is_fair else None
+            if node is not None:
                 for leaf in node.root.leaves():
                     self._count(_queue_key(leaf.name))
                 for cohort in node.ancestors():
@@ -229,6 +227,7 @@ class QueueStatuses:
         )
 
 
+@lru_cache(maxsize=4096)
 def _queue_key(name: str) -> Key:
     return Key(Kind.CLUSTER_QUEUE, "", name)
 

@@ -35,7 +35,7 @@ Held = TypeVar("Held", bound=Described | AdmissionCheck | WorkloadPriorityClass)
 _LOCAL_QUEUE = Kind.LOCAL_QUEUE
 MOST_CIRCUMSTANCES = 16_384
 _Stands = tuple[str, str, str | None, str]
-"""Namespace, local queue, the cluster queue it has quota of, what is wrong with its pods."""
+"""Namespace, local queue, the cluster queue it has quota of, or else what is wrong with its pods."""
 
 
 class QuotaSurroundings:
@@ -45,6 +45,7 @@ class QuotaSurroundings:
         self._settings = settings
         self.queues: dict[str, ClusterQueue] = {}
         self.locals: dict[Key, LocalQueue] = {}
+        self._local_keys: dict[tuple[str, str], Key] = {}  # of all that were ever named
         self.cohorts: dict[str, Cohort] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.checks: dict[str, AdmissionCheck] = {}
@@ -157,7 +158,12 @@ class QuotaSurroundings:
         return local_activity(local, None if queue is None else self.activity(queue))
 
     def local_of(self, workload: QueuedWorkload) -> Key:
-        return Key(_LOCAL_QUEUE, workload.key.namespace, workload.queue)
+        """The local queue it names: for all who do, the very same key."""
+        named = workload.key.namespace, workload.queue
+        known = self._local_keys.get(named)
+        if known is None:
+            known = self._local_keys[named] = Key(_LOCAL_QUEUE, *named)
+        return known
 
     def queue_of(self, workload: QueuedWorkload) -> str:
         """The cluster queue it has quota of, or would get it from; empty when there is none."""
@@ -168,7 +174,8 @@ class QuotaSurroundings:
 
     def around(self, workload: QueuedWorkload) -> Circumstances:
         """One and the same for all who stand alike, until something changes."""
-        given, problem = workload.admission, self._adjustments.wish(workload).problem
+        given = workload.admission
+        problem = self._adjustments.wish(workload).problem if given is None else ""
         stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
         known = self._circumstances.get(stands)
         if known is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -22,16 +23,6 @@ class Place(StrEnum):
 _PENDING, _ADMITTED = Place.PENDING, Place.ADMITTED
 
 
-class Standing(Struct, frozen=True, gc=False):
-    """One workload in the books of its queues; `waits_for_pods` where it is admitted and its pods are not ready."""
-
-    local: Key
-    queue: str
-    place: Place
-    usage: Usage = ()
-    waits_for_pods: bool = False
-
-
 class QueueCount:
     """What is told of one queue. Admitted workloads are counted among the reserving as well."""
 
@@ -42,31 +33,56 @@ class QueueCount:
         self.reservation: Counter[FlavorResource] = Counter()
         self.usage: Counter[FlavorResource] = Counter()
 
-    def count(self, standing: Standing, sign: int) -> None:
-        if standing.place is _PENDING:
-            self.pending += sign
-            return
-        is_admitted = standing.place is _ADMITTED
-        self.reserving += sign
-        if is_admitted:
-            self.admitted += sign
-        for of, amount in standing.usage:
-            change = sign * amount
-            self.reservation[of] += change
-            if is_admitted:
-                self.usage[of] += change
+    def take_in(self, other: QueueCount) -> None:
+        self.pending += other.pending
+        self.reserving += other.reserving
+        self.admitted += other.admitted
+        self.reservation.update(other.reservation)
+        self.usage.update(other.usage)
+
+
+class Crossing(QueueCount):
+    """What there is of one local queue in one cluster queue."""
+
+    __slots__ = ("local", "queue")
+
+    def __init__(self, local: Key, queue: str) -> None:
+        super().__init__()
+        self.local = local
+        self.queue = queue
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """One workload in the books of its queues; `waits_for_pods` where it is admitted and its pods are not ready."""
+
+    of: Crossing
+    place: Place
+    usage: Usage = ()
+    waits_for_pods: bool = False
 
 
 class Tally:
-    """The counts of all queues, and which of them changed since they were last asked for."""
+    """The counts of all queues, and which of them changed since they were last asked for.
+
+    Counted is by local queue and cluster queue together, and put together for one of them when that is asked for.
+    """
 
     def __init__(self) -> None:
         self._standings: dict[Key, Standing] = {}
-        self._locals: defaultdict[Key, QueueCount] = defaultdict(QueueCount)
-        self._queues: defaultdict[str, QueueCount] = defaultdict(QueueCount)
-        self.changed_locals: dict[Key, None] = {}
-        self.changed_queues: dict[str, None] = {}
+        self._crossings: dict[tuple[Key, str], Crossing] = {}
+        self._of_locals: defaultdict[Key, list[Crossing]] = defaultdict(list)
+        self._of_queues: defaultdict[str, list[Crossing]] = defaultdict(list)
+        self._changed: dict[Crossing, None] = {}
         self.waiting_for_pods = 0
+
+    def crossing(self, local: Key, queue: str) -> Crossing:
+        """Of this local queue and this cluster queue."""
+        found = self._crossings.get((local, queue))
+        if found is None:
+            found = self._crossings[local, queue] = Crossing(local, queue)
+            self._of_locals[local].append(found)
+            self._of_queues[queue].append(found)
+        return found
 
     def put(self, key: Key, standing: Standing | None) -> None:
         """The workload stands so now; None: it is no concern of any queue."""
@@ -81,19 +97,45 @@ class Tally:
         else:
             del self._standings[key]
 
-    def get(self, key: Key) -> Standing | None:
-        return self._standings.get(key)
-
     def local(self, key: Key) -> QueueCount:
-        return self._locals.get(key) or QueueCount()
+        return _sum(self._of_locals.get(key, ()))
 
     def queue(self, name: str) -> QueueCount:
-        return self._queues.get(name) or QueueCount()
+        return _sum(self._of_queues.get(name, ()))
+
+    @property
+    def changed_queues(self) -> Iterable[str]:
+        """Those that count otherwise since `take_changed` was last called."""
+        return dict.fromkeys([one.queue for one in self._changed]) if self._changed else ()
+
+    def take_changed(self) -> tuple[Iterable[Key], Iterable[str]]:
+        """The local queues and the cluster queues that count otherwise since the last call."""
+        if not self._changed:
+            return (), ()
+        queues, changed, self._changed = self.changed_queues, self._changed, {}
+        return dict.fromkeys([one.local for one in changed]), queues
 
     def _count(self, standing: Standing, sign: int) -> None:
-        local, queue = standing.local, standing.queue
-        self._locals[local].count(standing, sign)
-        self._queues[queue].count(standing, sign)
-        self.changed_locals[local] = self.changed_queues[queue] = None
-        if standing.waits_for_pods:
-            self.waiting_for_pods += sign
+        count = standing.of
+        self._changed[count] = None
+        if standing.place is _PENDING:
+            count.pending += sign
+            return
+        is_admitted, reservation, usage = standing.place is _ADMITTED, count.reservation, count.usage
+        count.reserving += sign
+        for of, amount in standing.usage:
+            reservation[of] += sign * amount
+            if is_admitted:
+                usage[of] += sign * amount
+        if is_admitted:
+            count.admitted += sign
+            self.waiting_for_pods += sign * standing.waits_for_pods
+
+
+def _sum(counts: Sequence[QueueCount]) -> QueueCount:
+    if len(counts) == 1:
+        return counts[0]
+    total = QueueCount()
+    for count in counts:
+        total.take_in(count)
+    return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 
 from headgate.engine.journal import Entry
 from headgate.engine.quota.desk import Telling
@@ -14,7 +14,7 @@ from headgate.lifecycle.quota_next import Step
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.kueue_names import JOB_UID
 from headgate.model.queue_changes import QueuedWorkloadStatus
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload
 from headgate.preemption.quota_search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.order import Applicant
@@ -29,22 +29,19 @@ EVENTS_BY_REASON = frozenset({"AdmissionGated", "AdmissionGateCleared", "Deleted
 def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int, now: float) -> Entry:
     given = status.admission
     assert given is not None
-    flavors, pods = set[str](), 0
-    for one in given.pod_sets:
-        pods += one.count
-        for _, flavor in one.flavors:
-            flavors.add(flavor)
-    numbers: dict[str, int | str] = {
-        "queue": given.cluster_queue,
-        "flavors": ",".join(sorted(flavors)),
-        "pods": pods,
-        "borrow_level": borrow,
-        "queued_ms": round((now - queued_since(workload)) * 1000),
-    }
+    waited = round((now - queued_since(workload)) * 1000)
+    numbers: dict[str, int | str] = {**_summary(given), "borrow_level": borrow, "queued_ms": waited}
     if _is_admitted(status):
         return Entry(now, workload.key, "admit", ADMITTED, f"admitted by {given.cluster_queue}", numbers)
     message = f"quota reserved in {given.cluster_queue}"
     return Entry(now, workload.key, "reserve", QUOTA_RESERVED, message, numbers)
+
+
+@lru_cache(maxsize=16_384)  # one for all who are given the same
+def _summary(given: Admission) -> dict[str, int | str]:
+    flavors = sorted({flavor for one in given.pod_sets for _, flavor in one.flavors})
+    pods = sum(one.count for one in given.pod_sets)
+    return {"queue": given.cluster_queue, "flavors": ",".join(flavors), "pods": pods}
 
 
 def refused(applicant: Applicant, refusal: Refusal, now: float) -> Entry:

@@ -59,25 +59,25 @@ BOUNDS: Mapping[str, Bounds] = {
 }
 
 
-def came_true(before: QueuedWorkload, after: QueuedWorkload) -> dict[str, Condition]:
-    came = {one.type: one for one in after.conditions if one.status == "True"}
-    for one in before.conditions:
-        if one.status == "True":
-            came.pop(one.type, None)
+def came_true(before: QueuedWorkload, after: QueuedWorkload) -> Came:
+    came, known = {}, before.conditions
+    for one in after.conditions:
+        if one.status == "True" and one not in known and not before.is_true(one.type):
+            came[one.type] = one
     return came
 
 
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
     """What its queues are told, in seconds."""
     over: list[tuple[str, float]] = []
-    waited = now - queued_since(after)
-    if QUOTA_RESERVED in came:
+    reserved, admitted, ready = QUOTA_RESERVED in came, ADMITTED in came, came.get(PODS_READY)
+    waited = now - queued_since(after) if reserved or admitted or ready is not None else 0.0
+    if reserved:
         over.append((RESERVED_WAIT, waited))
-    if ADMITTED in came:
+    if admitted:
         over.append((ADMISSION_WAIT, waited))
-        if after.checks or QUOTA_RESERVED not in came:
-            over.append((CHECKS_WAIT, 0.0 if QUOTA_RESERVED in came else now - _since(after, QUOTA_RESERVED, now)))
-    ready = came.get(PODS_READY)
+        if after.checks or not reserved:
+            over.append((CHECKS_WAIT, 0.0 if reserved else now - _since(after, QUOTA_RESERVED, now)))
     if ready is not None and ready.reason == STARTED:
         over.append((READY_WAIT, waited))
         over.append((ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)))
@@ -95,7 +95,7 @@ def ready_until_evicted(before: QueuedWorkload, after: QueuedWorkload) -> float 
 
 def evicted_until_released(before: QueuedWorkload, after: QueuedWorkload, now: float) -> float | None:
     """None unless its quota has come back just now because it was told to go."""
-    if before.admission is None or after.is_true(QUOTA_RESERVED) or not before.is_true(QUOTA_RESERVED):
+    if after.is_true(QUOTA_RESERVED) or not before.is_true(QUOTA_RESERVED):
         return None
     since = true_since(after, EVICTED)
     return None if since is None or after.is_true(FINISHED) else now - since
