@@ -22,6 +22,19 @@ def test_a_created_object_can_be_read_back():
 
 
 @pytest.mark.parametrize(
+    "odd, read",
+    [
+        pytest.param(b"\xff", "\ufffd", id="a byte that is never used"),
+        pytest.param(b"\xe2\x82 ", "\ufffd\ufffd ", id="a character cut short, byte by byte"),
+        pytest.param(b"\xc3(", "\ufffd(", id="one that goes on otherwise"),
+    ],
+)
+def test_bytes_that_are_no_text_are_unknown_characters(client, odd, read):
+    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"k":"%b"}}' % odd
+    assert accepted(client.ask("POST", CONFIG_MAPS, body))["data"] == {"k": read}
+
+
+@pytest.mark.parametrize(
     "method, path, body, expected",
     [
         pytest.param("GET", f"{PODS}/x", None, (404, "NotFound", 'pods "x" not found'), id="no such pod"),

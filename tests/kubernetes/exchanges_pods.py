@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from exchanges import CLASSES, PODS, Step, container, create, get, pod, priority_class, requesting, with_metadata
+from wire import JSON_PATCH, MERGE_PATCH
+
+ODD_BYTES = b"\xff \xe2\x82 \xc3("
+"""No text in UTF-8: a byte that is never used, a character that is cut short, one that goes on otherwise."""
 
 
 def affinity(*expressions: Any) -> dict[str, Any]:
     terms = [{"matchExpressions": list(expressions)}] if expressions else []
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+ODD = "ODD"
+ADD = {"op": "add", "value": ODD}
+
+
+def with_odd_bytes(body: Any) -> bytes:
+    return json.dumps(body).encode().replace(ODD.encode(), ODD_BYTES)
 
 
 EXCHANGES: dict[str, list[Step]] = {
@@ -103,6 +116,13 @@ EXCHANGES: dict[str, list[Step]] = {
     "a manifest without kind and version": [create({"metadata": {"name": "it"}, "spec": pod()["spec"]})],
     "a body that is no JSON": [create(b'{"kind": "Pod",')],
     "a body that is a list": [create([1])],
+    "a body that is no UTF-8": [create(with_odd_bytes(with_metadata(pod(), annotations={"a": ODD})))],
+    "patches that are no UTF-8": [
+        create(with_metadata(pod(), annotations={"a": "b"})),
+        Step("PATCH", f"{PODS}/it", with_odd_bytes({"metadata": {"annotations": {"b": ODD}}}), MERGE_PATCH),
+        Step("PATCH", f"{PODS}/it", with_odd_bytes([{**ADD, "path": "/metadata/annotations/c"}]), JSON_PATCH),
+        Step("PATCH", f"{PODS}/it", with_odd_bytes({"metadata": {"labels": {"b": ODD}}}), MERGE_PATCH),
+    ],
     "an empty body": [create(b"")],
     "a word where a number belongs": [create(pod(terminationGracePeriodSeconds="soon"))],
     "a word where a list belongs": [create(pod(containers="none"))],

@@ -60,18 +60,45 @@ def definition(group: str, plural: str, kind: str, version: str) -> dict[str, ob
     }
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POD_GROUPS = "scheduling.volcano.sh", "podgroups", "PodGroup", "v1beta1"
+
+
+def serve_pod_groups(server: ApiServer) -> None:
+    ask(server, "POST", DEFINITIONS, definition(*POD_GROUPS))
+
+
+def pod_group(server: ApiServer, name: str) -> None:
+    group, plural, kind, version = POD_GROUPS
+    manifest = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {"name": name}, "spec": {}}
+    ask(server, "POST", f"/apis/{group}/{version}/namespaces/default/{plural}", manifest)
+
+
 def test_a_feed_sees_the_objects_of_an_optional_kind_once_that_is_served():
     server = ApiServer()
     feed = Feed(server, (Kind.VOLCANO_POD_GROUP,))
     assert feed.poll() == []
-    group, version = "scheduling.volcano.sh", "v1beta1"
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    ask(server, "POST", definitions, definition(group, "podgroups", "PodGroup", version))
-    manifest = {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {}}
-    ask(server, "POST", f"/apis/{group}/{version}/namespaces/default/podgroups", manifest)
+    serve_pod_groups(server)
+    pod_group(server, "g")
     (seen,) = feed.poll()
     assert isinstance(seen, Observed) and seen.object.key == Key(Kind.VOLCANO_POD_GROUP, "default", "g")
     assert feed.poll() == []
+
+
+def test_a_feed_sees_the_objects_of_a_kind_whose_definition_was_made_anew():
+    server = ApiServer()
+    serve_pod_groups(server)
+    feed = Feed(server, (Kind.VOLCANO_POD_GROUP,))
+    pod_group(server, "before")
+    feed.poll()
+    ask(server, "DELETE", f"{DEFINITIONS}/podgroups.scheduling.volcano.sh")
+    (lost,) = feed.poll()
+    serve_pod_groups(server)
+    pod_group(server, "after")
+    (seen,) = feed.poll()
+    assert isinstance(lost, Gone) and lost.key.name == "before"
+    assert isinstance(seen, Observed) and seen.object.key.name == "after"
+    assert [key.name for key in feed.objects] == ["after"]
 
 
 def test_a_feed_that_fell_behind_the_servers_memory_looks_at_everything_anew():

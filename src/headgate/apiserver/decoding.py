@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -43,7 +44,15 @@ _PATCHES: Mapping[tuple[str, bool], Callable[[Json, Json], Any]] = {
 }
 """How patches that are objects are applied, by media type and whether the kind is custom."""
 
+NO_TEXT = re.compile("[\udc80-\udcff]")
+"""What Python makes of bytes that belong to no character."""
+
 _object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def readable(body: bytes) -> bytes:
+    """The body in UTF-8: as a real server has it, each byte that belongs to no character is one unknown character."""
+    return NO_TEXT.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
 
 
 def decode_object(body: bytes, served: Served, registry: Registry) -> Json:

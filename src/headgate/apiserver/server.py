@@ -10,7 +10,7 @@ from headgate.apiserver.admission import Chain, Errand, Plugin
 from headgate.apiserver.binding import bind, decode_binding
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.decoding import decode_object, decode_patch
+from headgate.apiserver.decoding import decode_object, decode_patch, readable
 from headgate.apiserver.definitions import Definitions
 from headgate.apiserver.deletion import DeleteOptions, Deleter, decode_options
 from headgate.apiserver.errors import ApiError
@@ -70,6 +70,8 @@ class ApiServer:
             response = Response(*self._answer(request, now))
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
+        except UnicodeDecodeError:
+            return self.handle(structs.replace(request, body=readable(request.body)), now)
         self._settle(now)
         return response
 
