@@ -10,7 +10,7 @@ import argparse
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -59,28 +59,26 @@ class Runner:
         self.evictions = self.finished = 0
 
     def react(self, batch: Sequence[Event], now: float) -> list[Effect]:
-        return [effect for event in batch for effect in self._heard(event, now)]
-
-    def _heard(self, event: Event, now: float) -> Iterator[Effect]:
-        match event:
-            case Observed(object=QueuedWorkload() as workload):
-                yield from self._seen(workload, now)
-            case TimerFired(timer=uid) if uid in self._running:
-                workload = self._running.pop(uid)
+        effects: list[Effect] = []
+        for event in batch:
+            if isinstance(event, Observed) and isinstance(event.object, QueuedWorkload):
+                self._see(event.object, now, effects)
+            elif isinstance(event, TimerFired) and event.timer in self._running:
+                workload = self._running.pop(event.timer)
                 self.finished += 1
-                status = finished(workload, "Succeeded", "done", now)
-                yield PatchStatus(workload.target, status)
+                effects.append(PatchStatus(workload.target, finished(workload, "Succeeded", "done", now)))
+        return effects
 
-    def _seen(self, workload: QueuedWorkload, now: float) -> Iterator[Effect]:
+    def _see(self, workload: QueuedWorkload, now: float, effects: list[Effect]) -> None:
         if workload.is_true("Finished"):
             return
         if not workload.is_true("Admitted"):
             self.evictions += self._running.pop(workload.uid, None) is not None
             return
-        kind = workload.labels["class"]
         if workload.uid not in self._running:
+            kind = workload.labels["class"]
             self.waits.setdefault(kind, []).append(now - workload.created)
-            yield WakeAt(now + self._runtimes[kind], workload.uid)
+            effects.append(WakeAt(now + self._runtimes[kind], workload.uid))
         self._running[workload.uid] = workload
 
 

@@ -84,3 +84,30 @@ def test_a_value_that_was_right_vouches_for_no_value_of_another_type(first: Any,
     assert not kind.validate_status({**old, "status": {"n": first}}, old)
     refused = kind.validate_status({**old, "status": {"n": then}}, old)
     assert render(refused[0]) == (f'status.n: Invalid value: "{wrong}": n in body must be of type integer: "{wrong}"')
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        pytest.param({"extra": 1}, id="a field that the kind has no more"),
+        pytest.param({"extra": None}, id="one that says nothing"),
+        pytest.param({"spec": {"a": 1, "d": "given", "extra": 1}}, id="a spec with such a field"),
+    ],
+)
+def test_a_change_of_status_that_was_right_leaves_nothing_unknown_beside_it(beside: Json) -> None:
+    kind, status = rules(SMALL, COUNTED), {"n": 1}
+    old = kind.prepare_create(thing({"a": 1}))
+    for _ in range(2):
+        new = kind.prepare_status({**old, "status": status}, old)
+        assert not kind.validate_status(new, old)
+    other = {**old, **beside}
+    assert kind.prepare_status({**other, "status": status}, other) == new == {**old, "status": status}
+
+
+def test_a_status_is_completed_as_often_as_it_is_written() -> None:
+    kind, status = rules(SMALL, COUNTED), {"n": 1, "extra": 2}
+    old = kind.prepare_create(thing({"a": 1}))
+    for _ in range(3):
+        new = kind.prepare_status({**old, "status": status}, old)
+        assert new["status"] == {"n": 1}
+        assert not kind.validate_status(new, old)

@@ -7,6 +7,7 @@ from quota_builders import (
     PLAIN,
     applies,
     cohort,
+    condition,
     flavor,
     group,
     holds,
@@ -20,9 +21,13 @@ from quota_builders import (
 
 from headgate.engine.quota.admission_cycle import admit_all, cycle
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
+from headgate.lifecycle import quota_admission
+from headgate.lifecycle.quota_conditions import with_status
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.assignment import admission
+from headgate.quota.order import ordered_at
+from headgate.quota.requests import holder_of
 
 LOWER = policy(within_queue=WithinQueue.LOWER_PRIORITY)
 FAIR = QuotaSettings(fair=DEFAULT_FAIR)
@@ -294,3 +299,23 @@ def test_a_waiting_preemptor_is_not_asked_again_before_something_changes():
 def test_quota_that_was_taken_away_admits_nobody():
     found = outcome_of(applies("w", "q"), queue("q", Quota(2)), holds("a", "q", 2), holds("b", "q", 2))
     assert isinstance(found, Waits)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(applies("w", "q", created=1.0, boost=3), id="one with a boost"),
+        pytest.param(
+            applies("w", "q", created=1.0, conditions=(condition("Evicted", True, "AdmissionCheck", at=5.0),)),
+            id="one a check had sent back",
+        ),
+        pytest.param(applies("w", "q", pod_sets=(pods(count=3),), reclaimable=(("main", 1),)), id="one partly done"),
+        pytest.param(applies("w", "q", pod_sets=(pods(count=9, min_count=2),)), id="one that does with fewer pods"),
+    ],
+)
+def test_what_is_held_at_once_is_what_will_be_read_of_the_workload(head):
+    books = ledger(queue("q", 4))
+    ((outcome,),) = admit_all(pending(books, head), snapshot(books), PLAIN, 7.5)
+    given = admission("q", outcome.assignment.pod_sets)
+    shown = with_status(head.workload, quota_admission.reserved(head.workload, given, (), 7.5))
+    assert books.holder("q", head.workload.uid) == holder_of(shown, ordered_at(shown, PLAIN))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar
 
 from msgspec import MsgspecError, Struct, structs
 
@@ -90,28 +90,20 @@ class Rereading:
         version = metadata.get("resourceVersion")
         if was is not metadata and {**was, "resourceVersion": version} != metadata:
             return None
-        if isinstance(found, _WithStatus):
-            if value.get("spec") is not before.get("spec"):
-                return None
-            status = value.get("status", _NOTHING)
-            if status is not before.get("status", _NOTHING):
-                return self._with_status(found, version or "", status)
-        elif not _have_same_parts(before, value):
+        if not isinstance(found, (QueuedWorkload, ClusterQueue, LocalQueue)):
+            return structs.replace(found, version=version or "") if _have_same_parts(before, value) else None
+        if value.get("spec") is not before.get("spec"):
             return None
-        return structs.replace(found, version=version or "")
+        return self._with_status(found, version or "", value.get("status", _NOTHING))
 
     def _with_status(self, found: _WithStatus, version: str, status: Any) -> Object | None:
         """In this version and with this status; None where that cannot be read. That of much work is the very same."""
         try:
-            match found:
-                case QueuedWorkload():
-                    return with_standing(found, version, self._once_beside(standing_in, status, found.pod_sets))
-                case ClusterQueue():
-                    return with_cluster_queue_status(found, version, status)
-                case LocalQueue():
-                    return with_local_queue_status(found, version, status)
-                case _:
-                    assert_never(found)
+            if isinstance(found, QueuedWorkload):
+                return with_standing(found, version, self._once_beside(standing_in, status, found.pod_sets))
+            if isinstance(found, ClusterQueue):
+                return with_cluster_queue_status(found, version, status)
+            return with_local_queue_status(found, version, status)
         except _UNREADABLE:
             return None
 

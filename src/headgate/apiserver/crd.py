@@ -30,7 +30,10 @@ class CustomRules(Struct, frozen=True):
         return self._completed(_with_status(new, old.get("status")) if self.has_status else new)
 
     def prepare_status(self, new: Json, old: Json) -> Json:
-        completed: Json = self.schema.complete(_with_status(old, new.get("status")))
+        status = new.get("status")
+        if status is not None:
+            return self.schema.with_status(old, status)
+        completed: Json = self.schema.complete(_with_status(old, None))
         return completed
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:

@@ -25,6 +25,7 @@ SHOWN = 30
 
 TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 """Metadata the server reads before the kind's own rules look at the object."""
+_TEXT_OR_NOTHING = frozenset({str, type(None)})
 
 SCHEME = "pkg/runtime/scheme.go:111"
 """What a real server calls the list of its kinds: the place in its sources."""
@@ -76,21 +77,31 @@ def _decoded(body: bytes, served: Served) -> Json:
 
 
 def _with_shared_parts(body: bytes) -> Json:
-    """Two objects in one, where that is what the body is when it is cut before its last part; else there is trouble."""
-    cut = body.find(STATUS)
-    if cut < 0:
-        cut = body.find(SPEC)
-    if cut < 0:
-        return _object(body) if body.find(METADATA) >= 0 else _shared(body)
-    return {**_with_shared_parts(body[: cut + 1] + b"}"), **_shared_end(body[cut + 2 :])}
+    """Two objects in one, where that is what the body is when it is cut before its status; else there is trouble."""
+    head, found, end = body.partition(STATUS)
+    return {**_before_status(head + b"}}"), **_shared_status(end)} if found else _before_status(body)
+
+
+def _before_status(body: bytes) -> Json:
+    head, found, end = body.partition(SPEC)
+    return {**_before_spec(head + b"}}"), **_shared_spec(end)} if found else _before_spec(body)
+
+
+def _before_spec(body: bytes) -> Json:
+    return _object(body) if body.find(METADATA) >= 0 else _shared(body)
 
 
 _shared = lru_cache(maxsize=SHARED)(_object)
 
 
 @lru_cache(maxsize=SHARED)
-def _shared_end(text: bytes) -> Json:
-    return _object(b"{" + text)
+def _shared_spec(text: bytes) -> Json:
+    return _object(b'{"spec":' + text)
+
+
+@lru_cache(maxsize=SHARED)
+def _shared_status(text: bytes) -> Json:
+    return _object(b'{"status":' + text)
 
 
 def _unrecognized(served: Served, why: str, body: bytes) -> Refusal:
@@ -128,10 +139,9 @@ def with_metadata(value: Json) -> Json:
         return {**value, "metadata": {}}
     if not isinstance(metadata, dict):
         raise bad_request("metadata: expected an object")
-    for name in TEXTS:
-        text = metadata.get(name)
-        if text is not None and not isinstance(text, str):
-            raise bad_request(f"metadata.{name}: expected a string")
+    if not _TEXT_OR_NOTHING.issuperset(map(type, map(metadata.get, TEXTS))):
+        name = next(name for name in TEXTS if type(metadata.get(name)) not in _TEXT_OR_NOTHING)
+        raise bad_request(f"metadata.{name}: expected a string")
     return value
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 
+_TEXT = frozenset({str})
+
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
     """The patched value; neither argument is changed. The target itself where its texts and objects all stay, the
@@ -18,10 +20,11 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
     original: Json | None = target if isinstance(target, dict) else None
     result: Json = {} if original is None else original
     for name, change in patch.items():
+        if change is None and name not in result:
+            continue
         before = result.get(name)
         after = apply_merge_patch(before, change) if type(change) is dict else change
-        stays = after == before if type(after) is str else after is before
-        if stays and (after is not None or name not in result):
+        if after is not None and (after == before if type(after) is str else after is before):
             continue
         if result is original:
             result = dict(result)
@@ -37,6 +40,13 @@ def _says_all(patch: Json, result: Json) -> bool:
     if len(patch) != len(result) or list(patch) != list(result):
         return False
     return all(map(is_, patch.values(), result.values()))
+
+
+def _is_precondition(change: Any, metadata: Any) -> bool:
+    """Whether it says nothing but texts that are there: it names the object that is meant, and it is that."""
+    if type(change) is not dict or type(metadata) is not dict:
+        return False
+    return _TEXT.issuperset(map(type, change.values())) and change.items() <= metadata.items()
 
 
 class SharedMerges:
@@ -55,10 +65,10 @@ class SharedMerges:
         for name, change in patch.items():
             if change is None:
                 result.pop(name, None)
-            elif name == "metadata":
-                result[name] = apply_merge_patch(target.get(name), change)
-            else:
+            elif name != "metadata":
                 result[name] = self._merged(target.get(name), change)
+            elif not _is_precondition(change, target.get(name)):
+                result[name] = apply_merge_patch(target.get(name), change)
         return result
 
     def _merged(self, part: Any, change: Any) -> Any:

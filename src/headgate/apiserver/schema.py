@@ -19,7 +19,7 @@ from headgate.apiserver.validate_schema import compile_validation
 
 _IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
-_ABSENT = object()
+_USUAL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -40,7 +40,8 @@ class Schema:
         self._required = frozenset(document.get("required") or ())
         self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
         self._remembers_statuses = self._rules.read_only(frozenset({"spec", "status"}))
-        self._right_statuses: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()  # by identity, kept with the values
+        self._right_statuses: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()
+        """Those that are complete and right in the place of others, beside what stays; kept with the values."""
 
     def default(self, value: Any) -> Any:
         """Missing fields filled in, nulls that may not be taken out."""
@@ -60,6 +61,11 @@ class Schema:
                 result = {**result, name: completed}
         return result
 
+    def with_status(self, old: Json, status: Any) -> Json:
+        """The object with this status, complete."""
+        new = {**old, "status": status}
+        return new if _change_of_status(old, status) in self._right_statuses else self.complete(new)
+
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with the value, in a real server's words."""
         errors: list[FieldError] = []
@@ -71,16 +77,23 @@ class Schema:
         """What is wrong with the status alone, or refused by the rules; a real server's words about the status name
         fields as if there were no more.
         """
-        spec, status = new.get("spec", _ABSENT), new.get("status", _ABSENT)
-        old_spec, old_status = old.get("spec", _ABSENT), old.get("status", _ABSENT)
-        key = (id(spec), id(status), id(old_spec), id(old_status))
-        if key in self._right_statuses:
+        spec, status = new.get("spec"), new.get("status")
+        change, stays = _change_of_status(old, status), spec is old.get("spec")
+        if stays and change in self._right_statuses:
             return ()
         errors = self._status_errors(new)
         errors += self._rules.errors(new, old, errors)
-        if not errors and self._remembers_statuses:
-            self._right_statuses.put(key, (spec, status, old_spec, old_status))
+        if not errors and stays and self._is_usual(new, old):
+            self._right_statuses.put(change, (spec, status, old.get("status")))
         return errors
+
+    def _is_usual(self, new: Json, old: Json) -> bool:
+        """Whether a change of status has to do with nothing but these, and is seen to be complete."""
+        if not self._remembers_statuses or not _USUAL.issuperset((*new, *old)):
+            return False
+        if "status" not in new or None in (*new.values(), *old.values()):
+            return False
+        return self._parts["status"].is_right(new["status"])
 
     def _status_errors(self, new: Json) -> list[FieldError]:
         status, part = new.get("status"), self._parts.get("status")
@@ -102,6 +115,13 @@ class Schema:
     def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules in CEL refuse; `old` is None for a new object, `found` the errors found before."""
         return self._rules.errors(new, old, found)
+
+
+def _change_of_status(old: Json, status: Any) -> tuple[int, ...]:
+    """The same for all objects with the very same spec and status. Where there are more fields than usual, their
+    number tells.
+    """
+    return len(old), id(old.get("spec")), id(old.get("status")), id(status)
 
 
 def resource_schema(document: Json) -> Schema:

@@ -138,14 +138,14 @@ class ApiServer:
     def _answer_object(self, request: Request, errand: Errand) -> tuple[int, Json]:
         served = errand.served
         match request.method:
+            case "PATCH":  # as most are
+                patch = decode_patch(request.body, request.content_type, served)
+                return 200, self._writer.patch(errand, patch)
             case "GET":
                 return 200, served.shown(found(errand).value)
             case "PUT":
                 new = decode_object(request.body, served, self._registry)
                 return 200, self._writer.replace(errand, new)
-            case "PATCH":
-                patch = decode_patch(request.body, request.content_type, served)
-                return 200, self._writer.patch(errand, patch)
             case "DELETE" if not errand.subresource:
                 return 200, self._delete(errand, decode_options(request.body, request.query))
         raise method_not_allowed()

@@ -67,6 +67,8 @@ class Shelf:
         self._names = None
 
 
+_NO_SHELF = Shelf()
+
 Placed = tuple[str, str, Revision]
 """Namespace, name and revision of an object in a listing."""
 
@@ -85,8 +87,7 @@ class Collection:
         self._forgotten_to = 0  # version of the last forgotten change
 
     def get(self, namespace: str, name: str) -> Revision | None:
-        shelf = self._shelves.get(namespace)
-        return shelf.objects.get(name) if shelf is not None else None
+        return self._shelves.get(namespace, _NO_SHELF).objects.get(name)
 
     def items(self, namespace: str = "") -> Iterator[Placed]:
         """Objects in order of namespace and name; an empty namespace means all."""
@@ -209,11 +210,10 @@ class Store:
 
 def _is_of_life(change: Change) -> bool:
     """Whether the object has come or gone, is going, or may have other owners."""
-    if change.type != "MODIFIED" or change.before is None:
+    if change.before is None or change.type == "DELETED":
         return True
-    metadata = change.after.value["metadata"]
-    owners, owners_before = metadata.get("ownerReferences"), change.before.value["metadata"].get("ownerReferences")
-    return owners is not owners_before or metadata.get("deletionTimestamp") is not None
+    now, before = change.after.value["metadata"], change.before.value["metadata"]
+    return "deletionTimestamp" in now or now.get("ownerReferences") is not before.get("ownerReferences")
 
 
 def versioned(value: Json, version: int) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -26,7 +27,7 @@ PENDING_EVALUATION = "PendingEvaluation"
 DEACTIVATED = "Deactivated"
 
 
-class Said(Struct, frozen=True, gc=False):
+class Said(Struct, frozen=True, gc=False, cache_hash=True):
     """One condition as it is to be from now on."""
 
     type: str
@@ -42,19 +43,20 @@ def second(now: float) -> float:
 
 def edited(workload: QueuedWorkload, now: float, *said: Said, **fields: Any) -> QueuedWorkloadStatus:
     """The status of the workload with these conditions and fields in place of what it shows."""
-    conditions, at, generation = list(workload.conditions), second(now), workload.generation
-    for each in said:
-        type_, status, since = each.type, "True" if each.status else "False", at
-        for index, before in enumerate(conditions):
-            if before.type == type_:
-                if before.status == status:
-                    since = before.at  # of the last change of status: it stays while only the reason changes
-                conditions[index] = Condition(type_, status, each.reason, each.message, since, generation)
-                break
-        else:
-            conditions.append(Condition(type_, status, each.reason, each.message, since, generation))
-    fields["conditions"] = tuple(conditions)
+    fields["conditions"] = _with(workload.conditions, second(now), workload.generation, said)
     return structs.replace(QueuedWorkloadStatus.of(workload), **fields)
+
+
+@lru_cache(maxsize=4096)  # the very same for all of whom the same is said in the same second
+def _with(shown: tuple[Condition, ...], at: float, generation: int, said: tuple[Said, ...]) -> tuple[Condition, ...]:
+    conditions = {one.type: one for one in shown}
+    for each in said:
+        type_, status = each.type, "True" if each.status else "False"
+        before = conditions.get(type_)
+        # a time is that of the last change of status: it stays while only the reason changes
+        since = before.at if before is not None and before.status == status else at
+        conditions[type_] = Condition(type_, status, each.reason, each.message, since, generation)
+    return tuple(conditions.values())
 
 
 def without(workload: QueuedWorkload, type_: str) -> QueuedWorkload:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct, structs
 
@@ -28,6 +28,7 @@ from headgate.lifecycle.quota_conditions import (
     second,
 )
 from headgate.lifecycle.quota_deadlines import execution_ends, kept_until, ready_until
+from headgate.model.conditions import Condition
 from headgate.model.effects import Activation, Finalizers, QueuePriority
 from headgate.model.kueue_names import IN_USE, JOB_UID
 from headgate.model.queue_changes import QueuedWorkloadStatus
@@ -61,7 +62,7 @@ class Removal(Struct, frozen=True):
 Change = QueuedWorkloadStatus | Activation | QueuePriority | Finalizers | Removal
 
 
-class Step(Struct, frozen=True):
+class Step(Struct, frozen=True, gc=False):
     """One change, and how it is told: what was decided, for which reason, in which words."""
 
     decision: str
@@ -81,32 +82,37 @@ def next_step(workload: QueuedWorkload, around: Circumstances, now: float) -> St
     """The first change that is due. None: nothing to do but wait."""
     if workload.deleted is not None:
         return _let_go(workload)
-    true = {one.type for one in workload.conditions if one.status == "True"}
-    if FINISHED in true:
-        return _retired(workload, around, now)
-    for rule in _rules_for(workload, around, true):
+    queue, has_quota, gates = around.queue, workload.admission is not None, around.settings.preemption_gates
+    has_checks = bool(workload.checks or (queue is not None and queue.checks))
+    for rule in _rules(workload.conditions, has_quota, workload.active, has_checks, gates):
         step = rule(workload, around, now)
         if step is not None:
             return step
     return None
 
 
-def _rules_for(workload: QueuedWorkload, around: Circumstances, true: Set[str]) -> tuple[Rule, ...]:
+@lru_cache(maxsize=4096)  # the same is shown of many
+def _rules(
+    conditions: tuple[Condition, ...], has_quota: bool, active: bool, checks: bool, gates: bool
+) -> tuple[Rule, ...]:
     """Those that may hold of it, by where it stands and what there is to be looked at."""
-    if workload.admission is None:
-        stands = WAITING
-    elif EVICTED in true or not workload.active:
-        stands = LEAVING
-    else:
-        stands = ADMITTED if ADMITTED in true else RESERVED
-    has_checks = bool(workload.checks or (around.queue is not None and around.queue.checks))
-    return _rules(stands, has_checks, around.settings.preemption_gates, DEACTIVATION_TARGET in true)
+    shown = {one.type: one.status for one in conditions}
+    if shown.get(FINISHED) == "True":
+        return (_retired,)
+    left_out = () if checks else ABOUT_CHECKS
+    left_out += () if gates else (_gates_told,)
+    left_out += (_deactivated,) if active else ()
+    left_out += () if shown.get(DEACTIVATION_TARGET) == "True" else (_doomed,)
+    left_out += () if shown.get(REQUEUED) == "False" else (_queues_again,)
+    return tuple(rule for rule in RULES[_stands(shown, has_quota, active)] if rule not in left_out)
 
 
-@cache
-def _rules(stands: str, checks: bool, gates: bool, doom: bool) -> tuple[Rule, ...]:
-    left_out = (() if checks else ABOUT_CHECKS) + (() if gates else (_gates_told,)) + (() if doom else (_doomed,))
-    return tuple(rule for rule in RULES[stands] if rule not in left_out)
+def _stands(shown: Mapping[str, str], has_quota: bool, active: bool) -> str:
+    if not has_quota:
+        return WAITING
+    if shown.get(EVICTED) == "True" or not active:
+        return LEAVING
+    return ADMITTED if shown.get(ADMITTED) == "True" else RESERVED
 
 
 def _let_go(workload: QueuedWorkload) -> Step | None:

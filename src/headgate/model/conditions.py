@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Condition(Struct, frozen=True, gc=False):
+class Condition(Struct, frozen=True, gc=False, cache_hash=True):
     type: str
     status: str
     reason: str

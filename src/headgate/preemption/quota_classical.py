@@ -39,7 +39,7 @@ _REASONS = {
 }
 
 
-class _Candidate(Struct, frozen=True):
+class _Candidate(Struct, frozen=True, gc=False):
     """`meeting` is the lowest cohort that has both it and the preemptor below; None for the preemptor's own queue."""
 
     holder: Holder

@@ -136,7 +136,8 @@ def _find_flavor(search: FlavorSearch, turn: _Turn, resource: str, offers: Seque
             break
         if is_preferred(attempt.fitness, WORST if best is None else best.fitness, fungibility.preference):
             best = attempt
-    turn.began_midway = turn.began_midway or first > 0
+    if first:
+        turn.began_midway = True
     if best is not None:
         last = first + len(attempts) - 1
         _take(turn, best, attempts, FROM_THE_START if last == len(offers) - 1 else last)

@@ -97,14 +97,17 @@ class Ledger:
         """The workload holds this much quota, in place of whatever it held of the same queue."""
         queue, uid = holder.queue, holder.uid
         held = self._holders.setdefault(queue, {})
-        if uid in held:
-            self.leave(queue, uid)
+        before = held.pop(uid, None)
         if self._trials:
-            self._holds.append((held, uid, None))
+            self._holds.append((held, uid, before))
         held[uid] = holder
         node = self.forest.queues.get(queue)
         if node is not None:  # who holds quota of a queue that is gone, or below a ring, is only on record
-            self._add(node, holder.usage)
+            if before is None:
+                self._add(node, holder.usage)
+            elif before.usage != holder.usage:
+                self._remove(node, before.usage)
+                self._add(node, holder.usage)
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation

@@ -100,12 +100,22 @@ class Lines:
         return applicant
 
     def firsts(self) -> list[Applicant]:
-        """The first of each line that is not blocked."""
-        found = []
-        for name in sorted(self._fronts) if len(self._fronts) > 1 else self._fronts:
-            first = self._first(name, self._fronts[name])
-            if first is not None:
-                found.append(first)
+        """The first of each line that is not blocked.
+
+        Places left behind, of blocked classes, or behind others of the class are not looked at again.
+        """
+        found, fronts, members, blocked = [], self._fronts, self._members, self._blocked
+        for line in sorted(fronts) if len(fronts) > 1 else fronts:
+            front = fronts[line]
+            while front:
+                place = front[0]
+                member = members.get(place[3])
+                if member is not None and member.place is place and member.kin.places[line][0] is place:
+                    applicant = member.applicant
+                    if applicant.kind not in blocked:
+                        found.append(applicant)
+                        break
+                heapq.heappop(front)
         return found
 
     def block(self, kind: EquivalenceClass) -> None:
@@ -138,15 +148,3 @@ class Lines:
                 return
             heapq.heappop(places)
         del kin.places[line]
-
-    def _first(self, line: str, front: list[Place]) -> Applicant | None:
-        """Places left behind, of blocked classes, or behind others of the class are not looked at again."""
-        members, blocked = self._members, self._blocked
-        while front:
-            place = front[0]
-            found = members.get(place[3])
-            is_first = found is not None and found.place is place and found.kin.places[line][0] is place
-            if found is not None and is_first and not (blocked and found.applicant.kind in blocked):
-                return found.applicant
-            heapq.heappop(front)
-        return None

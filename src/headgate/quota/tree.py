@@ -84,7 +84,7 @@ class Account:
             if noted is not None:
                 noted.append((account, used))
             more = account.used = used + amount
-            if (more > account.subtree) is not account.borrows:
+            if more > account.subtree and not account.borrows:
                 account.turn()
             if used < account.kept:
                 amount -= account.kept - used
@@ -98,7 +98,7 @@ class Account:
             if noted is not None:
                 noted.append((account, used))
             less = account.used = used - amount
-            if (less > account.subtree) is not account.borrows:
+            if account.borrows and less <= account.subtree:
                 account.turn()
             carried = used - account.kept
             amount = carried if carried < amount else amount

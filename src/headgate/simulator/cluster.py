@@ -48,7 +48,9 @@ class Seat:
 
     def learn(self, sights: Sequence[Sight], kinds: frozenset[Kind]) -> None:
         """All that it reads of the sights, which are of these kinds."""
-        if not self._reads.isdisjoint(kinds):
+        if kinds <= self._reads:
+            self._inbox += sights
+        elif not kinds.isdisjoint(self._reads):
             self._inbox += of_kinds(sights, self._reads)
 
     def ring(self, timer: str) -> None:

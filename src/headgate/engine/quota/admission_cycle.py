@@ -50,6 +50,7 @@ class _Tree(Struct):
     promised: list[tuple[str, Usage]] = []
     lent: list[tuple[str, Usage]] = []
     admits: bool = False
+    is_as_found: bool = True  # nothing was charged to any of its queues yet
 
 
 class _Nominee(Struct, frozen=True, gc=False):
@@ -69,7 +70,7 @@ class _Nominee(Struct, frozen=True, gc=False):
     def shares_victims(self) -> bool:
         """Some of those that must leave for it leave for somebody else already."""
         leaving = self.tree.leaving
-        return bool(leaving) and any(victim.holder.uid in leaving for victim in self.victims)
+        return any(victim.holder.uid in leaving for victim in self.victims)
 
 
 def cycle(snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Outcome]:
@@ -131,7 +132,7 @@ def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
         applicant.queue,
         usage,
         applicant.kind.priority,
-        applicant.ordered,
+        workload.created,  # whatever sent it back is past
         reserved=second(now),  # as it will be told
         local=workload.queue,
     )
@@ -215,7 +216,7 @@ class _Cycle:
         return tree
 
     def _decide(self, nominee: _Nominee) -> Outcome:
-        if not nominee.shares_victims:
+        if not nominee.victims or not nominee.shares_victims:
             return self._outcome(nominee)
         again = self._again_without_the_leaving(nominee)
         if again.assignment.mode is _FIT:
@@ -266,7 +267,7 @@ class _Cycle:
         if not self._fits_as_yet(nominee):
             self._promise(nominee, assignment.usage)
             return Deferred(head, assignment, wording.pending_preemption(wording.NO_LONGER_FITS, len(leaving)))
-        self._ledger.charge(head.queue, assignment.usage)
+        self._charge(nominee, assignment.usage)
         if self._settings.block_admission:
             if not self._all_ready:
                 return Waits(head, Unreserved.PODS_NOT_READY, Requeue.PODS_NOT_READY, wording.NOT_READY)
@@ -274,8 +275,12 @@ class _Cycle:
         nominee.tree.admits = True
         return Admitted(head, assignment)
 
-    def _promise(self, nominee: _Nominee, usage: Usage) -> None:
+    def _charge(self, nominee: _Nominee, usage: Usage) -> None:
         self._ledger.charge(nominee.applicant.queue, usage)
+        nominee.tree.is_as_found = False
+
+    def _promise(self, nominee: _Nominee, usage: Usage) -> None:
+        self._charge(nominee, usage)
         nominee.tree.promised.append((nominee.applicant.queue, usage))
 
     def _fits_as_yet(self, nominee: _Nominee) -> bool:
@@ -296,11 +301,15 @@ class _Cycle:
             return self._nominate(nominee.applicant, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:
-        """Once all victims so far and its own are gone."""
+        """Once all victims so far and its own are gone: so it was nominated, which holds until others go first."""
+        if nominee.tree.is_as_found:
+            return True
         ledger, queue, usage = self._ledger, nominee.applicant.queue, nominee.assignment.usage
         leaving, victims = nominee.tree.leaving, nominee.victims
-        if not leaving and not victims:
-            return ledger.fits(queue, usage)
+        if not victims and ledger.fits(queue, usage):
+            return True
+        if not victims and not leaving:
+            return False
         with ledger.trial():
             for holder in (*leaving.values(), *(victim.holder for victim in victims)):
                 ledger.credit(holder.queue, holder.usage)

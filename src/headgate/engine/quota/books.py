@@ -88,6 +88,17 @@ class Books:
         if self.consumptions is not None:
             self.consumptions.place(sheet.seen, local, holder)
 
+    def promised(self, sheet: Sheet, queue: str) -> None:
+        """A cycle gave it quota of this queue. That is settled in ledger and queues, and remains to be noted here."""
+        workload, local = sheet.now, sheet.local
+        holder = self.ledger.holder(queue, workload.uid)
+        assert holder is not None and local is not None, "only who waits is given quota"
+        sheet.placed = workload, sheet.held, sheet.is_open
+        self._held[workload.key] = holder
+        self._count(workload, local, holder)
+        if self.consumptions is not None:
+            self.consumptions.place(sheet.seen, local, holder)
+
     def _enter(self, sheet: Sheet) -> Key:
         """It is one of those that name its local queue."""
         local = sheet.local = self._surroundings.local_of(sheet.seen)
@@ -97,6 +108,10 @@ class Books:
     def _place_holder(self, workload: QueuedWorkload, local: Key, now: float) -> Holder:
         holder = self._hold(workload, now)
         self.pending.withdraw(workload.key)
+        self._count(workload, local, holder)
+        return holder
+
+    def _count(self, workload: QueuedWorkload, local: Key, holder: Holder) -> None:
         of = self.tally.crossing(local, holder.queue)
         if workload.is_true(ADMITTED):
             waits_for_pods = not holder.evicted and _waits_for_pods(workload)
@@ -104,7 +119,6 @@ class Books:
         else:
             standing = Standing(of, _RESERVING, holder.usage)
         self.tally.put(workload.key, standing)
-        return holder
 
     def _place_other(self, workload: QueuedWorkload, local: Key, now: float, *, may_wait: bool) -> None:
         """It waits, if anything."""

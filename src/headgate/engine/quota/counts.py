@@ -13,9 +13,9 @@ from headgate.engine.quota.waits import (
     OF_QUEUES,
     READY_TO_EVICTED,
     Came,
-    came_true,
     evicted_until_released,
     ready_until_evicted,
+    turned,
     waits_over,
 )
 from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PREEMPTED, QUOTA_RESERVED, reason_of
@@ -100,13 +100,15 @@ class QuotaCounts:
     def seen(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
         if before.conditions != after.conditions:
-            came = came_true(before, after)
+            came, released = turned(before.conditions, after.conditions)
             if came:
                 self._account(after, queue).add(came, waits_over(after, came, now))
                 if PREEMPTED in came:
                     self._preempted(after.key, came[PREEMPTED].reason)
-        if before.admission is not None:
-            self._leaves(before, after, queue, now)
+            if released and before.admission is not None:
+                self._released(after, queue, now)
+        if before.admission is not None and before.evictions != after.evictions:
+            self._evicted(before, after, queue)
 
     def lose(self, workload: Key) -> None:
         self._preemptors.pop(workload, None)
@@ -155,14 +157,11 @@ class QuotaCounts:
         if by_queue is not None:
             self._add("kueue_preempted_workloads_total", preempting_cluster_queue=by_queue, reason=reason)
 
-    def _leaves(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
-        """It had quota: was it told to go, or has it gone?"""
-        released = evicted_until_released(before, after, now)
-        if released is not None:
-            labels = (("cluster_queue", queue), ("reason", reason_of(after, EVICTED)))
-            self._waits.observe(EVICTION_LATENCY, labels, released)
-        if before.evictions != after.evictions:
-            self._evicted(before, after, queue)
+    def _released(self, workload: QueuedWorkload, queue: str, now: float) -> None:
+        took = evicted_until_released(workload, now)
+        if took is not None:
+            labels = (("cluster_queue", queue), ("reason", reason_of(workload, EVICTED)))
+            self._waits.observe(EVICTION_LATENCY, labels, took)
 
     def _evicted(self, before: QueuedWorkload, after: QueuedWorkload, queue: str) -> None:
         times = {(one.reason, one.cause): one.count for one in before.evictions}

@@ -151,7 +151,7 @@ class Cycles:
         self._desk.want(key, status, partial(telling.reserved_event, workload, status, now))
         self.refusals.drop(key)
         self.promises[key] = Promise(key, applicant.queue, assignment.usage)
-        self._books.place(sheet, now)
+        self._books.promised(sheet, applicant.queue)
 
     def _preempt(self, applicant: Applicant, victims: tuple[Victim, ...], now: float) -> Iterator[Key]:
         """Those on their way out already are not told again."""

@@ -88,10 +88,10 @@ def _place(node: QuotaNode, queue: ClusterQueue, is_fair: bool) -> Iterator[Numb
 
 
 def _resources(queue: ClusterQueue, count: QueueCount) -> Iterator[Number]:
-    named = (("cluster_queue", queue.name), ("cohort", queue.cohort))
+    named, reservation = (("cluster_queue", queue.name), ("cohort", queue.cohort)), count.reservation
     for of, quota in quotas_of(queue):
         labels = (*named, ("flavor", of.flavor), ("resource", of.resource))
-        yield "kueue_cluster_queue_resource_reservation", labels, units(of.resource, count.reservation[of])
+        yield "kueue_cluster_queue_resource_reservation", labels, units(of.resource, reservation[of])
         yield "kueue_cluster_queue_resource_usage", labels, units(of.resource, count.usage[of])
         yield "kueue_cluster_queue_nominal_quota", labels, units(of.resource, quota.nominal)
         yield "kueue_cluster_queue_borrowing_limit", labels, _limit(of, quota.borrowing_limit)

@@ -31,9 +31,10 @@ def local_gauges(of: Measured) -> Iterator[Number]:
 
 def _resources(of: Measured, local: LocalQueue, labels: Labels) -> Iterator[Number]:
     queue, count = of.surroundings.queues.get(local.cluster_queue), of.books.tally.local(local.key)
+    reservation = count.reservation
     for each, _ in quotas_of(queue) if queue is not None else ():
         named = (("flavor", each.flavor), *labels, ("resource", each.resource))
-        yield "kueue_local_queue_resource_reservation", named, units(each.resource, count.reservation[each])
+        yield "kueue_local_queue_resource_reservation", named, units(each.resource, reservation[each])
         yield "kueue_local_queue_resource_usage", named, units(each.resource, count.usage[each])
 
 

@@ -160,22 +160,25 @@ class QuotaPlane:
         return ()
 
     def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterable[Telling]:
-        sheet = self._desk.get(workload.key)
-        if sheet is not None and sheet.seen.uid != workload.uid:
-            self._lose(workload.key, sheet.seen.uid, now)
+        key = workload.key
+        sheet = self._desk.get(key)
+        if sheet is not None and sheet.seen.uid == workload.uid:
+            self._note_change(sheet, sheet.seen, workload, now)
         elif sheet is not None:
-            self._note_change(sheet, workload, now)
-        self._touched.setdefault(workload.key, False)
+            self._lose(key, sheet.seen.uid, now)
+        self._touched.setdefault(key, False)
         return self._desk.observe(workload)
 
-    def _note_change(self, sheet: Sheet, after: QueuedWorkload, now: float) -> None:
-        before = sheet.seen
+    def _note_change(self, sheet: Sheet, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
         if before.queue != after.queue:
             self._books.leave_local(sheet)
-        self._counts.seen(before, after, self._surroundings.queue_of(before if before.admission else after), now)
-        if self._books.consumptions is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
+        given = before.admission
+        queue = given.cluster_queue if given is not None else self._surroundings.queue_of(after)
+        self._counts.seen(before, after, queue, now)
+        used = self._books.consumptions
+        if used is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
             local = self._surroundings.local_of(after)
-            self._books.consumptions.settle(after.key, local, self._surroundings.queue_of(after), now)
+            used.settle(after.key, local, self._surroundings.queue_of(after), now)
             self._statuses.touch(local)
 
     def _observe(self, found: Object, now: float) -> None:

@@ -24,20 +24,32 @@ _PENDING, _ADMITTED = Place.PENDING, Place.ADMITTED
 
 
 class QueueCount:
-    """What is told of one queue. Admitted workloads are counted among the reserving as well."""
+    """What is told of one queue. Whoever has quota is admitted, or only promised to be."""
 
-    __slots__ = ("admitted", "pending", "reservation", "reserving", "usage")
+    __slots__ = ("admitted", "pending", "promised", "promised_usage", "usage")
 
     def __init__(self) -> None:
-        self.pending = self.reserving = self.admitted = 0
-        self.reservation: Counter[FlavorResource] = Counter()
+        self.pending = self.promised = self.admitted = 0
+        self.promised_usage: Counter[FlavorResource] = Counter()
         self.usage: Counter[FlavorResource] = Counter()
+
+    @property
+    def reserving(self) -> int:
+        """All who have quota, admitted or not."""
+        return self.promised + self.admitted
+
+    @property
+    def reservation(self) -> Counter[FlavorResource]:
+        """What all of them hold."""
+        total = Counter(self.usage)
+        total.update(self.promised_usage)
+        return total
 
     def take_in(self, other: QueueCount) -> None:
         self.pending += other.pending
-        self.reserving += other.reserving
+        self.promised += other.promised
         self.admitted += other.admitted
-        self.reservation.update(other.reservation)
+        self.promised_usage.update(other.promised_usage)
         self.usage.update(other.usage)
 
 
@@ -121,15 +133,15 @@ class Tally:
         if standing.place is _PENDING:
             count.pending += sign
             return
-        is_admitted, reservation, usage = standing.place is _ADMITTED, count.reservation, count.usage
-        count.reserving += sign
-        for of, amount in standing.usage:
-            reservation[of] += sign * amount
-            if is_admitted:
-                usage[of] += sign * amount
-        if is_admitted:
+        if standing.place is _ADMITTED:
+            held = count.usage
             count.admitted += sign
             self.waiting_for_pods += sign * standing.waits_for_pods
+        else:
+            held = count.promised_usage
+            count.promised += sign
+        for of, amount in standing.usage:
+            held[of] += sign * amount
 
 
 def _sum(counts: Sequence[QueueCount]) -> QueueCount:

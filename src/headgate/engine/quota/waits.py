@@ -7,6 +7,8 @@ condition true, as after a restart, ended before anybody watched, and is not tol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from headgate.engine.distributions import Bounds
 from headgate.lifecycle.quota_conditions import (
@@ -59,12 +61,19 @@ BOUNDS: Mapping[str, Bounds] = {
 }
 
 
-def came_true(before: QueuedWorkload, after: QueuedWorkload) -> Came:
-    came, known = {}, before.conditions
-    for one in after.conditions:
-        if one.status == "True" and one not in known and not before.is_true(one.type):
-            came[one.type] = one
-    return came
+class Turned(NamedTuple):
+    """What two observations of a workload tell apart; `released`: it has no quota any more."""
+
+    came: Came
+    released: bool
+
+
+@lru_cache(maxsize=4096)  # the same happens to many
+def turned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Turned:
+    was = {one.type for one in before if one.status == "True"}
+    is_true = {one.type: one for one in after if one.status == "True"}
+    came = {type_: one for type_, one in is_true.items() if type_ not in was}
+    return Turned(came, released=QUOTA_RESERVED in was and QUOTA_RESERVED not in is_true)
 
 
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
@@ -93,12 +102,10 @@ def ready_until_evicted(before: QueuedWorkload, after: QueuedWorkload) -> float 
     return None if ready is None or evicted is None else evicted - ready
 
 
-def evicted_until_released(before: QueuedWorkload, after: QueuedWorkload, now: float) -> float | None:
-    """None unless its quota has come back just now because it was told to go."""
-    if after.is_true(QUOTA_RESERVED) or not before.is_true(QUOTA_RESERVED):
-        return None
-    since = true_since(after, EVICTED)
-    return None if since is None or after.is_true(FINISHED) else now - since
+def evicted_until_released(released: QueuedWorkload, now: float) -> float | None:
+    """None unless its quota, which has come back just now, did so because it was told to go."""
+    since = true_since(released, EVICTED)
+    return None if since is None or released.is_true(FINISHED) else now - since
 
 
 def queued_since(workload: QueuedWorkload) -> float:
