@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from headgate.simulator.faults import NO_FAULTS, Dice
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.virtual_time import VirtualTime
 
-OBJECTS_BETWEEN_COLLECTIONS = 200_000  # as `headgate simulate` has it: a run keeps nearly all it makes
+OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # as `headgate simulate` has it: a run keeps nearly all it makes
 EPOCH = 1_767_225_600.0
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 
@@ -45,6 +44,28 @@ class Shape(NamedTuple):
 
 
 SHAPES = {"baseline": Shape(5, 6, BASELINE, 10), "large-scale": Shape(10, 100, LARGE, 60)}
+
+
+class Yardstick:
+    """A plain loop, run now and then beside the run: how fast the machine is meanwhile, which varies by the minute."""
+
+    EVERY, STEPS = 20, 10_000  # instants of virtual time, and look-ups in a dict
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+        self._instants = 0
+
+    def look(self) -> None:
+        self._instants += 1
+        if self._instants % self.EVERY == 0:
+            began, counts = time.perf_counter(), dict[int, int]()
+            for step in range(self.STEPS):
+                counts[step & 1023] = counts.get(step & 511, 0) + len((step, step))
+            self.taken.append(time.perf_counter() - began)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.taken) / max(1, len(self.taken))
 
 
 class Runner:
@@ -89,7 +110,7 @@ class Run:
         self.runner = Runner({kind.name: kind.runtime for kind in shape.classes})
         plan = ProcessPlan(Settings(roles=frozenset({Role.QUOTA})))
         self.cluster = Cluster("one", 0, NO_FAULTS, Dice(NO_FAULTS, 0), plan, neighbours=(self.runner,))
-        self.writes: Counter[str] = Counter()
+        self.yardstick = Yardstick()
         self._set_up()
 
     def _set_up(self) -> None:
@@ -116,6 +137,7 @@ class Run:
         while self.time.awaiting and (at := self.time.next_at) is not None and at <= EPOCH + most:
             self.time.advance(at)
             self._settle()
+            self.yardstick.look()
 
     def _settle(self) -> None:
         while True:
@@ -178,7 +200,8 @@ def main() -> None:
     run = Run(shape)
     began, cpu = time.perf_counter(), time.process_time()
     run.go(arguments.until)
-    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    beside = sum(run.yardstick.taken)
+    took, cpu = time.perf_counter() - began - beside, time.process_time() - cpu - beside
     total = shape.size
     whole = run.runner.finished == total == SHAPES[arguments.shape].size
     met = ("met" if took <= shape.goal else "NOT met") if whole else "is for all of them"
@@ -186,6 +209,8 @@ def main() -> None:
         f"{arguments.shape}: {run.runner.finished} of {total} workloads finished in {took:.1f} s ({cpu:.1f} s of cpu); "
     )
     print(f"goal {shape.goal:g} s: {met}; {1e6 * cpu / max(1, run.runner.finished):.0f} us each")
+    loop = run.yardstick.mean
+    print(f"as long as {took / (loop or took):.0f} plain loops of {Yardstick.STEPS} steps, each {1e3 * loop:.2f} ms")
     print(f"virtual time {run.time.now - EPOCH:.1f} s, {run.runner.evictions} evictions")
     for kind, waits in sorted(run.runner.waits.items()):
         print(f"{kind}: {sum(waits) / len(waits):.1f} s from creation to admission")

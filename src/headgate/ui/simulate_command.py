@@ -23,7 +23,7 @@ from headgate.ui.timeline import render
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 BAR = 30  # characters
 PATIENCE, REDRAW = 1.0, 0.1  # seconds before the bar appears, and between two pictures of it
-OBJECTS_BETWEEN_COLLECTIONS = 200_000  # a run keeps nearly all it makes, so looking for garbage is mostly in vain
+OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # a run keeps nearly all it makes, so looking for garbage is mostly in vain
 
 
 def _read_faults(_ctx: click.Context, _option: click.Parameter, value: str) -> Faults:
