@@ -1,0 +1,79 @@
+"""Deadlines: when a thing must be looked at again although nothing happens to it, and one timer for the earliest."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from headgate.model.effects import WakeAt
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Deadlines(Generic[K]):
+    """At most one deadline for each key; the last one set counts. Equal deadlines come in the order they were set."""
+
+    def __init__(self) -> None:
+        self._at: dict[K, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._sequence = 0
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._at
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def set(self, key: K, at: float) -> None:
+        known = self._at.get(key)
+        if known is not None and known[0] == at:
+            return
+        self._sequence += 1
+        self._at[key] = at, self._sequence
+        heapq.heappush(self._heap, (at, self._sequence, key))
+        if len(self._heap) > 2 * len(self._at) + 64:
+            self._drop_replaced()
+
+    def drop(self, key: K) -> None:
+        self._at.pop(key, None)
+
+    def due(self, now: float) -> list[K]:
+        """Removes and returns the keys whose deadline has come, earliest first."""
+        due: list[K] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            at, sequence, key = heapq.heappop(heap)
+            if self._at.get(key) == (at, sequence):
+                del self._at[key]
+                due.append(key)
+        return due
+
+    def next_deadline(self) -> float | None:
+        """The earliest deadline; None when there is none."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][2]) != heap[0][:2]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def _drop_replaced(self) -> None:
+        """Entries that were replaced or dropped stay in the heap until they come up; here they are swept out."""
+        self._heap = [(at, sequence, key) for key, (at, sequence) in self._at.items()]
+        heapq.heapify(self._heap)
+
+
+class Timer:
+    """The one timer of a plane: set to the earliest of its deadlines, and set again when it has fired."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._at: float | None = None
+
+    def wake_at(self, deadlines: Iterable[float | None], now: float) -> Iterator[WakeAt]:
+        """Yields a WakeAt when the earliest of these comes before the one that is set."""
+        if self._at is not None and self._at <= now:
+            self._at = None
+        earliest = min((at for at in deadlines if at is not None), default=None)
+        if earliest is not None and (self._at is None or earliest < self._at):
+            self._at = max(earliest, now)
+            yield WakeAt(self._at, self._name)

@@ -1,0 +1,151 @@
+"""In-flight writes: sent, and not yet known to have taken effect. At most one for each slot.
+
+A slot is what must not be written twice at a time: an object, or one aspect of it, such as a pod's nomination beside
+its condition. A write is assumed to have taken effect until an answer or an observation contradicts it. A write that
+names the version it was made from (its base) takes effect on that version or not at all, so once it was answered,
+whatever is observed in another version is later than the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from headgate.engine.deadlines import Deadlines
+from headgate.model.effects import Write
+from headgate.model.events import Trouble
+from headgate.queueing.waiting import Backoff
+
+S = TypeVar("S", bound=Hashable)
+W = TypeVar("W", bound=Write)
+
+RETRIABLE = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
+"""The server could not be asked, or its answer was lost: the same write may still take effect."""
+
+
+class WritePolicy(Struct, frozen=True):
+    """What is special about the writes of one kind."""
+
+    backoff: Backoff
+    patience: float | None = None  # seconds an accepted write may stay unobserved; None: acceptance settles it
+    resends: bool = True  # whether a write that may not have arrived is sent again as it is, or decided anew
+
+
+class State(Enum):
+    SENT = auto()  # not answered yet
+    RETRYING = auto()  # it may not have arrived; waits for its back-off
+    ACCEPTED = auto()  # the server said yes; waits for the observation
+    CONFLICTED = auto()  # the object had changed; waits for the newer version
+
+
+class Verdict(Enum):
+    """What an answer, an observation or a deadline means for a write."""
+
+    PENDING = auto()  # it is still in flight
+    CONFIRMED = auto()  # it took effect
+    FORGOTTEN = auto()  # nothing is assumed any more: decide anew on what is observed
+    REFUSED = auto()  # the server will never accept it for this version of the object
+
+
+class InFlightWrite(Struct, Generic[W]):
+    write: W
+    base: str  # the version it was made from; empty where it is made from none
+    state: State = State.SENT
+
+
+class InFlightWrites(Generic[S, W]):
+    def __init__(self, policy: WritePolicy) -> None:
+        self._policy = policy
+        self._writes: dict[S, InFlightWrite[W]] = {}
+        self._failures: dict[S, int] = {}  # in a row
+        self._deadlines = Deadlines[S]()
+
+    def __contains__(self, slot: S) -> bool:
+        return slot in self._writes
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def get(self, slot: S) -> InFlightWrite[W] | None:
+        return self._writes.get(slot)
+
+    def send(self, slot: S, write: W, base: str = "") -> W:
+        """The write is in flight from now on, in place of an earlier one."""
+        self._writes[slot] = InFlightWrite(write, base)
+        self._deadlines.drop(slot)
+        return write
+
+    def answer(self, slot: S, write: W, trouble: Trouble | None, observed: str, now: float) -> Verdict | None:
+        """What the server's answer means, given the version observed last; None when the write is not in flight."""
+        flight = self._writes.get(slot)
+        if flight is None or flight.write != write:
+            return None
+        moved = observed != flight.base
+        if trouble is None:
+            if self._policy.patience is None or moved:
+                return self._settle(slot, Verdict.CONFIRMED)
+            flight.state = State.ACCEPTED
+            self._deadlines.set(slot, now + self._policy.patience)
+        elif trouble in (Trouble.REFUSED, Trouble.GONE):
+            return self._settle(slot, Verdict.REFUSED)
+        elif moved:
+            return self._settle(slot, Verdict.FORGOTTEN)
+        else:
+            flight.state = State.RETRYING if trouble in RETRIABLE else State.CONFLICTED
+            failures = self._failures[slot] = self._failures.get(slot, 0) + 1
+            self._deadlines.set(slot, now + self._policy.backoff.after(failures))
+        return Verdict.PENDING
+
+    def observe(self, slot: S, version: str) -> Verdict | None:
+        """What it means that the object is observed in this version; None when nothing is in flight.
+
+        While a write is not answered, a newer version may be older or later than the write: it stays in flight.
+        """
+        flight = self._writes.get(slot)
+        if flight is None:
+            return None
+        if version == flight.base:
+            return Verdict.PENDING
+        self._failures.pop(slot, None)
+        match flight.state:
+            case State.SENT:
+                return Verdict.PENDING
+            case State.ACCEPTED:
+                return self._settle(slot, Verdict.CONFIRMED)
+            case State.RETRYING | State.CONFLICTED:
+                return self._settle(slot, Verdict.FORGOTTEN)
+
+    def confirm(self, slot: S) -> None:
+        """The observed object shows what was written, whatever the answer will be."""
+        if slot in self._writes:
+            self._settle(slot, Verdict.CONFIRMED)
+
+    def forget(self, slot: S) -> None:
+        """The object is gone, or the write no longer matters."""
+        self._writes.pop(slot, None)
+        self._failures.pop(slot, None)
+        self._deadlines.drop(slot)
+
+    def due(self, now: float) -> Iterator[tuple[S, W, Verdict]]:
+        """Writes whose deadline has come: PENDING ones are sent again as they are, FORGOTTEN ones decided anew."""
+        for slot in self._deadlines.due(now):
+            flight = self._writes[slot]
+            if flight.state is State.RETRYING and self._policy.resends:
+                flight.state = State.SENT
+                yield slot, flight.write, Verdict.PENDING
+            else:
+                del self._writes[slot]
+                yield slot, flight.write, Verdict.FORGOTTEN
+
+    def next_deadline(self) -> float | None:
+        return self._deadlines.next_deadline()
+
+    def _settle(self, slot: S, verdict: Verdict) -> Verdict:
+        del self._writes[slot]
+        self._deadlines.drop(slot)
+        if verdict is not Verdict.FORGOTTEN:
+            self._failures.pop(slot, None)
+        return verdict

@@ -1,0 +1,132 @@
+"""In-flight writes: what answers, observations and deadlines mean for a write, in every order they can come."""
+
+import pytest
+
+from headgate.engine.in_flight import InFlightWrites, Verdict, WritePolicy
+from headgate.model.effects import Nomination, PatchStatus
+from headgate.model.events import Trouble
+from headgate.model.keys import Key, Kind, Target
+from headgate.queueing.waiting import Backoff
+
+POD = Key(Kind.POD, "default", "p")
+CONFIRMED, FORGOTTEN, PENDING, REFUSED = Verdict.CONFIRMED, Verdict.FORGOTTEN, Verdict.PENDING, Verdict.REFUSED
+PATIENT = WritePolicy(Backoff(1.0, 8.0), patience=60.0)
+
+
+def a_write(node="n-1"):
+    return PatchStatus(Target(POD, "uid", "5"), Nomination(node))
+
+
+def in_flight(policy=PATIENT):
+    writes = InFlightWrites(policy)
+    writes.send(POD, a_write(), "5")
+    return writes
+
+
+def play(writes, history):
+    """Plays (what, argument) pairs one second apart; what the last of them means."""
+    verdict = None
+    observed = "5"
+    for now, (what, argument) in enumerate(history, start=1):
+        if what == "answer":
+            verdict = writes.answer(POD, a_write(), argument, observed, float(now))
+        else:
+            observed = argument
+            verdict = writes.observe(POD, argument)
+    return verdict
+
+
+YES = ("answer", None)
+CONFLICT, LOST = ("answer", Trouble.CONFLICT), ("answer", Trouble.UNKNOWN)
+NEVER, GONE, DOWN = ("answer", Trouble.REFUSED), ("answer", Trouble.GONE), ("answer", Trouble.UNAVAILABLE)
+SAME, NEWER = ("observe", "5"), ("observe", "6")
+
+
+@pytest.mark.parametrize(
+    ("history", "verdict"),
+    [
+        pytest.param([YES], PENDING, id="accepted: the observation is awaited"),
+        pytest.param([YES, NEWER], CONFIRMED, id="accepted and observed"),
+        pytest.param([NEWER, YES], CONFIRMED, id="observed before the answer came"),
+        pytest.param([NEWER], PENDING, id="a newer version before the answer may be older or later than the write"),
+        pytest.param([SAME], PENDING, id="the version it was made from says nothing"),
+        pytest.param([CONFLICT], PENDING, id="a conflict: a newer version is awaited"),
+        pytest.param([CONFLICT, NEWER], FORGOTTEN, id="a conflict and the newer version"),
+        pytest.param([NEWER, CONFLICT], FORGOTTEN, id="the newer version and the conflict it made"),
+        pytest.param([LOST], PENDING, id="a lost answer: it may have taken effect"),
+        pytest.param([LOST, NEWER], FORGOTTEN, id="a lost answer and a newer version: it was done and is seen, or not"),
+        pytest.param([NEWER, LOST], FORGOTTEN, id="a newer version and a lost answer"),
+        pytest.param([DOWN, SAME], PENDING, id="the server was down and nothing changed"),
+        pytest.param([NEVER], REFUSED, id="refused for good"),
+        pytest.param([GONE], REFUSED, id="the object is gone"),
+        pytest.param([YES, NEWER, YES], None, id="an answer to a write that is settled is nobody's"),
+    ],
+)
+def test_what_a_history_means_for_a_write(history, verdict):
+    writes = in_flight()
+    assert play(writes, history) is verdict
+    assert (POD in writes) is (verdict is PENDING)
+
+
+def test_an_answer_to_an_earlier_write_of_the_slot_is_passed_over():
+    writes = in_flight()
+    writes.send(POD, a_write("n-2"), "5")
+    assert writes.answer(POD, a_write("n-1"), None, "5", 1.0) is None
+    assert writes.get(POD).write == a_write("n-2")
+
+
+def test_where_acceptance_settles_a_write_no_observation_is_awaited():
+    writes = in_flight(WritePolicy(Backoff(1.0, 8.0)))
+    assert play(writes, [YES]) is CONFIRMED
+    assert len(writes) == 0
+
+
+def test_a_write_that_may_not_have_arrived_is_sent_again_after_growing_back_offs():
+    writes, now, gaps = in_flight(), 0.0, []
+    for _ in range(5):
+        writes.answer(POD, a_write(), Trouble.UNAVAILABLE, "5", now)
+        gaps.append(writes.next_deadline() - now)
+        now = writes.next_deadline()
+        assert list(writes.due(now)) == [(POD, a_write(), PENDING)]
+    assert gaps == [1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+def test_a_write_that_may_not_have_arrived_is_decided_anew_where_the_policy_says_so():
+    writes = in_flight(WritePolicy(Backoff(1.0, 8.0), resends=False))
+    play(writes, [DOWN])
+    assert list(writes.due(2.0)) == [(POD, a_write(), FORGOTTEN)]
+    assert POD not in writes
+
+
+@pytest.mark.parametrize(
+    ("history", "until"),
+    [
+        pytest.param([YES], 61.0, id="accepted and never observed"),
+        pytest.param([CONFLICT], 2.0, id="a conflict with a version that never came"),
+    ],
+)
+def test_what_is_awaited_in_vain_is_decided_anew(history, until):
+    writes = in_flight()
+    play(writes, history)
+    assert writes.next_deadline() == until
+    assert list(writes.due(until - 0.5)) == []
+    assert list(writes.due(until)) == [(POD, a_write(), FORGOTTEN)]
+    assert writes.next_deadline() is None
+
+
+def test_back_offs_go_on_growing_while_the_same_version_is_written_in_vain():
+    writes = in_flight()
+    play(writes, [CONFLICT])
+    list(writes.due(2.0))
+    writes.send(POD, a_write(), "5")
+    writes.answer(POD, a_write(), Trouble.CONFLICT, "5", 2.0)
+    assert writes.next_deadline() == 4.0
+
+
+def test_an_object_that_is_gone_leaves_nothing_behind():
+    writes = in_flight()
+    play(writes, [DOWN])
+    writes.forget(POD)
+    assert len(writes) == 0
+    assert writes.next_deadline() is None
+    assert list(writes.due(99.0)) == []
