@@ -17,7 +17,7 @@ from headgate.engine.why_waiting.decision import MOST_BEFORE, Question, decide
 from headgate.engine.why_waiting.rivals import Rivals
 from headgate.model.queues import QueueingStrategy
 from headgate.model.quota_settings import QuotaSettings
-from headgate.quota.tree import Forest
+from headgate.quota.cohorts import cohort_forest
 
 DECISIVE = Admitted | Preempting | Deferred | Gated
 NOW = 100.0
@@ -53,7 +53,7 @@ def as_engine_decides(world, waiting):
 
 
 def question(world, waiting, mine):
-    tree = Forest(world.queues, world.cohorts).tree_of(mine.queue)
+    tree = cohort_forest(world.queues, world.cohorts).tree_of(mine.queue)
     return Question(
         applicant=mine,
         rivals=Rivals(one for one in waiting if one.key != mine.key and one.queue in tree),

@@ -41,7 +41,7 @@ def test_the_tree_counts_as_the_formulas_say(world):
     pairs = [FlavorResource(one, name) for one in FLAVORS for name in ("cpu", "gpu")]
     for name, node in books.forest.queues.items():
         for above in (node, *node.ancestors()):
-            plain = ("q" if above.queue else "c", above.name)
+            plain = ("q" if above.is_queue else "c", above.name)
             assert {of: above.used(of) for of in pairs} == {of: rules.usage(plain, of, state) for of in pairs}
             assert {of: above.accounts[of].potential for of in pairs} == {
                 of: rules.potential(plain, of) for of in pairs

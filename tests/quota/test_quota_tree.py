@@ -10,7 +10,7 @@ from quota_worlds import asked_for, worlds
 
 from headgate.model.queues import Quota
 from headgate.quota.shares import share_of
-from headgate.quota.tree import FlavorResource, usage_of
+from headgate.quota.tree import FlavorResource, Forest, QuotaNode, usage_of
 
 UNKNOWN = FlavorResource("default", "gpu")
 
@@ -218,3 +218,12 @@ def test_laws_of_availability(world):
                 assert above.used(of) <= most, "admission only where it fits never exceeds a limit"
         root = node.root
         assert all(root.used(of) <= root.subtree.get(of, 0) for of in root.accounts), "nor the quota of the whole tree"
+
+
+def test_queues_of_any_kind_stand_on_the_same_tree():
+    one = QuotaNode("one", "shared", {CPU: Quota(4)}, is_queue=True)
+    other = QuotaNode("other", "shared", {CPU: Quota(6, None, 2)}, is_queue=True)
+    forest = Forest([one, other], [QuotaNode("shared", quotas={CPU: Quota(1)})])
+    forest.queues["one"].accounts[CPU].add(5, None)
+    assert one.accounts[CPU].available() == 2, "4 of its own, 1 of the parent and the 2 that are lent, less 5"
+    assert forest.tree_of("other") == ("one", "other")

@@ -50,8 +50,6 @@ class _Candidate(Struct, frozen=True, gc=False):
 def classical_victims(ledger: Ledger, preemptor: Preemptor) -> tuple[Victim, ...]:
     """The first of the allowed attempts that makes room decides."""
     node = ledger.forest.queues[preemptor.queue]
-    if node.queue is None:
-        return ()
     candidates = _candidates(ledger, preemptor, node, node.queue.preemption)
     if not candidates:
         return ()
@@ -169,7 +167,7 @@ def _borrowers(cohort: QuotaNode, visited: QuotaNode, needed: Sequence[FlavorRes
     borrowing = {child: None for of in needed for child in cohort.accounts[of].borrowers if child is not visited}
     queues: list[QuotaNode] = []
     for child in borrowing:
-        queues += (child,) if child.queue is not None else _borrowers(child, visited, needed)
+        queues += (child,) if child.is_queue else _borrowers(child, visited, needed)
     return queues
 
 

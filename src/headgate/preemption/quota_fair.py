@@ -39,8 +39,6 @@ def fair_victims(ledger: Ledger, preemptor: Preemptor, strategies: Sequence[Fair
 
 def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Holder]:
     node = ledger.forest.queues[preemptor.queue]
-    if node.queue is None:
-        return []
     policy = node.queue.preemption
     found = []
     if policy.within_queue is not WithinQueue.NEVER:
@@ -140,7 +138,7 @@ class _Search:
 
     def _target_below(self, node: QuotaNode) -> QuotaNode | None:
         """Down to the child that has most; on equal terms a cohort before a queue, then the better first victim."""
-        if node.queue is not None:
+        if node.is_queue:
             if not self._lines.get(node.name):
                 self._done.add(node)
                 return None
@@ -151,7 +149,7 @@ class _Search:
             share = share_of(child)
             if child in self._done or not (share.borrows or child in self._path) or not self._has_candidates(child):
                 continue
-            place = (share.order, child.queue is None)
+            place = (share.order, not child.is_queue)
             if best is None or place > best_place or (place == best_place and self._goes_before(child, best)):
                 best, best_place = child, place
         if best is None:
@@ -163,7 +161,7 @@ class _Search:
         return any(self._lines.get(leaf.name) and leaf not in self._done for leaf in node.leaves())
 
     def _goes_before(self, one: QuotaNode, other: QuotaNode) -> bool:
-        if one.queue is None:
+        if not one.is_queue:
             return False  # cohorts stand in order of their names
         first, second = self._lines[one.name][0], self._lines[other.name][0]
         return candidate_order(first, self._preemptor.queue) < candidate_order(second, self._preemptor.queue)

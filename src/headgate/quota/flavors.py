@@ -18,11 +18,12 @@ from headgate.quota.assignment import (
     fitting,
     fitting_as_a_whole,
 )
+from headgate.quota.cohorts import ClusterQueueNode, Offer, Offers
 from headgate.quota.eligibility import refusal
 from headgate.quota.modes import BEST, WORST, Fitness, Granular, Mode, NoFit, fits_at, is_preferred, stops_search
 from headgate.quota.progress import FROM_THE_START, Progress
 from headgate.quota.requests import Ask
-from headgate.quota.tree import Account, FlavorResource, Offer, Offers, QuotaNode
+from headgate.quota.tree import Account, FlavorResource
 
 PODS = "pods"
 _FIT, _NO_FIT, _HOPELESS = Mode.FIT, Mode.NO_FIT, Granular.NO_FIT  # found sooner than members of enums
@@ -34,7 +35,7 @@ Oracle = Callable[[FlavorResource, int], Fitness]
 class FlavorSearch(Struct, frozen=True, gc=False):
     """All that the choice depends on. `pinned`, by pod set and resource, leaves no other flavor to choose."""
 
-    node: QuotaNode
+    node: ClusterQueueNode
     flavors: Mapping[str, ResourceFlavor]
     oracle: Oracle
     is_fair: bool = False
@@ -44,7 +45,6 @@ class FlavorSearch(Struct, frozen=True, gc=False):
 
     @property
     def queue(self) -> ClusterQueue:
-        assert self.node.queue is not None
         return self.node.queue
 
 

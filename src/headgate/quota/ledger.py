@@ -8,7 +8,8 @@ from msgspec import Struct, structs
 
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, Cohort
-from headgate.quota.tree import Before, FlavorResource, Forest, QuotaNode, Usage, take_back
+from headgate.quota.cohorts import ClusterQueueNode, cohort_forest
+from headgate.quota.tree import Before, FlavorResource, QuotaNode, Usage, take_back
 
 
 class Holder(Struct, frozen=True, gc=False):
@@ -60,7 +61,7 @@ class Ledger:
         local_use: Callable[[Holder], LocalUse] | None = None,
     ) -> None:
         self.local_use = local_use
-        self.forest = Forest(queues, cohorts)
+        self.forest = cohort_forest(queues, cohorts)
         self._holders: dict[str, dict[str, Holder]] = {}
         self._trials = 0
         self._uses: list[Before] = []  # what trials changed
@@ -78,7 +79,7 @@ class Ledger:
                 fresh.hold(holder)
         return fresh
 
-    def node(self, queue: str) -> QuotaNode | None:
+    def node(self, queue: str) -> ClusterQueueNode | None:
         return self.forest.queues.get(queue)
 
     def generation(self, queue: str) -> int:

@@ -1,11 +1,15 @@
-"""The tree of queues and cohorts: how much quota each has, uses, lends and may still get."""
+"""Trees of queues: how much quota each node has, uses, lends and may still get.
+
+A node is a name, a parent, quotas (nominal, borrowing and lending limit) by flavor and resource, and a weight. Which
+kind of queue a leaf stands for is not known here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from headgate.model.queues import WHOLE_WEIGHT, ClusterQueue, Cohort, Quota, ResourceGroup
+from headgate.model.queues import WHOLE_WEIGHT, Quota
 
 NO_QUOTA = Quota()
 
@@ -169,34 +173,23 @@ def take_back(noted: list[Before], mark: int) -> None:
     del noted[mark:]
 
 
-class Offer(NamedTuple):
-    """One flavor of a resource group of a queue, with the accounts of all resources of the group."""
-
-    flavor: str
-    accounts: Mapping[str, Account]
-
-
-Offers = Mapping[str, tuple[Offer, ...]]
-"""The flavors a queue has for each resource, in the order they are tried."""
-
-
 class QuotaNode:
-    """A queue or a cohort. `subtree` is what it has with all below it, `kept` the part of that its parent never sees.
+    """A queue (a leaf) or a cohort. `subtree` is its quota with all below it, `kept` the part its parent never sees.
 
     The `generation` of a root grows whenever quota or usage in its tree changed for good.
     """
 
     __slots__ = (
         "_lendable",
-        "_offers",
         "accounts",
         "children",
         "generation",
         "height",
+        "is_queue",
         "kept",
         "name",
         "parent",
-        "queue",
+        "parent_name",
         "quotas",
         "reach",
         "root",
@@ -205,12 +198,19 @@ class QuotaNode:
     )
 
     def __init__(
-        self, name: str, quotas: Mapping[FlavorResource, Quota], weight: int, queue: ClusterQueue | None = None
+        self,
+        name: str,
+        parent_name: str = "",
+        quotas: Mapping[FlavorResource, Quota] | None = None,
+        weight: int = WHOLE_WEIGHT,
+        *,
+        is_queue: bool = False,
     ):
         self.name = name
-        self.quotas = quotas
+        self.parent_name = parent_name  # empty at a root
+        self.quotas = quotas or {}
         self.weight = weight
-        self.queue = queue
+        self.is_queue = is_queue
         self.parent: QuotaNode | None = None
         self.root = self
         self.children: list[QuotaNode] = []
@@ -219,7 +219,6 @@ class QuotaNode:
         self.subtree: dict[FlavorResource, int] = {}
         self.kept: dict[FlavorResource, int] = {}
         self.accounts = Accounts(self)
-        self._offers: dict[str, tuple[Offer, ...]] | None = None
         self._lendable: dict[str, int] | None = None
         self.generation = 0
 
@@ -228,11 +227,11 @@ class QuotaNode:
 
     @property
     def cohorts(self) -> Iterator[QuotaNode]:
-        return (child for child in self.children if child.queue is None)
+        return (child for child in self.children if not child.is_queue)
 
     @property
     def queues(self) -> Iterator[QuotaNode]:
-        return (child for child in self.children if child.queue is not None)
+        return (child for child in self.children if child.is_queue)
 
     def ancestors(self) -> Iterator[QuotaNode]:
         """Its parent first, the root last."""
@@ -243,7 +242,7 @@ class QuotaNode:
 
     def leaves(self) -> Iterator[QuotaNode]:
         """The queues below it, or itself."""
-        if self.queue is not None:
+        if self.is_queue:
             yield self
         for child in self.children:
             yield from child.leaves()
@@ -272,19 +271,6 @@ class QuotaNode:
         self.reach = BorrowLevel(self.height, self.parent is not None)
 
     @property
-    def offers(self) -> Offers:
-        """What a queue has, whose first group with a resource counts for it."""
-        if self._offers is None:
-            self._offers = {}
-            for group in self.queue.groups if self.queue is not None else ():
-                offers = tuple(self._offer(one.flavor, group.resources) for one in group.flavors)
-                self._offers = dict.fromkeys(group.resources, offers) | self._offers
-        return self._offers
-
-    def _offer(self, flavor: str, resources: Sequence[str]) -> Offer:
-        return Offer(flavor, {resource: self.accounts[FlavorResource(flavor, resource)] for resource in resources})
-
-    @property
     def lendable(self) -> Mapping[str, int]:
         """All it could ever have, by resource, over every flavor of its tree."""
         if self._lendable is None:
@@ -299,31 +285,29 @@ def within_nominal(node: QuotaNode, needed: Sequence[FlavorResource]) -> bool:
     return not any(node.accounts[of].borrows for of in needed)
 
 
-class Forest:
+L = TypeVar("L", bound=QuotaNode)
+
+
+class Forest(Generic[L]):
     """All trees there are. A cohort that is only named exists without quota; below a ring of parents nothing is active.
 
     Names are looked up as given; children stand in the order of their names.
     """
 
-    def __init__(self, queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> None:
-        self._cohorts = {
-            cohort.name: QuotaNode(cohort.name, _quotas(cohort.groups), cohort.fair_weight) for cohort in cohorts
-        }
-        parents = {cohort.name: cohort.parent for cohort in cohorts}
+    def __init__(self, queues: Sequence[L], cohorts: Sequence[QuotaNode]) -> None:
+        self._cohorts = {cohort.name: cohort for cohort in cohorts}
         for cohort in sorted(cohorts, key=lambda cohort: cohort.name):
-            self._hang(self._cohorts[cohort.name], cohort.parent)
-        in_ring = _in_ring(parents)
-        self.queues: dict[str, QuotaNode] = {}
+            self._hang(cohort)
+        in_ring = _in_ring({cohort.name: cohort.parent_name for cohort in cohorts})
+        self.queues: dict[str, L] = {}
         self._paths: dict[str, str] = {}
-        self.cyclic: frozenset[str] = frozenset(queue.name for queue in queues if queue.cohort in in_ring)
+        self.cyclic: frozenset[str] = frozenset(queue.name for queue in queues if queue.parent_name in in_ring)
         for queue in sorted(queues, key=lambda queue: queue.name):
             if queue.name not in self.cyclic:
-                node = QuotaNode(queue.name, _quotas(queue.groups), queue.fair_weight, queue)
-                self.queues[queue.name] = node
-                self._hang(node, queue.cohort)
-        self.roots: tuple[QuotaNode, ...] = tuple(
-            node for node in (*self._cohorts.values(), *self.queues.values()) if node.parent is None
-        )
+                self.queues[queue.name] = queue
+                self._hang(queue)
+        nodes: list[QuotaNode] = [*self._cohorts.values(), *self.queues.values()]
+        self.roots: tuple[QuotaNode, ...] = tuple(node for node in nodes if node.parent is None)
         for root in self.roots:
             root.fill_in(root)
 
@@ -344,19 +328,10 @@ class Forest:
             self._paths[queue] = path
         return path
 
-    def _hang(self, node: QuotaNode, parent: str) -> None:
-        if parent:
-            node.parent = self._cohorts.setdefault(parent, QuotaNode(parent, {}, WHOLE_WEIGHT))
+    def _hang(self, node: QuotaNode) -> None:
+        if node.parent_name:
+            node.parent = self._cohorts.setdefault(node.parent_name, QuotaNode(node.parent_name))
             node.parent.children.append(node)
-
-
-def _quotas(groups: Sequence[ResourceGroup]) -> dict[FlavorResource, Quota]:
-    return {
-        FlavorResource(flavor.flavor, resource): quota
-        for group in groups
-        for flavor in group.flavors
-        for resource, quota in flavor.quotas
-    }
 
 
 def _in_ring(parents: Mapping[str, str]) -> frozenset[str]:

@@ -65,7 +65,7 @@ def _winner(
     node: QuotaNode, waiting: dict[QuotaNode, N], scores: dict[QuotaNode, dict[QuotaNode, Score]]
 ) -> QuotaNode | None:
     """A tournament from the leaves up: in each cohort, the children compete with their own winners."""
-    if node.queue is not None:
+    if node.is_queue:
         return node if node in waiting else None
     best: tuple[Score, QuotaNode] | None = None
     for child in node.children:

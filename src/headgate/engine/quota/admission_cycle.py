@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.quota.victims import VictimsFor, search_by
 from headgate.lifecycle.quota_conditions import second
-from headgate.model.queues import ClusterQueue, QueueingStrategy, Reclaim, ResourceFlavor
+from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.preemption.quota_search import Victim
 from headgate.quota import wording
@@ -175,7 +175,7 @@ class _Cycle:
         node = forest.queues.get(queue)
         if queue in self._snapshot.inactive or (node is None and queue in forest.cyclic):
             return Waits(head, Unreserved.SUSPENDED, Requeue.GENERIC, wording.queue_inactive(queue))
-        if node is None or node.queue is None:
+        if node is None:
             return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, wording.queue_missing(queue))
         if not self._snapshot.may_enter(node.queue, head.workload.key.namespace):
             return Waits(head, Unreserved.MISCONFIGURED, Requeue.NAMESPACE_MISMATCH, wording.WRONG_NAMESPACE)
@@ -339,11 +339,11 @@ class _Cycle:
     def _reserve(self, nominee: _Nominee) -> None:
         """It cannot take its own quota back, so at least nobody after it in this cycle takes more of it."""
         node = self._ledger.forest.queues[nominee.applicant.queue]
-        if _queue(node).preemption.reclaim is not Reclaim.ANY:
+        if node.queue.preemption.reclaim is not Reclaim.ANY:
             borrows = nominee.assignment.borrow > 0
             kept = {of: _own_part(node, of, amount, borrows) for of, amount in nominee.assignment.usage}
             self._promise(nominee, usage_of(kept))
-            if _queue(node).strategy is QueueingStrategy.BEST_EFFORT_FIFO:
+            if node.queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO:
                 nominee.tree.lent.append((nominee.applicant.queue, usage_of(kept)))
 
 
@@ -366,8 +366,3 @@ def _own_part(node: QuotaNode, of: FlavorResource, amount: int, borrows: bool) -
     if quota.borrowing_limit is None:
         return amount
     return max(0, min(amount, quota.nominal + quota.borrowing_limit - node.used(of)))
-
-
-def _queue(node: QuotaNode) -> ClusterQueue:
-    assert node.queue is not None
-    return node.queue

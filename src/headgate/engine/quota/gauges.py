@@ -100,7 +100,7 @@ def _resources(queue: ClusterQueue, count: QueueCount) -> Iterator[Number]:
 
 def cohort_gauges(of: Measured) -> Iterator[Number]:
     for root in of.books.ledger.forest.roots:
-        if root.queue is None:
+        if not root.is_queue:
             yield from _cohort(of, root, root, _reserved(of, root))
 
 

@@ -17,10 +17,10 @@ from headgate.model.objects import Job, Object
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
+from headgate.quota.cohorts import cohort_forest
 from headgate.quota.ledger import Holder
 from headgate.quota.order import Applicant, applicant, has_rested, may_queue, ordered_at
 from headgate.quota.requests import holder_of
-from headgate.quota.tree import Forest
 
 READ = QuotaPlane.reads
 """The kinds an answer depends on. Jobs and pods may be added where work that was admitted does not run."""
@@ -41,7 +41,7 @@ class Cluster:
         for key, workload in self.workloads.items():
             self.workloads[key] = self._with_priority_of_class(workload)
         self.consumptions = self._consumptions()
-        self.forest = Forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
+        self.forest = cohort_forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
 
     def circumstances(self, workload: QueuedWorkload) -> Circumstances:
         return self.around.around(workload)

@@ -51,7 +51,6 @@ def _line(decision: Decision, applicant: Applicant, holder: Holder, amount: int,
 
 def _fate(decision: Decision, applicant: Applicant, holder: Holder, of: FlavorResource) -> tuple[bool, str]:
     node = decision.ledger.forest.queues[applicant.queue]
-    assert node.queue is not None
     policy = node.queue.preemption
     chosen = next((victim.holder for victim in decision.victims if victim.holder.uid == holder.uid), None)
     if chosen is not None:

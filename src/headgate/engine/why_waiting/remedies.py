@@ -102,7 +102,7 @@ def _raise(case: Case, node: QuotaNode, field: Field, wanted: Sequence[FlavorRes
 
     def after(amounts: Sequence[int]) -> Question:
         by = dict(zip(before, amounts, strict=True))
-        return changing.raised(case.question, node.name, node.queue is None, field, by)
+        return changing.raised(case.question, node.name, not node.is_queue, field, by)
 
     found = smallest(lambda amounts: decide(after(amounts)).is_enough, ranges)
     if found is not None and any(found):
@@ -111,7 +111,7 @@ def _raise(case: Case, node: QuotaNode, field: Field, wanted: Sequence[FlavorRes
             for (of, amount), by in zip(before.items(), found, strict=True)
             if by
         ]
-        yield Remedy(RaiseQuota(node.name, node.queue is None, field, tuple(sorted(raised, key=_by_name))))
+        yield Remedy(RaiseQuota(node.name, not node.is_queue, field, tuple(sorted(raised, key=_by_name))))
 
 
 def _by_name(amount: NewAmount) -> tuple[str, str]:

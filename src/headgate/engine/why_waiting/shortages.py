@@ -12,6 +12,7 @@ from headgate.engine.why_waiting.holding import holder_lines
 from headgate.model.queues import ResourceGroup
 from headgate.quota import wording
 from headgate.quota.assignment import PodSetFlavors
+from headgate.quota.cohorts import ClusterQueueNode
 from headgate.quota.eligibility import refusal
 from headgate.quota.flavors import FlavorSearch, assign
 from headgate.quota.modes import Fitness, Granular, Mode
@@ -26,7 +27,7 @@ class _Asking(Struct, frozen=True):
     question: Question
     decision: Decision
     applicant: Applicant
-    node: QuotaNode
+    node: ClusterQueueNode
 
 
 class _Demand(Struct, frozen=True):
@@ -79,7 +80,6 @@ def _demands(asking: _Asking) -> Iterator[_Demand]:
 
 
 def _reports(asking: _Asking, demand: _Demand) -> Iterator[FlavorReport]:
-    assert asking.node.queue is not None
     for group in asking.node.queue.groups:
         if not any(demand.assigned.requests[resource] for resource in group.resources):
             continue
@@ -106,7 +106,7 @@ def _shortage(asking: _Asking, of: FlavorResource, requested: int, free: int) ->
         resource=of.resource,
         limit=kind,
         node=bound.name,
-        is_cohort=bound.queue is None,
+        is_cohort=not bound.is_queue,
         capacity=_capacity(bound, of, kind),
         used=bound.used(of),
         requested=requested,
@@ -132,7 +132,7 @@ def binding(node: QuotaNode, of: FlavorResource, requested: int) -> tuple[LimitK
         if limit is not None and own - kept - borrowed + limit <= above:
             return LimitKind.BORROWING, at
         at = at.parent
-    return (LimitKind.TOTAL if at.queue is None else LimitKind.NOMINAL), at
+    return (LimitKind.TOTAL if not at.is_queue else LimitKind.NOMINAL), at
 
 
 def _capacity(node: QuotaNode, of: FlavorResource, kind: LimitKind) -> int:

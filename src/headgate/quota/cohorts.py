@@ -1,0 +1,56 @@
+"""ClusterQueues and Cohorts as a quota tree, with the flavors each queue offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headgate.model.queues import ClusterQueue, Cohort, Quota, ResourceGroup
+from headgate.quota.tree import Account, FlavorResource, Forest, QuotaNode
+
+
+class Offer(NamedTuple):
+    """One flavor of a resource group of a queue, with the accounts of all resources of the group."""
+
+    flavor: str
+    accounts: Mapping[str, Account]
+
+
+Offers = Mapping[str, tuple[Offer, ...]]
+"""The flavors a queue has for each resource, in the order they are tried."""
+
+
+class ClusterQueueNode(QuotaNode):
+    __slots__ = ("_offers", "queue")
+
+    def __init__(self, queue: ClusterQueue) -> None:
+        super().__init__(queue.name, queue.cohort, quotas_of(queue.groups), queue.fair_weight, is_queue=True)
+        self.queue = queue
+        self._offers: dict[str, tuple[Offer, ...]] | None = None
+
+    @property
+    def offers(self) -> Offers:
+        """The flavors of the first group that covers a resource."""
+        if self._offers is None:
+            self._offers = {}
+            for group in self.queue.groups:
+                offers = tuple(self._offer(one.flavor, group.resources) for one in group.flavors)
+                self._offers = dict.fromkeys(group.resources, offers) | self._offers
+        return self._offers
+
+    def _offer(self, flavor: str, resources: Sequence[str]) -> Offer:
+        return Offer(flavor, {resource: self.accounts[FlavorResource(flavor, resource)] for resource in resources})
+
+
+def cohort_forest(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Forest[ClusterQueueNode]:
+    nodes = [QuotaNode(cohort.name, cohort.parent, quotas_of(cohort.groups), cohort.fair_weight) for cohort in cohorts]
+    return Forest([ClusterQueueNode(queue) for queue in queues], nodes)
+
+
+def quotas_of(groups: Sequence[ResourceGroup]) -> dict[FlavorResource, Quota]:
+    return {
+        FlavorResource(flavor.flavor, resource): quota
+        for group in groups
+        for flavor in group.flavors
+        for resource, quota in flavor.quotas
+    }
