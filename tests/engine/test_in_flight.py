@@ -2,14 +2,19 @@
 
 import pytest
 
-from headgate.engine.in_flight import InFlightWrites, Verdict, WritePolicy
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.queueing.waiting import Backoff
 
 POD = Key(Kind.POD, "default", "p")
-CONFIRMED, FORGOTTEN, PENDING, REFUSED = Verdict.CONFIRMED, Verdict.FORGOTTEN, Verdict.PENDING, Verdict.REFUSED
+CONFIRMED, FORGOTTEN, PENDING, REFUSED = (
+    WriteResult.CONFIRMED,
+    WriteResult.FORGOTTEN,
+    WriteResult.PENDING,
+    WriteResult.REFUSED,
+)
 PATIENT = WritePolicy(Backoff(1.0, 8.0), patience=60.0)
 
 

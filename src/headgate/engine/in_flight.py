@@ -34,14 +34,14 @@ class WritePolicy(Struct, frozen=True):
     resends: bool = True  # whether a write that may not have arrived is sent again as it is, or decided anew
 
 
-class State(Enum):
+class WriteState(Enum):
     SENT = auto()  # not answered yet
     RETRYING = auto()  # it may not have arrived; waits for its back-off
     ACCEPTED = auto()  # the server said yes; waits for the observation
     CONFLICTED = auto()  # the object had changed; waits for the newer version
 
 
-class Verdict(Enum):
+class WriteResult(Enum):
     """What an answer, an observation or a deadline means for a write."""
 
     PENDING = auto()  # it is still in flight
@@ -53,7 +53,7 @@ class Verdict(Enum):
 class InFlightWrite(Struct, Generic[W]):
     write: W
     base: str  # the version it was made from; empty where it is made from none
-    state: State = State.SENT
+    state: WriteState = WriteState.SENT
 
 
 class InFlightWrites(Generic[S, W]):
@@ -78,7 +78,7 @@ class InFlightWrites(Generic[S, W]):
         self._deadlines.drop(slot)
         return write
 
-    def answer(self, slot: S, write: W, trouble: Trouble | None, observed: str, now: float) -> Verdict | None:
+    def answer(self, slot: S, write: W, trouble: Trouble | None, observed: str, now: float) -> WriteResult | None:
         """What the server's answer means, given the version observed last; None when the write is not in flight."""
         flight = self._writes.get(slot)
         if flight is None or flight.write != write:
@@ -86,20 +86,20 @@ class InFlightWrites(Generic[S, W]):
         moved = observed != flight.base
         if trouble is None:
             if self._policy.patience is None or moved:
-                return self._settle(slot, Verdict.CONFIRMED)
-            flight.state = State.ACCEPTED
+                return self._settle(slot, WriteResult.CONFIRMED)
+            flight.state = WriteState.ACCEPTED
             self._deadlines.set(slot, now + self._policy.patience)
         elif trouble in (Trouble.REFUSED, Trouble.GONE):
-            return self._settle(slot, Verdict.REFUSED)
+            return self._settle(slot, WriteResult.REFUSED)
         elif moved:
-            return self._settle(slot, Verdict.FORGOTTEN)
+            return self._settle(slot, WriteResult.FORGOTTEN)
         else:
-            flight.state = State.RETRYING if trouble in RETRIABLE else State.CONFLICTED
+            flight.state = WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED
             failures = self._failures[slot] = self._failures.get(slot, 0) + 1
             self._deadlines.set(slot, now + self._policy.backoff.after(failures))
-        return Verdict.PENDING
+        return WriteResult.PENDING
 
-    def observe(self, slot: S, version: str) -> Verdict | None:
+    def observe(self, slot: S, version: str) -> WriteResult | None:
         """What it means that the object is observed in this version; None when nothing is in flight.
 
         While a write is not answered, a newer version may be older or later than the write: it stays in flight.
@@ -108,20 +108,20 @@ class InFlightWrites(Generic[S, W]):
         if flight is None:
             return None
         if version == flight.base:
-            return Verdict.PENDING
+            return WriteResult.PENDING
         self._failures.pop(slot, None)
         match flight.state:
-            case State.SENT:
-                return Verdict.PENDING
-            case State.ACCEPTED:
-                return self._settle(slot, Verdict.CONFIRMED)
-            case State.RETRYING | State.CONFLICTED:
-                return self._settle(slot, Verdict.FORGOTTEN)
+            case WriteState.SENT:
+                return WriteResult.PENDING
+            case WriteState.ACCEPTED:
+                return self._settle(slot, WriteResult.CONFIRMED)
+            case WriteState.RETRYING | WriteState.CONFLICTED:
+                return self._settle(slot, WriteResult.FORGOTTEN)
 
     def confirm(self, slot: S) -> None:
         """The observed object shows what was written, whatever the answer will be."""
         if slot in self._writes:
-            self._settle(slot, Verdict.CONFIRMED)
+            self._settle(slot, WriteResult.CONFIRMED)
 
     def forget(self, slot: S) -> None:
         """The object is gone, or the write no longer matters."""
@@ -129,23 +129,23 @@ class InFlightWrites(Generic[S, W]):
         self._failures.pop(slot, None)
         self._deadlines.drop(slot)
 
-    def due(self, now: float) -> Iterator[tuple[S, W, Verdict]]:
+    def due(self, now: float) -> Iterator[tuple[S, W, WriteResult]]:
         """Writes whose deadline has come: PENDING ones are sent again as they are, FORGOTTEN ones decided anew."""
         for slot in self._deadlines.due(now):
             flight = self._writes[slot]
-            if flight.state is State.RETRYING and self._policy.resends:
-                flight.state = State.SENT
-                yield slot, flight.write, Verdict.PENDING
+            if flight.state is WriteState.RETRYING and self._policy.resends:
+                flight.state = WriteState.SENT
+                yield slot, flight.write, WriteResult.PENDING
             else:
                 del self._writes[slot]
-                yield slot, flight.write, Verdict.FORGOTTEN
+                yield slot, flight.write, WriteResult.FORGOTTEN
 
     def next_deadline(self) -> float | None:
         return self._deadlines.next_deadline()
 
-    def _settle(self, slot: S, verdict: Verdict) -> Verdict:
+    def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         del self._writes[slot]
         self._deadlines.drop(slot)
-        if verdict is not Verdict.FORGOTTEN:
+        if verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict
