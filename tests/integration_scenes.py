@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import object_path
-from headgate.api.manifests import queue_definitions
-from headgate.api.times import format_time
+from headgate.api.wire import format_time
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headgate.api.outcomes import decode_status, trouble_of
+from headgate.api.requests import decode_status, trouble_of
 from headgate.model.events import Trouble
 
 

@@ -6,7 +6,7 @@ import pytest
 from builders import amounts
 
 from headgate.api.decode import InvalidObject, decode
-from headgate.api.manifests import queue_definitions
+from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.model.effects import PatchStatus
 from headgate.model.keys import Key, Kind, Target

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.api.decode import decode
+from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import RESOURCES
-from headgate.api.manifests import queue_definitions
 from headgate.apiserver.crd import resource_types_of
 from headgate.model.keys import Kind
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from headgate.api.amounts import amount_texts, resources_at
 from headgate.api.decode import decode
+from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import object_path
-from headgate.api.manifests import queue_definitions
 from headgate.api.requests import MERGE_PATCH, calls_for
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer

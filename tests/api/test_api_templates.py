@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from headgate.api.decode import InvalidObject, decode
-from headgate.api.templates import pod_from_template
+from headgate.api.jobs import pod_from_template
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Job
 

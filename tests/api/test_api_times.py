@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.durations import InvalidDuration, format_duration, parse_duration
-from headgate.api.times import InvalidTime, format_micro_time, format_time, parse_time
+from headgate.api.wire import (
+    InvalidDuration,
+    InvalidTime,
+    format_duration,
+    format_micro_time,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(

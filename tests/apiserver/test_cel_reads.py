@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.manifests import definitions, queue_definitions
+from headgate.api.install_manifests import definitions, queue_definitions
 from headgate.apiserver.cel_answers import Answers
 from headgate.apiserver.cel_reads import Reads, note_reads
 from headgate.apiserver.cel_rules import Failed, Rule, compile_rule

@@ -9,7 +9,7 @@ from apiserver_client import DEFINITIONS, Client, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.manifests import definitions
+from headgate.api.install_manifests import definitions
 from headgate.apiserver.messages import Json
 
 WORKLOADS = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/default/workloads"

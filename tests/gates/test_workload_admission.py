@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from headgate.api.admission import InvalidReview, answer
-from headgate.api.manifests import definitions, rights
-from headgate.api.webhook_manifests import WEBHOOKS, AtService, AtUrl, webhook_configurations
+from headgate.api.install_manifests import WEBHOOKS, AtService, AtUrl, definitions, rights, webhook_configurations
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.server import ApiServer

@@ -14,7 +14,7 @@ from test_same_answers import ask_real, ask_small, essence, filled_in
 from wire import Answer, Client
 
 from headgate.api.decode import decode
-from headgate.api.manifests import queue_definitions
+from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.apiserver.server import ApiServer
 from headgate.model.conditions import Condition

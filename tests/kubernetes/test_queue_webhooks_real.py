@@ -16,7 +16,7 @@ from ours import OurProcess
 from test_workload_admission_real import CONFIGURATIONS, run_install
 from wire import Answer, Client
 
-from headgate.api.manifests import queue_definitions
+from headgate.api.install_manifests import queue_definitions
 
 QUEUE_NAME, IN_USE = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/resource-in-use"
 MANAGED, GATE = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/admission"

@@ -20,7 +20,7 @@ from ours import HEADGATE
 from test_same_answers import ask_real, ask_small, essence, filled_in
 from wire import Client
 
-from headgate.api.manifests import definitions
+from headgate.api.install_manifests import definitions
 from headgate.apiserver.server import ApiServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -12,8 +12,7 @@ from objects import create_nodes, create_pods, node, pod
 from wire import Client
 
 from headgate.api.kinds import object_path
-from headgate.api.outcomes import trouble_of
-from headgate.api.requests import calls_for
+from headgate.api.requests import calls_for, trouble_of
 from headgate.model.effects import (
     Bind,
     Create,

@@ -15,7 +15,7 @@ from objects import Manifest
 from worlds import World
 from worlds_preemption import PRIORITIES
 
-from headgate.api.times import parse_time
+from headgate.api.wire import parse_time
 
 LOGGED = "default_preemption=5"
 """What kube-scheduler must log more of."""

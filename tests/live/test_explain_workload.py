@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from kueue_scenes import KueueScene, owned
 from scripted_server import Exchange, scripted, unused_port
 
-from headgate.api.manifests import queue_definitions
+from headgate.api.install_manifests import queue_definitions
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer

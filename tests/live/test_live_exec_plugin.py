@@ -13,7 +13,7 @@ from throwaway_ca import ThrowawayCa
 from virtual_clock import ImpatientClock
 
 from headgate.api.requests import Call
-from headgate.api.times import format_time
+from headgate.api.wire import format_time
 from headgate.live.access import Access, ExecPlugin
 from headgate.live.client import Client
 from headgate.live.connection import NeverSent

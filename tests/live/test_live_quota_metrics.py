@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_live_pages import HERE, ask
 
 from headgate.api.configuration import settings_from
-from headgate.api.manifests import queue_definitions
+from headgate.api.install_manifests import queue_definitions
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer

@@ -17,9 +17,8 @@ from click.testing import CliRunner
 from tiny_cluster import tiny_cluster
 from virtual_clock import VirtualClock
 
-from headgate.api.manifests import queue_definitions, rights
+from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights
 from headgate.api.requests import Call
-from headgate.api.webhook_manifests import AtService, AtUrl
 from headgate.live.backoff import Outages
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client

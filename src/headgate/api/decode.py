@@ -15,9 +15,16 @@ from headgate.api.claims import (
     decode_volume_claim,
 )
 from headgate.api.errors import InvalidField, InvalidObject, invalid_field
-from headgate.api.flavors import decode_admission_check, decode_resource_flavor, decode_workload_priority_class
 from headgate.api.jobs import decode_job
-from headgate.api.limits import decode_limit_range, decode_runtime_class
+from headgate.api.kueue_queues import (
+    decode_admission_check,
+    decode_cluster_queue,
+    decode_cohort,
+    decode_local_queue,
+    decode_resource_flavor,
+    decode_workload_priority_class,
+)
+from headgate.api.kueue_workloads import decode_queued_workload
 from headgate.api.nodes import decode_node
 from headgate.api.owners import (
     decode_replica_owner,
@@ -25,13 +32,16 @@ from headgate.api.owners import (
     decode_service,
     decode_stateful_set,
 )
-from headgate.api.pod_groups import decode_pod_group, decode_volcano_pod_group
 from headgate.api.pods import decode_pod
-from headgate.api.policies import decode_disruption_budget, decode_namespace, decode_priority_class
-from headgate.api.queue_workloads import decode_queued_workload
-from headgate.api.queues import decode_cluster_queue, decode_cohort, decode_local_queue
+from headgate.api.policies import (
+    decode_disruption_budget,
+    decode_limit_range,
+    decode_namespace,
+    decode_priority_class,
+    decode_runtime_class,
+)
 from headgate.api.wire import Buffer, Wire
-from headgate.api.workloads import decode_workload
+from headgate.api.workloads import decode_pod_group, decode_volcano_pod_group, decode_workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headgate.api.amounts import resources_at
-from headgate.api.wire import Amounts, Buffer, Condition, Metadata, Wire, is_true
+from headgate.api.wire import Amounts, Buffer, Metadata, StatusCondition, Wire, is_true
 from headgate.model.keys import Kind
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.resources import Resources
@@ -30,7 +30,7 @@ class Image(Wire, frozen=True):
 class NodeStatus(Wire, frozen=True):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[StatusCondition] | None = None
     images: list[Image] | None = None
 
 

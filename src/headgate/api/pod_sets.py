@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta, Raw
 
 from headgate.api.affinities import NO_AFFINITY, TolerationEntry, affinity_demands, tolerations
-from headgate.api.amounts import PodNeeds, effective_requests, resources_at
-from headgate.api.containers import Container, ResourceNeeds
+from headgate.api.amounts import Container, PodNeeds, ResourceNeeds, effective_requests, resources_at
 from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.wire import Amounts, Wire
 from headgate.model.needs import ContainerNeeds, TemplateNeeds

@@ -1,29 +1,98 @@
-"""Pods from the wire."""
+"""Decodes Pods: requests, placement rules, group membership, checkpoints, and the form in which jobs read them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 from msgspec import Raw
 
-from headgate.api.affinities import NO_AFFINITY, AffinityDemands, TolerationEntry, affinity_demands, tolerations
-from headgate.api.amounts import PodNeeds, effective_requests
-from headgate.api.checkpoints import CHECKPOINT_EVERY, CHECKPOINTED_AT, checkpoint_every, checkpointed_at
+from headgate.api.affinities import (
+    NO_AFFINITY,
+    AffinityDemands,
+    TolerationEntry,
+    affinity_demands,
+    spread_demands,
+    spreads,
+    tolerations,
+)
+from headgate.api.amounts import PodNeeds, effective_requests, host_ports, images
 from headgate.api.claims import DeviceClaimEntry, DeviceClaimStatus, device_claims_named, volume_claims_named
-from headgate.api.containers import host_ports, images
 from headgate.api.errors import InvalidField
-from headgate.api.held_pods import held_pod
-from headgate.api.memberships import SchedulingGroup, WorkloadReference, group_and_total
 from headgate.api.owners import controller
-from headgate.api.peers import spread_demands, spreads
-from headgate.api.wire import Buffer, Condition, Metadata, Wire, time_at
+from headgate.api.wire import (
+    Buffer,
+    InvalidDuration,
+    InvalidTime,
+    Metadata,
+    StatusCondition,
+    Wire,
+    parse_duration,
+    parse_time,
+    time_at,
+)
 from headgate.model.claims import ClaimName
-from headgate.model.keys import Kind
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MANAGED
 from headgate.model.marks import pods_together
 from headgate.model.peers import PeerDemands
-from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
+from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition
+
+WORKLOAD = "scheduling.headgate.dev/workload"
+POD_GROUP = "scheduling.headgate.dev/pod-group"
+REPLICA = "scheduling.headgate.dev/pod-group-replica-key"
+GROUP_NAME = "scheduling.k8s.io/group-name"  # Volcano's too, and the one it looks at first
+VOLCANO_GROUP_NAME = "scheduling.volcano.sh/group-name"
+KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
+KUEUE_TOTAL = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
+
+_COUNT = re.compile(r"[0-9]{1,9}")
+_NOTHING: Mapping[str, str] = {}
+
+
+class WorkloadReference(Wire, frozen=True):
+    name: str
+    pod_group: str
+    pod_group_replica_key: str = ""
+
+
+class SchedulingGroup(Wire, frozen=True):
+    pod_group_name: str | None = None
+
+
+def group_and_total(
+    metadata: Metadata, reference: WorkloadReference | None, scheduling: SchedulingGroup | None
+) -> tuple[GroupKey | None, int]:
+    """The pod's group, and how many pods that has where the pods themselves say so (else 0).
+
+    Of several ways to name a group the first counts: our labels, spec.workloadRef, spec.schedulingGroup,
+    Volcano's annotations, Kueue's label or annotation. Kueue's counts only with a total of at least one pod, and
+    not of pods that serve: these come one after another, and each does its work without the others.
+    """
+    labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
+    space = metadata.namespace
+    if workload := labels.get(WORKLOAD):
+        return GroupKey(Key(Kind.WORKLOAD, space, workload), labels.get(POD_GROUP, ""), labels.get(REPLICA, "")), 0
+    if reference is not None:
+        key = Key(Kind.WORKLOAD, space, reference.name)
+        return GroupKey(key, reference.pod_group, reference.pod_group_replica_key), 0
+    if scheduling is not None and scheduling.pod_group_name:
+        return GroupKey(Key(Kind.POD_GROUP, space, scheduling.pod_group_name)), 0
+    if volcano := annotations.get(GROUP_NAME) or annotations.get(VOLCANO_GROUP_NAME):
+        return GroupKey(Key(Kind.VOLCANO_POD_GROUP, space, volcano)), 0
+    if (total := annotations.get(KUEUE_TOTAL)) and annotations.get(KUEUE_SERVING) != "true":
+        return _group_of_kueue(space, labels.get(KUEUE_GROUP) or annotations.get(KUEUE_GROUP), total)
+    return None, 0
+
+
+def _group_of_kueue(namespace: str, name: str | None, total: str) -> tuple[GroupKey | None, int]:
+    count = int(total) if _COUNT.fullmatch(total) else 0
+    return (GroupKey(Key(Kind.KUEUE_WORKLOAD, namespace, name)), count) if name and count else (None, 0)
+
 
 DEFAULT_GRACE = 30  # seconds
 NO_DEMANDS = PeerDemands()
@@ -54,7 +123,7 @@ class PodSpec(PodNeeds, frozen=True):
 
 class PodStatus(Wire, frozen=True):
     phase: str = ""
-    conditions: list[Condition] | None = None
+    conditions: list[StatusCondition] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
     resource_claim_statuses: list[DeviceClaimStatus] | None = None
@@ -167,7 +236,7 @@ def _grace(metadata: Metadata, spec: PodSpec) -> int:
     return DEFAULT_GRACE if grace is None else grace
 
 
-def _mark(conditions: list[Condition]) -> str | None:
+def _mark(conditions: list[StatusCondition]) -> str | None:
     """What the mark of a pod that a scheduler asks to leave says; None without the mark."""
     for condition in conditions:
         if condition.type == "DisruptionTarget":
@@ -176,8 +245,77 @@ def _mark(conditions: list[Condition]) -> str | None:
     return None
 
 
-def _scheduled(conditions: list[Condition]) -> ScheduledCondition | None:
+def _scheduled(conditions: list[StatusCondition]) -> ScheduledCondition | None:
     for condition in conditions:
         if condition.type == "PodScheduled":
             return ScheduledCondition(condition.status, condition.reason, condition.message)
+    return None
+
+
+CHECKPOINTED_AT = "headgate.dev/checkpointed-at"
+CHECKPOINT_EVERY = "headgate.dev/checkpoint-every"
+
+
+def checkpointed_at(text: str) -> float | None:
+    """When the work was saved last (RFC 3339); None for text that is no time."""
+    try:
+        return parse_time(text)
+    except InvalidTime:
+        return None
+
+
+def checkpoint_every(text: str) -> float | None:
+    """The seconds after which the work is saved each time (`10m`); None for text that is no time span above 0."""
+    try:
+        seconds = parse_duration(text)
+    except InvalidDuration:
+        return None
+    return seconds if seconds > 0 else None
+
+
+class HeldMetadata(Wire, frozen=True):
+    finalizers: list[str] | None = None
+
+
+class HeldCondition(Wire, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    last_transition_time: str | None = None
+
+
+class HeldStatus(Wire, frozen=True):
+    conditions: list[HeldCondition] | None = None
+
+
+class HeldObject(Wire, frozen=True):
+    metadata: HeldMetadata
+    spec: Raw
+    status: HeldStatus = HeldStatus()
+
+
+class NamedClass(Wire, frozen=True):
+    priority_class_name: str = ""
+
+
+_held_decoder = msgspec.json.Decoder(HeldObject)
+_classes = msgspec.json.Decoder(NamedClass)
+
+
+def held_pod(raw: Buffer) -> HeldPod:
+    wire = _held_decoder.decode(raw)
+    conditions = wire.status.conditions or []
+    return HeldPod(
+        spec=wire.spec.copy(),  # a copy, or it would keep the whole message alive
+        finalizers=tuple(wire.metadata.finalizers or ()),
+        priority_class=_classes.decode(wire.spec).priority_class_name,
+        ready=any(condition.type == "Ready" and condition.status == "True" for condition in conditions),
+        failed_at=_failed_at(conditions),
+    )
+
+
+def _failed_at(conditions: list[HeldCondition]) -> float | None:
+    for condition in conditions:
+        if condition.type == "ContainersReady" and (condition.status, condition.reason) == ("False", "PodFailed"):
+            return time_at("$.status.conditions", condition.last_transition_time)
     return None

@@ -1,16 +1,17 @@
-"""What to ask an API server for each write. Every request names the very object it was decided on."""
+"""Encodes effects as HTTP requests, each naming the very object it was decided on, and decodes the answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any, assert_never
 
 import msgspec
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES, collection_path, object_path
-from headgate.api.records import event_manifest, events_path
 from headgate.api.statuses import status_of
+from headgate.api.wire import Wire, format_micro_time
 from headgate.api.work_changes import Merged, merged, pod_start
 from headgate.model.effects import (
     Activation,
@@ -32,6 +33,7 @@ from headgate.model.effects import (
     WorkloadStatus,
     Write,
 )
+from headgate.model.events import Trouble
 from headgate.model.keys import Target
 from headgate.model.queue_changes import QueueStatus
 from headgate.model.work_changes import PodStart
@@ -162,3 +164,109 @@ def _evict(evict: Evict) -> tuple[Call, Call]:
     condition = PodCondition("DisruptionTarget", "True", evict.reason, evict.message, evict.at)
     bound_to_uid = Target(evict.target.key, evict.target.uid)
     return _patch_status(PatchStatus(evict.target, condition)), _delete(bound_to_uid, None)
+
+
+MOST_NOTE_BYTES = 1024
+MOST_NAME_BYTES = 253
+NAMESPACE_OF_CLUSTER_WIDE = "default"  # where events about cluster-wide objects are kept
+
+
+def events_path(emit: EmitEvent) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{_namespace(emit)}/events"
+
+
+def event_manifest(emit: EmitEvent, reporter: str) -> dict[str, Any]:
+    """The event; the same one always gets the same name, so telling it twice records it once."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": _name(emit), "namespace": _namespace(emit)},
+        "eventTime": format_micro_time(emit.at),
+        "reportingController": reporter,
+        "reportingInstance": reporter,
+        "action": emit.action,
+        "reason": emit.reason,
+        "type": emit.type.value,
+        "note": emit.message.encode()[:MOST_NOTE_BYTES].decode(errors="ignore"),
+        "regarding": _regarding(emit.target),
+    }
+
+
+def _namespace(emit: EmitEvent) -> str:
+    return emit.target.key.namespace or NAMESPACE_OF_CLUSTER_WIDE
+
+
+def _name(emit: EmitEvent) -> str:
+    story = msgspec.json.encode((emit.target.uid, emit.reason, emit.message, emit.at))
+    mark = blake2b(story, digest_size=8).hexdigest()
+    return f"{emit.target.key.name[: MOST_NAME_BYTES - 1 - len(mark)].rstrip('-.')}.{mark}"
+
+
+def _regarding(target: Target) -> dict[str, str]:
+    key, resource = target.key, RESOURCES[target.key.kind]
+    named = {"kind": resource.kind_name, "apiVersion": resource.api_version, "name": key.name, "uid": target.uid}
+    return {**named, "namespace": key.namespace} if key.namespace else named
+
+
+class Cause(Wire, frozen=True):
+    field: str = ""
+
+
+class StatusDetails(Wire, frozen=True):
+    causes: list[Cause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(Wire, frozen=True):
+    """An API server's own account of a failure."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails | None = None
+
+
+_decoder = msgspec.json.Decoder(Status)
+
+_NOTHING_DONE = {
+    401: Trouble.UNAVAILABLE,  # our credentials are stale; fresh ones may do
+    404: Trouble.GONE,
+    409: Trouble.CONFLICT,
+    410: Trouble.GONE,
+    429: Trouble.UNAVAILABLE,
+    503: Trouble.UNAVAILABLE,
+}
+_MAYBE_DONE = frozenset({408, 500, 502, 504})  # the server, or one on the way to it, lost track
+
+
+def trouble_of(code: int, body: bytes) -> tuple[Trouble, str] | None:
+    """What went wrong with a write and what the server says about it; None when it was accepted."""
+    if 200 <= code < 300:
+        return None
+    status = decode_status(body)
+    return _trouble(code, status), status.message or f"HTTP status {code}"
+
+
+def decode_status(body: bytes) -> Status:
+    """The server's account; an empty one where the answer came from something else, such as a proxy."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError:
+        return Status()
+
+
+def _trouble(code: int, status: Status) -> Trouble:
+    if code in _NOTHING_DONE:
+        return _NOTHING_DONE[code]
+    if code in _MAYBE_DONE or code > 504:
+        return Trouble.UNKNOWN
+    return Trouble.CONFLICT if code == 422 and _was_of_another_object(status) else Trouble.REFUSED
+
+
+def _was_of_another_object(status: Status) -> bool:
+    """A patch whose precondition failed is answered with 422 as well.
+
+    If the uid differs, that field is the cause; if a test of a JSON patch fails, there is no cause at all.
+    """
+    causes = status.details.causes if status.details else None
+    return not causes or any(cause.field == "metadata.uid" for cause in causes)

@@ -9,9 +9,8 @@ from msgspec import MsgspecError, Struct, structs
 
 from headgate.api.admission import read_once
 from headgate.api.errors import InvalidField
-from headgate.api.queue_workload_statuses import with_standing
-from headgate.api.queue_workloads import metadata_in, spec_in, standing_in, workload_of
-from headgate.api.queues import with_cluster_queue_status, with_local_queue_status
+from headgate.api.kueue_queues import with_cluster_queue_status, with_local_queue_status
+from headgate.api.kueue_workloads import metadata_in, spec_in, standing_in, with_standing, workload_of
 from headgate.model.admission import Json, P, R
 from headgate.model.keys import Kind
 from headgate.model.objects import Object

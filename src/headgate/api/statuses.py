@@ -1,13 +1,16 @@
-"""The status a change stands for, in the form of a patch."""
+"""Encodes status changes as patches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, assert_never
 
-from headgate.api.conditions import condition_entries
-from headgate.api.queue_statuses import WrittenWorkload, queue_status_of
-from headgate.api.times import format_time
+import msgspec
+from msgspec import Raw
+
+from headgate.api.amounts import amount_texts, billionth_texts
+from headgate.api.wire import LONGEST_MESSAGE, Wire, WrittenCondition, condition_entries, format_time
 from headgate.model.effects import (
     BudgetStatus,
     JobProgress,
@@ -19,7 +22,19 @@ from headgate.model.effects import (
     WorkloadStatus,
 )
 from headgate.model.pod import Phase
-from headgate.model.queue_changes import QueueStatus
+from headgate.model.queue_changes import (
+    AdmissionCheckStatus,
+    ClusterQueueDebt,
+    ClusterQueueStatus,
+    CohortStatus,
+    Consumption,
+    FlavorUse,
+    LocalQueueStatus,
+    QueuedWorkloadStatus,
+    QueueStatus,
+)
+from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
+from headgate.model.resources import Resources
 
 COMES_BEFORE: Mapping[str, str] = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
 """The Job condition without which a server does not accept that a Job has ended."""
@@ -116,3 +131,155 @@ def _job_conditions(progress: JobProgress) -> list[dict[str, Any]]:
         for type_ in types
         if type_
     ]
+
+
+REMEMBERED = 4_096
+"""How many admissions are kept in words: those of work alike are alike."""
+
+_Entries = list[dict[str, Any]]
+
+
+class WrittenWorkload(Wire, frozen=True):
+    """The fields of a workload's status that we answer for; None removes one."""
+
+    conditions: list[WrittenCondition]
+    admission: Raw | None
+    requeue_state: dict[str, Any] | None
+    reclaimable_pods: _Entries | None
+    admission_checks: _Entries | None
+    preemption_gates: list[dict[str, str]] | None
+    resource_requests: _Entries | None
+    accumulated_past_execution_time_seconds: int | None
+    scheduling_stats: dict[str, Any] | None
+    nominated_cluster_names: tuple[str, ...] | None
+    cluster_name: str | None
+
+
+def queue_status_of(change: QueueStatus) -> dict[str, Any] | WrittenWorkload:
+    """The fields of `status` to set; None removes a field."""
+    match change:
+        case QueuedWorkloadStatus():
+            return _workload(change)
+        case ClusterQueueStatus():
+            return {
+                **_counts(change),
+                "flavorsReservation": [_cluster_use(use) for use in change.reservation],
+                "flavorsUsage": [_cluster_use(use) for use in change.usage],
+                "fairSharing": _share(change.weighted_share),
+            }
+        case ClusterQueueDebt(debt):
+            return {"flavorsDebt": [_plain_use(owed) for owed in debt] or None}
+        case LocalQueueStatus():
+            return {
+                **_counts(change),
+                "flavorsReservation": [_plain_use(use) for use in change.reservation],
+                "flavorsUsage": [_plain_use(use) for use in change.usage],
+                "fairSharing": _consumption(change.consumption),
+            }
+        case CohortStatus(weighted_share):
+            return {"fairSharing": _share(weighted_share)}
+        case AdmissionCheckStatus(conditions):
+            return {"conditions": condition_entries(conditions)}
+        case _:
+            assert_never(change)
+
+
+def _workload(status: QueuedWorkloadStatus) -> WrittenWorkload:
+    """By position, as there is one for every step in the life of a workload."""
+    return WrittenWorkload(
+        condition_entries(status.conditions),
+        None if status.admission is None else _admission(status.admission),
+        None if status.requeue is None else _requeue(status.requeue),
+        [_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
+        [_check(check) for check in status.checks] if status.checks else None,
+        [_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
+        [_asked(*each) for each in status.resource_requests] if status.resource_requests else None,
+        status.past_execution_seconds or None,
+        {"evictions": [_stat(each) for each in status.evictions]} if status.evictions else None,
+        status.nominated_clusters or None,
+        status.cluster or None,
+    )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _admission(admission: Admission) -> Raw:
+    assignments = [
+        {
+            "name": given.name,
+            "flavors": dict(given.flavors),
+            "resourceUsage": amount_texts(given.usage),
+            "count": given.count,
+        }
+        for given in admission.pod_sets
+    ]
+    return Raw(msgspec.json.encode({"clusterQueue": admission.cluster_queue, "podSetAssignments": assignments}))
+
+
+def _requeue(state: RequeueState) -> dict[str, Any]:
+    return {"count": state.count or None, "requeueAt": None if state.at is None else format_time(state.at)}
+
+
+def _reclaimable(name: str, count: int) -> dict[str, Any]:
+    return {"name": name, "count": count}
+
+
+def _asked(name: str, resources: Resources) -> dict[str, Any]:
+    return {"name": name, "resources": amount_texts(resources)}
+
+
+def _check(check: CheckStatus) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": check.name,
+        "state": check.state.value,
+        "message": check.message[:LONGEST_MESSAGE],
+        "lastTransitionTime": format_time(check.at),
+    }
+    if check.requeue_after is not None:
+        entry["requeueAfterSeconds"] = check.requeue_after
+    if check.retries:
+        entry["retryCount"] = check.retries
+    return {**entry, "podSetUpdates": Raw(check.updates)} if check.updates else entry
+
+
+def _gate(gate: GateStatus) -> dict[str, str]:
+    position = "Open" if gate.open else "Closed"
+    return {"name": gate.name, "position": position, "lastTransitionTime": format_time(gate.at)}
+
+
+def _stat(evictions: EvictionCount) -> dict[str, Any]:
+    return {"reason": evictions.reason, "underlyingCause": evictions.cause, "count": evictions.count}
+
+
+def _counts(status: ClusterQueueStatus | LocalQueueStatus) -> dict[str, Any]:
+    return {
+        "conditions": condition_entries(status.conditions),
+        "pendingWorkloads": status.pending,
+        "reservingWorkloads": status.reserving,
+        "admittedWorkloads": status.admitted,
+    }
+
+
+def _cluster_use(use: FlavorUse) -> dict[str, Any]:
+    borrowed = amount_texts(use.borrowed)
+    resources = [
+        {"name": name, "total": total, "borrowed": borrowed.get(name, "0")}
+        for name, total in amount_texts(use.total).items()
+    ]
+    return {"name": use.flavor, "resources": resources}
+
+
+def _plain_use(use: FlavorUse | FlavorDebt) -> dict[str, Any]:
+    resources = [{"name": name, "total": total} for name, total in amount_texts(use.total).items()]
+    return {"name": use.flavor, "resources": resources}
+
+
+def _share(weighted: int | None) -> dict[str, int] | None:
+    return None if weighted is None else {"weightedShare": weighted}
+
+
+def _consumption(consumption: Consumption | None) -> dict[str, Any] | None:
+    """A local queue has no share of its own; the field is there because it must be."""
+    if consumption is None:
+        return None
+    status = {"consumedResources": billionth_texts(consumption.consumed), "lastUpdate": format_time(consumption.at)}
+    return {"weightedShare": 0, "admissionFairSharingStatus": status}

@@ -1,11 +1,17 @@
-"""The parts of Kubernetes objects that several kinds share, as they are on the wire."""
+"""The parts of Kubernetes objects that several kinds share: metadata, times, durations, conditions."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import lru_cache
+
+from msgspec import UNSET, Struct, UnsetType
 
 from headgate.api.errors import InvalidField
-from headgate.api.times import InvalidTime, parse_time
+from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.requirements import Operator, Requirement
 
@@ -56,7 +62,7 @@ class FinalizedMetadata(Metadata, frozen=True):
     finalizers: list[str] | None = None
 
 
-class Condition(Wire, frozen=True):
+class StatusCondition(Wire, frozen=True):
     type: str
     status: str
     reason: str = ""
@@ -89,5 +95,162 @@ def controller_uid(metadata: Metadata) -> str:
     return next((owner.uid for owner in metadata.owner_references or () if owner.controller), "")
 
 
-def is_true(conditions: list[Condition] | None, type_: str) -> bool:
+def is_true(conditions: list[StatusCondition] | None, type_: str) -> bool:
     return any(condition.type == type_ and condition.status == "True" for condition in conditions or ())
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_START = datetime(1970, 1, 1)  # the same without its zone, which is written as Z
+
+
+class InvalidTime(ValueError):
+    """The text is no RFC 3339 time."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"expected an RFC 3339 time such as 2026-01-31T12:00:00Z, found {text!r}")
+        self.text = text
+
+
+@lru_cache(maxsize=4096)
+def parse_time(text: str) -> float:
+    """Seconds since the epoch; raises InvalidTime."""
+    if len(text) < 20 or text[10] not in "Tt":
+        raise InvalidTime(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidTime(text) from None
+    if moment.tzinfo is None:
+        raise InvalidTime(text)
+    return (moment - _EPOCH).total_seconds()
+
+
+@lru_cache(maxsize=256)  # most times of one step are the same
+def format_time(seconds: float) -> str:
+    """RFC 3339 in whole seconds, cut down as Kubernetes does."""
+    return (_START + timedelta(seconds=seconds // 1)).isoformat(timespec="seconds") + "Z"
+
+
+@lru_cache(maxsize=64)
+def format_micro_time(seconds: float) -> str:
+    """RFC 3339 with six decimals."""
+    return (_START + timedelta(seconds=seconds)).isoformat(timespec="microseconds") + "Z"
+
+
+_UNITS = {
+    "h": Fraction(3600),
+    "m": Fraction(60),
+    "s": Fraction(1),
+    "ms": Fraction(1, 10**3),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ns": Fraction(1, 10**9),
+}
+_PART = re.compile(r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(ms|us|µs|μs|ns|h|m|s)")
+_NANOS = 10**9
+
+
+class InvalidDuration(ValueError):
+    """The text is no duration."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"expected a duration such as 90s, 1m30s or 2h, found {text!r}")
+        self.text = text
+
+
+def parse_duration(text: str) -> float:
+    """Seconds; raises InvalidDuration."""
+    sign, body = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if body == "0":
+        return 0.0
+    seconds, end = Fraction(0), 0
+    while part := _PART.match(body, end):
+        seconds += Fraction(f"0{part[1]}") * _UNITS[part[2]]
+        end = part.end()
+    if not body or end != len(body):
+        raise InvalidDuration(text)
+    return float(sign * seconds)
+
+
+def format_duration(seconds: float) -> str:
+    """As Go prints it, to the nanosecond: 1m30s, 2h0m0s, 250ms, 0s."""
+    nanos = round(Fraction(seconds) * _NANOS)
+    sign = "-" if nanos < 0 else ""
+    nanos = abs(nanos)
+    if nanos < _NANOS:
+        return sign + _below_a_second(nanos)
+    minutes, rest = divmod(nanos, 60 * _NANOS)
+    hours, minutes = divmod(minutes, 60)
+    before = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{before}{_with_fraction(rest, _NANOS)}s"
+
+
+def _below_a_second(nanos: int) -> str:
+    if nanos == 0:
+        return "0s"
+    unit, size = ("ms", 10**6) if nanos >= 10**6 else ("µs", 10**3) if nanos >= 10**3 else ("ns", 1)
+    return _with_fraction(nanos, size) + unit
+
+
+def _with_fraction(nanos: int, size: int) -> str:
+    whole, rest = divmod(nanos, size)
+    return f"{whole}.{str(size + rest)[1:].rstrip('0')}" if rest else str(whole)
+
+
+LONGEST_MESSAGE = 32_768  # characters a server accepts
+
+
+class ConditionEntry(Wire, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class WrittenCondition(Wire, frozen=True):
+    """One as we write it, whole; what it was said of is left out where that is not told."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+    observed_generation: int | UnsetType = UNSET
+
+
+class Conditions(Wire, frozen=True):
+    """A status of which only the conditions are read."""
+
+    conditions: list[ConditionEntry] | None = None
+
+
+def conditions_of(entries: Sequence[ConditionEntry] | None) -> tuple[Condition, ...]:
+    """What `$.status.conditions` of an object says, in order."""
+    return tuple([_condition(index, entry) for index, entry in enumerate(entries or ())])
+
+
+def condition_entries(conditions: Sequence[Condition]) -> list[WrittenCondition]:
+    """The list to write."""
+    return [
+        WrittenCondition(
+            each.type,
+            each.status,
+            each.reason,
+            each.message[:LONGEST_MESSAGE],
+            format_time(each.at),
+            UNSET if each.generation is None else each.generation,
+        )
+        for each in conditions
+    ]
+
+
+def _condition(index: int, entry: ConditionEntry) -> Condition:
+    text = entry.last_transition_time
+    try:
+        at = 0.0 if text is None else parse_time(text)
+    except InvalidTime as error:
+        raise InvalidField(f"$.status.conditions[{index}].lastTransitionTime", str(error)) from None
+    return Condition(entry.type, entry.status, entry.reason, entry.message, at, entry.observed_generation)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from headgate.api.durations import format_duration
+from headgate.api.wire import format_duration
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.live.stopwatch import FAILED, PASSED, REFUSED_FOR_GOOD, Answered
 from headgate.model.happenings import Happening

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec import Struct
 
-from headgate.api.outcomes import decode_status
-from headgate.api.requests import Call
-from headgate.api.times import format_micro_time
+from headgate.api.requests import Call, decode_status
+from headgate.api.wire import format_micro_time
 from headgate.live.backoff import Outages
 from headgate.live.client import Client
 from headgate.live.connection import Answer, Disconnected

@@ -8,7 +8,7 @@ import os
 import msgspec
 from msgspec import Struct
 
-from headgate.api.times import parse_time
+from headgate.api.wire import parse_time
 from headgate.live.access import Certificate, ExecPlugin
 
 PATIENCE = 60.0  # seconds a plugin may take

@@ -8,10 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.api.manifests import OURS, Manifest, definitions, queue_definitions, rights
-from headgate.api.outcomes import decode_status
-from headgate.api.requests import JSON, Call
-from headgate.api.webhook_manifests import WebhookPlace, webhook_configurations
+from headgate.api.install_manifests import (
+    OURS,
+    Manifest,
+    WebhookPlace,
+    definitions,
+    queue_definitions,
+    rights,
+    webhook_configurations,
+)
+from headgate.api.requests import JSON, Call, decode_status
 from headgate.live.connection import Answer
 
 APPLY = "application/apply-patch+yaml"

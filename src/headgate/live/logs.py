@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from headgate.api.times import format_micro_time
+from headgate.api.wire import format_micro_time
 from headgate.engine.journal import Entry
 
 Fields = Mapping[str, object]

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from headgate.api.outcomes import trouble_of
-from headgate.api.requests import Call, calls_for
+from headgate.api.requests import Call, calls_for, trouble_of
 from headgate.live.connection import Answer, AnswerLost, NeverSent
 from headgate.model.effects import Create, EmitEvent, PatchStatus, PodCondition, Write
 from headgate.model.events import Outcome, Trouble

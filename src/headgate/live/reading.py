@@ -9,8 +9,7 @@ from msgspec import Raw, Struct
 
 from headgate.api.decode import InvalidObject, MalformedAnswer, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
-from headgate.api.outcomes import decode_status
-from headgate.api.requests import Call
+from headgate.api.requests import Call, decode_status
 from headgate.live.connection import Answer
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol
 from msgspec import Struct, structs
 
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
-from headgate.api.durations import InvalidDuration, parse_duration
+from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.gates.strangers import InvalidPlugin
 from headgate.live.access import Access

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from headgate.api.manifests import Manifest
+from headgate.api.install_manifests import Manifest
 from headgate.live.access import Access
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from headgate.api.manifests import CONFIGURATION
-from headgate.api.outcomes import decode_status
-from headgate.api.requests import JSON, STRATEGIC_MERGE_PATCH, Call
+from headgate.api.install_manifests import CONFIGURATION
+from headgate.api.requests import JSON, STRATEGIC_MERGE_PATCH, Call, decode_status
 from headgate.live.backoff import Outages
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.connection import Answer, Disconnected

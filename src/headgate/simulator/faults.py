@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
-from headgate.api.durations import parse_duration
+from headgate.api.wire import parse_duration
 
 
 class WriteFault(StrEnum):

@@ -6,9 +6,15 @@ from collections.abc import Callable
 from typing import assert_never
 
 from headgate.api.admission import found_at, path_to, reader_of
-from headgate.api.manifests import definitions, queue_definitions
+from headgate.api.install_manifests import (
+    WEBHOOKS,
+    AtService,
+    Webhook,
+    definitions,
+    queue_definitions,
+    webhook_configurations,
+)
 from headgate.api.rereading import Rereading
-from headgate.api.webhook_manifests import WEBHOOKS, AtService, Webhook, webhook_configurations
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.rules import Operation
 from headgate.apiserver.server import ApiServer

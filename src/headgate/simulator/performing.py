@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.api.outcomes import trouble_of
-from headgate.api.requests import calls_for
-from headgate.api.webhook_manifests import OWN_ACCOUNT
+from headgate.api.install_manifests import OWN_ACCOUNT
+from headgate.api.requests import calls_for, trouble_of
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 from headgate.model.effects import Write

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from headgate.api.durations import parse_duration
+from headgate.api.wire import parse_duration
 from headgate.simulator.manifests import NodeBatch
 from headgate.simulator.scenario import Manifest, Reference
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from headgate.api.times import format_time
+from headgate.api.wire import format_time
 from headgate.engine.why_waiting.answers import (
     Act,
     Change,

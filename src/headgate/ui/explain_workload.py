@@ -11,7 +11,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from headgate.api.durations import InvalidDuration, parse_duration
+from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.engine.why_waiting.answers import Explanation
 from headgate.engine.why_waiting.cluster import READ, Cluster
 from headgate.engine.why_waiting.explaining import explain

@@ -8,8 +8,7 @@ import sys
 import click
 import yaml
 
-from headgate.api.manifests import Manifest
-from headgate.api.webhook_manifests import AtService, AtUrl, WebhookPlace
+from headgate.api.install_manifests import AtService, AtUrl, Manifest, WebhookPlace
 
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 SERVICE = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from headgate.api.templates import pod_from_template
+from headgate.api.jobs import pod_from_template
 from headgate.model.effects import Create, Delete, Effect, JobProgress, PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind

@@ -1,4 +1,4 @@
-"""Cluster queues, local queues and cohorts of kueue.x-k8s.io from the wire."""
+"""Decodes the kinds of Kueue that describe queues, cohorts, flavors, admission checks and workload priorities."""
 
 from __future__ import annotations
 
@@ -8,32 +8,87 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from headgate.api.affinities import TolerationEntry, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
-from headgate.api.conditions import Conditions, conditions_of
 from headgate.api.errors import InvalidField
-from headgate.api.resource_groups import ResourceGroupEntry, groups_of
-from headgate.api.wire import Amounts, Buffer, FinalizedMetadata, Metadata, Wire, time_at
+from headgate.api.nodes import TaintEntry
+from headgate.api.wire import Amounts, Buffer, Conditions, FinalizedMetadata, Metadata, Wire, conditions_of, time_at
 from headgate.model.keys import Kind
+from headgate.model.node import Taint
 from headgate.model.queues import (
     WHOLE_WEIGHT,
+    AdmissionCheck,
     BorrowWithinCohort,
+    CheckParameters,
     ClusterQueue,
     Cohort,
     FlavorDebt,
     FlavorPreference,
+    FlavorQuotas,
     FlavorSearch,
     Fungibility,
     LocalQueue,
     QueueingStrategy,
     QueuePreemption,
+    Quota,
     Reclaim,
     RequiredCheck,
+    ResourceFlavor,
+    ResourceGroup,
     StopPolicy,
     WithinQueue,
+    WorkloadPriorityClass,
 )
 from headgate.model.requirements import Requirement
 from headgate.model.resources import Resources
 from headgate.model.selectors import InvalidSelector, label_selector
+
+Amount = str | int | float
+
+
+class QuotaEntry(Wire, frozen=True):
+    name: str
+    nominal_quota: Amount
+    borrowing_limit: Amount | None = None
+    lending_limit: Amount | None = None
+
+
+class FlavorEntry(Wire, frozen=True):
+    name: str
+    resources: list[QuotaEntry]
+
+
+class ResourceGroupEntry(Wire, frozen=True):
+    covered_resources: list[str]
+    flavors: list[FlavorEntry]
+
+
+def groups_of(entries: Sequence[ResourceGroupEntry] | None) -> tuple[ResourceGroup, ...]:
+    """What `$.spec.resourceGroups` says, in order."""
+    return tuple(_group(entry, f"$.spec.resourceGroups[{index}]") for index, entry in enumerate(entries or ()))
+
+
+def _group(entry: ResourceGroupEntry, path: str) -> ResourceGroup:
+    flavors = tuple(_flavor(flavor, f"{path}.flavors[{index}]") for index, flavor in enumerate(entry.flavors))
+    return ResourceGroup(tuple(entry.covered_resources), flavors)
+
+
+def _flavor(entry: FlavorEntry, path: str) -> FlavorQuotas:
+    quotas = [(quota.name, _quota(quota, f"{path}.resources[{i}]")) for i, quota in enumerate(entry.resources)]
+    return FlavorQuotas(entry.name, tuple(quotas))
+
+
+def _quota(entry: QuotaEntry, path: str) -> Quota:
+    return Quota(
+        nominal=amount_at(f"{path}.nominalQuota", entry.name, entry.nominal_quota),
+        borrowing_limit=_limit(f"{path}.borrowingLimit", entry.name, entry.borrowing_limit),
+        lending_limit=_limit(f"{path}.lendingLimit", entry.name, entry.lending_limit),
+    )
+
+
+def _limit(path: str, name: str, amount: Amount | None) -> int | None:
+    return None if amount is None else amount_at(path, name, amount)
+
 
 USAGE_BASED = "UsageBasedAdmissionFairSharing"
 _CONSUMPTION = "$.status.fairSharing.admissionFairSharingStatus"
@@ -267,3 +322,81 @@ def _weight(entry: FairSharing | None) -> int:
     if entry is None or entry.weight is None:
         return WHOLE_WEIGHT
     return amount_at("$.spec.fairSharing.weight", "cpu", entry.weight)
+
+
+class FlavorSpec(Wire, frozen=True):
+    node_labels: dict[str, str] | None = None
+    node_taints: list[TaintEntry] | None = None
+    tolerations: list[TolerationEntry] | None = None
+    topology_name: str = ""
+
+
+class FlavorObject(Wire, frozen=True):
+    metadata: FinalizedMetadata
+    spec: FlavorSpec = FlavorSpec()
+
+
+class PriorityClassObject(Wire, frozen=True):
+    metadata: Metadata
+    value: int
+
+
+class ParametersEntry(Wire, frozen=True):
+    api_group: str
+    kind: str
+    name: str
+
+
+class CheckSpec(Wire, frozen=True):
+    controller_name: str
+    parameters: ParametersEntry | None = None
+
+
+class CheckObject(Wire, frozen=True):
+    metadata: FinalizedMetadata
+    spec: CheckSpec
+    status: Conditions = Conditions()
+
+
+_flavors = msgspec.json.Decoder(FlavorObject)
+_classes = msgspec.json.Decoder(PriorityClassObject)
+_checks = msgspec.json.Decoder(CheckObject)
+
+
+def decode_resource_flavor(raw: Buffer) -> ResourceFlavor:
+    wire = _flavors.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    return ResourceFlavor(
+        key=metadata.key(Kind.RESOURCE_FLAVOR),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        node_labels=spec.node_labels or {},
+        node_taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.node_taints or ()),
+        tolerations=tolerations(spec.tolerations),
+        topology=spec.topology_name,
+        finalizers=tuple(metadata.finalizers or ()),
+        deleted=metadata.deleted,
+    )
+
+
+def decode_workload_priority_class(raw: Buffer) -> WorkloadPriorityClass:
+    wire = _classes.decode(raw)
+    metadata = wire.metadata
+    key = metadata.key(Kind.WORKLOAD_PRIORITY_CLASS)
+    return WorkloadPriorityClass(key, metadata.uid, metadata.resource_version, wire.value)
+
+
+def decode_admission_check(raw: Buffer) -> AdmissionCheck:
+    wire = _checks.decode(raw)
+    metadata, parameters = wire.metadata, wire.spec.parameters
+    return AdmissionCheck(
+        key=metadata.key(Kind.ADMISSION_CHECK),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        controller=wire.spec.controller_name,
+        parameters=CheckParameters(parameters.api_group, parameters.kind, parameters.name) if parameters else None,
+        conditions=conditions_of(wire.status.conditions),
+        finalizers=tuple(metadata.finalizers or ()),
+        generation=metadata.generation,
+        deleted=metadata.deleted,
+    )

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from headgate.api.amounts import resources_at
-from headgate.api.durations import InvalidDuration, parse_duration
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts
+from headgate.api.wire import Amounts, InvalidDuration, parse_duration
 from headgate.model.names import qualified_name_errors
 from headgate.model.quota_settings import (
     BY_PODS,

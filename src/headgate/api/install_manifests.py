@@ -1,13 +1,16 @@
-"""What makes an API server ask us: which objects, about what, where we are, and what to do while we do not answer."""
+"""The objects `headgate install` applies: CRDs, RBAC and webhook configurations."""
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, assert_never
 
+import yaml
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
-from headgate.api.manifests import CONFIGURATION, Manifest
 from headgate.model.admission import Matter
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
@@ -182,3 +185,44 @@ def _client_config(place: WebhookPlace, path: str) -> Manifest:
             return {"service": {"namespace": namespace, "name": name, "port": port, "path": path}}
         case _:
             assert_never(place)
+
+
+Manifest = dict[str, Any]
+
+CONFIGURATION = "headgate"
+"""The name of both webhook configurations."""
+QUOTA_ROLE = "headgate-quota"
+"""The name of the rights that only queues need."""
+OURS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "headgate"}
+"""The label of those of Kueue's definitions that came from us."""
+_OF_KUEUE = (
+    "resourceflavors",
+    "cohorts",
+    "clusterqueues",
+    "localqueues",
+    "workloadpriorityclasses",
+    "admissionchecks",
+    "workloads",
+)
+
+
+def definitions() -> tuple[Manifest, ...]:
+    """The CustomResourceDefinitions of our kinds."""
+    return tuple(document for name in ("workloads.yaml",) for document in _documents("crds", name))
+
+
+def queue_definitions() -> tuple[Manifest, ...]:
+    """The CustomResourceDefinitions of Kueue's kinds, as far as we serve them, labelled as ours."""
+    found = (document for name in _OF_KUEUE for document in _documents("crds", f"kueue-{name}.yaml"))
+    return tuple({**one, "metadata": {**one["metadata"], "labels": dict(OURS)}} for one in found)
+
+
+def rights(*, queues: bool = True) -> tuple[Manifest, ...]:
+    """The service account our process runs as and the rights it needs, and no more; without `queues`, to schedule."""
+    return tuple(one for one in _documents("rights", "rbac.yaml") if queues or one["metadata"]["name"] != QUOTA_ROLE)
+
+
+@lru_cache
+def _documents(folder: str, name: str) -> tuple[Manifest, ...]:
+    text = (files("headgate.api") / folder / name).read_text("utf-8")
+    return tuple(yaml.safe_load_all(text))

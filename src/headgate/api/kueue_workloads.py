@@ -1,0 +1,412 @@
+"""Decodes Workloads of Kueue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from headgate.api.amounts import resources_at
+from headgate.api.errors import InvalidField
+from headgate.api.owners import controller
+from headgate.api.pod_sets import DEFAULT_NAME, PodSetEntry, pod_sets_of
+from headgate.api.wire import Amounts, Buffer, ConditionEntry, FinalizedMetadata, Metadata, Wire, conditions_of, time_at
+from headgate.model.conditions import Condition
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.queues import (
+    ADMISSION_GATED_BY,
+    PRIORITY_BOOST,
+    Admission,
+    CheckState,
+    CheckStatus,
+    EvictionCount,
+    GateStatus,
+    PodSet,
+    PodSetAssignment,
+    PriorityClassRef,
+    QueuedWorkload,
+    RequeueState,
+)
+from headgate.model.resources import Resources
+
+
+class AssignmentEntry(Wire, frozen=True):
+    name: str = DEFAULT_NAME
+    flavors: dict[str, str] | None = None
+    resource_usage: Amounts | None = None
+    count: int | None = None
+
+
+class AdmissionEntry(Wire, frozen=True):
+    cluster_queue: str
+    pod_set_assignments: list[AssignmentEntry]
+
+
+class RequeueEntry(Wire, frozen=True):
+    count: int | None = None
+    requeue_at: str | None = None
+
+
+class NamedCount(Wire, frozen=True):
+    name: str
+    count: int
+
+
+class CheckEntry(Wire, frozen=True):
+    name: str
+    state: CheckState
+    message: str = ""
+    last_transition_time: str | None = None
+    requeue_after_seconds: int | None = None
+    retry_count: int | None = None
+    pod_set_updates: Raw = Raw()
+
+
+class RequestsEntry(Wire, frozen=True):
+    name: str
+    resources: Amounts | None = None
+
+
+class EvictionEntry(Wire, frozen=True):
+    reason: str
+    underlying_cause: str
+    count: int
+
+
+class StatsEntry(Wire, frozen=True):
+    evictions: list[EvictionEntry] | None = None
+
+
+class GateStateEntry(Wire, frozen=True):
+    name: str
+    position: str
+    last_transition_time: str | None = None
+
+
+class KueueWorkloadStatus(Wire, frozen=True):
+    conditions: list[ConditionEntry] | None = None
+    admission: AdmissionEntry | None = None
+    requeue_state: RequeueEntry | None = None
+    reclaimable_pods: list[NamedCount] | None = None
+    admission_checks: list[CheckEntry] | None = None
+    resource_requests: list[RequestsEntry] | None = None
+    accumulated_past_execution_time_seconds: int | None = None
+    scheduling_stats: StatsEntry | None = None
+    nominated_cluster_names: list[str] | None = None
+    cluster_name: str | None = None
+    preemption_gates: list[GateStateEntry] | None = None
+
+
+class StatusFields(NamedTuple):
+    """What its status says, in the order of a QueuedWorkload."""
+
+    conditions: tuple[Condition, ...]
+    admission: Admission | None
+    requeue: RequeueState | None
+    reclaimable: tuple[tuple[str, int], ...]
+    checks: tuple[CheckStatus, ...]
+    gate_statuses: tuple[GateStatus, ...]
+    resource_requests: tuple[tuple[str, Resources], ...]
+    past_execution_seconds: int
+    evictions: tuple[EvictionCount, ...]
+    nominated_clusters: tuple[str, ...]
+    cluster: str
+
+
+def standing_of(status: KueueWorkloadStatus, counts: Mapping[str, int]) -> StatusFields:
+    """What it says; most say little beside their conditions, and what is not there is not looked at."""
+    stats = status.scheduling_stats
+    return StatusFields(
+        conditions_of(status.conditions) if status.conditions else (),
+        _admission(status.admission, counts) if status.admission is not None else None,
+        _requeue(status.requeue_state) if status.requeue_state is not None else None,
+        _reclaimable(status.reclaimable_pods) if status.reclaimable_pods else (),
+        _checks(status.admission_checks) if status.admission_checks else (),
+        _gate_statuses(status.preemption_gates) if status.preemption_gates else (),
+        _requests(status.resource_requests) if status.resource_requests else (),
+        status.accumulated_past_execution_time_seconds or 0,
+        _evictions(stats.evictions) if stats is not None and stats.evictions else (),
+        tuple(status.nominated_cluster_names) if status.nominated_cluster_names else (),
+        status.cluster_name or "",
+    )
+
+
+def with_standing(workload: QueuedWorkload, version: str, standing: StatusFields) -> QueuedWorkload:
+    """The same workload in this version and with this status; by position, as names take time to look up."""
+    return QueuedWorkload(
+        workload.key,
+        workload.uid,
+        version,
+        workload.created,
+        workload.pod_sets,
+        workload.queue,
+        workload.priority,
+        workload.priority_class,
+        workload.boost,
+        workload.gated_by,
+        workload.preemption_gates,
+        workload.active,
+        workload.max_execution_seconds,
+        workload.generation,
+        workload.labels,
+        workload.annotations,
+        workload.finalizers,
+        workload.owner,
+        workload.deleted,
+        *standing,
+        workload.owners,
+        workload.owned_by_stranger,
+    )
+
+
+def _admission(entry: AdmissionEntry, counts: Mapping[str, int]) -> Admission:
+    """An assignment that does not say for how many pods it is, is for all of them."""
+    path = "$.status.admission.podSetAssignments"
+    assignments = [
+        PodSetAssignment(
+            name=each.name,
+            flavors=tuple(sorted((each.flavors or {}).items())),
+            usage=resources_at(f"{path}[{index}].resourceUsage", each.resource_usage),
+            count=counts.get(each.name, 0) if each.count is None else each.count,
+        )
+        for index, each in enumerate(entry.pod_set_assignments)
+    ]
+    return Admission(entry.cluster_queue, tuple(assignments))
+
+
+def _requeue(entry: RequeueEntry) -> RequeueState:
+    return RequeueState(entry.count or 0, time_at("$.status.requeueState.requeueAt", entry.requeue_at))
+
+
+def _reclaimable(entries: Sequence[NamedCount]) -> tuple[tuple[str, int], ...]:
+    return tuple([(entry.name, entry.count) for entry in entries])
+
+
+def _evictions(entries: Sequence[EvictionEntry]) -> tuple[EvictionCount, ...]:
+    return tuple([EvictionCount(each.reason, each.underlying_cause, each.count) for each in entries])
+
+
+def _checks(entries: Sequence[CheckEntry]) -> tuple[CheckStatus, ...]:
+    return tuple(
+        CheckStatus(
+            name=entry.name,
+            state=entry.state,
+            message=entry.message,
+            at=_transition(f"$.status.admissionChecks[{index}]", entry.last_transition_time),
+            requeue_after=entry.requeue_after_seconds,
+            retries=entry.retry_count or 0,
+            updates=bytes(entry.pod_set_updates),
+        )
+        for index, entry in enumerate(entries)
+    )
+
+
+def _gate_statuses(entries: Sequence[GateStateEntry]) -> tuple[GateStatus, ...]:
+    return tuple(
+        GateStatus(
+            entry.name,
+            entry.position == "Open",
+            _transition(f"$.status.preemptionGates[{index}]", entry.last_transition_time),
+        )
+        for index, entry in enumerate(entries)
+    )
+
+
+def _transition(path: str, text: str | None) -> float:
+    return time_at(f"{path}.lastTransitionTime", text) or 0.0
+
+
+def _requests(entries: Sequence[RequestsEntry]) -> tuple[tuple[str, Resources], ...]:
+    path = "$.status.resourceRequests"
+    return tuple(
+        (entry.name, resources_at(f"{path}[{index}].resources", entry.resources)) for index, entry in enumerate(entries)
+    )
+
+
+REMEMBERED = 16_384
+"""How many specs and statuses are kept decoded; the one not seen for longest goes first."""
+
+_OWN_TOGETHER = {("v1", "Pod"): Kind.POD, ("apps/v1", "StatefulSet"): Kind.STATEFUL_SET}
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+class PriorityClassEntry(Wire, frozen=True):
+    group: str
+    kind: str
+    name: str
+
+
+class GateEntry(Wire, frozen=True):
+    name: str
+
+
+class KueueWorkloadSpec(Wire, frozen=True):
+    pod_sets: list[PodSetEntry]
+    queue_name: str = ""
+    priority_class_ref: PriorityClassEntry | None = None
+    priority: int | None = None
+    active: bool | None = None
+    maximum_execution_time_seconds: int | None = None
+    preemption_gates: list[GateEntry] | None = None
+
+
+class KueueWorkloadObject(Wire, frozen=True):
+    metadata: FinalizedMetadata
+    spec: KueueWorkloadSpec
+    status: KueueWorkloadStatus = KueueWorkloadStatus()
+
+
+class KueueWorkloadParts(Wire, frozen=True):
+    """The same, with parts that are decoded once however often they are seen."""
+
+    metadata: FinalizedMetadata
+    spec: Raw
+    status: Raw = Raw(b"{}")
+
+
+class Requested(NamedTuple):
+    """What its spec says, beside its pod sets."""
+
+    queue: str
+    priority: int
+    priority_class: PriorityClassRef | None
+    preemption_gates: tuple[str, ...]
+    active: bool
+    max_execution_seconds: int | None
+
+
+_objects = msgspec.json.Decoder(KueueWorkloadObject)
+_parts = msgspec.json.Decoder(KueueWorkloadParts)
+_specs = msgspec.json.Decoder(KueueWorkloadSpec)
+_statuses = msgspec.json.Decoder(KueueWorkloadStatus)
+
+
+def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
+    """A write changes one part and leaves the others, and a part that stays is not looked into again."""
+    try:
+        wire = _parts.decode(raw)
+        pod_sets, asked = _read_spec(bytes(wire.spec), wire.metadata.namespace)
+        return workload_of(wire.metadata, pod_sets, asked, _read_status(bytes(wire.status), _counts(pod_sets)))
+    except (msgspec.DecodeError, InvalidField):
+        return _decoded_whole(raw)  # which names the field by its place in the object
+
+
+def metadata_in(value: Mapping[str, Any]) -> FinalizedMetadata:
+    """Those of a stored workload."""
+    return msgspec.convert(value["metadata"], FinalizedMetadata)
+
+
+def spec_in(spec: Any, namespace: str) -> tuple[tuple[PodSet, ...], Requested]:
+    """What the spec of a stored workload says."""
+    return _read_spec(msgspec.json.encode(spec), namespace)
+
+
+def standing_in(status: Any, pod_sets: tuple[PodSet, ...]) -> StatusFields:
+    """What the status of a stored workload with these pod sets says."""
+    has_verbatim = isinstance(status, dict) and "admissionChecks" in status  # JSON, of which there is only in text
+    wire = (
+        _statuses.decode(msgspec.json.encode(status)) if has_verbatim else msgspec.convert(status, KueueWorkloadStatus)
+    )
+    return standing_of(wire, dict(_counts(pod_sets)))
+
+
+def _counts(pod_sets: tuple[PodSet, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple([(each.name, each.count) for each in pod_sets])
+
+
+def _decoded_whole(raw: Buffer) -> QueuedWorkload:
+    wire = _objects.decode(raw)
+    pod_sets = pod_sets_of(wire.spec.pod_sets, wire.metadata.namespace)
+    standing = standing_of(wire.status, dict(_counts(pod_sets)))
+    return workload_of(wire.metadata, pod_sets, _asked(wire.spec), standing)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_spec(raw: bytes, namespace: str) -> tuple[tuple[PodSet, ...], Requested]:
+    spec = _specs.decode(raw)
+    return pod_sets_of(spec.pod_sets, namespace), _asked(spec)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_status(raw: bytes, counts: tuple[tuple[str, int], ...]) -> StatusFields:
+    return standing_of(_statuses.decode(raw), dict(counts))
+
+
+def _asked(spec: KueueWorkloadSpec) -> Requested:
+    return Requested(
+        queue=spec.queue_name,
+        priority=spec.priority or 0,
+        priority_class=_priority_class(spec.priority_class_ref),
+        preemption_gates=tuple(gate.name for gate in spec.preemption_gates or ()),
+        active=spec.active is not False,
+        max_execution_seconds=spec.maximum_execution_time_seconds,
+    )
+
+
+def workload_of(
+    metadata: FinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Requested, standing: StatusFields
+) -> QueuedWorkload:
+    """What its parts say; by position, as to look up that many names takes most of the time."""
+    annotations = metadata.annotations or {}
+    owners = _together(metadata) if metadata.owner_references else ()
+    owner = _owner(metadata, owners) if metadata.owner_references else None
+    return QueuedWorkload(
+        metadata.key(Kind.KUEUE_WORKLOAD),
+        metadata.uid,
+        metadata.resource_version,
+        metadata.created,
+        pod_sets,
+        asked.queue,
+        asked.priority,
+        asked.priority_class,
+        _boost(annotations) if annotations else 0,
+        _gates_named(annotations.get(ADMISSION_GATED_BY, "")) if annotations else (),
+        asked.preemption_gates,
+        asked.active,
+        asked.max_execution_seconds,
+        metadata.generation,
+        metadata.labels or {},
+        annotations,
+        tuple(metadata.finalizers) if metadata.finalizers else (),
+        owner,
+        metadata.deleted,
+        *standing,
+        owners,
+        bool(metadata.owner_references) and owner is None,
+    )
+
+
+def _gates_named(text: str) -> tuple[str, ...]:
+    """The controllers an admission-gated-by annotation names, in order; a blank one is none."""
+    return tuple(name for part in text.split(",") if (name := part.strip())) if text else ()
+
+
+def _boost(annotations: Mapping[str, str]) -> int:
+    """A boost that is no number is none: that is said when the annotation is written, and held quota is held."""
+    text = annotations.get(PRIORITY_BOOST, "")
+    return int(text) if text and _WHOLE_NUMBER.fullmatch(text) else 0
+
+
+def _priority_class(entry: PriorityClassEntry | None) -> PriorityClassRef | None:
+    return None if entry is None else PriorityClassRef(entry.group, entry.kind, entry.name)
+
+
+def _owner(metadata: Metadata, pods: Sequence[Target]) -> Target | None:
+    """The job it stands for, or the pod, where that is a single one; of a group's, the first."""
+    for owner in metadata.owner_references or ():
+        if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
+            return Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)
+    return controller(metadata) or next(iter(pods), None)
+
+
+def _together(metadata: Metadata) -> tuple[Target, ...]:
+    """The pods of a group, or the stateful set they are of, own its workload together."""
+    return tuple(
+        Target(Key(kind, metadata.namespace, owner.name), owner.uid)
+        for owner in metadata.owner_references or ()
+        if not owner.controller and (kind := _OWN_TOGETHER.get((owner.api_version, owner.kind)))
+    )
