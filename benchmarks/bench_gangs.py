@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from headgate.engine.extension_points import plugins_for
+from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
-from headgate.model.peers import PeerDemands, PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
-from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.groups import GroupPlacement, place_group
 from headgate.placement.neighbours import Neighbours

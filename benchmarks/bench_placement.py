@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from headgate.engine.extension_points import plugins_for
 from headgate.engine.loop import Engine
+from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.effects import Bind
 from headgate.model.events import Observed, Outcome
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
-from headgate.model.peers import PeerDemands, PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
-from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer

@@ -22,12 +22,11 @@ from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot,
 from headgate.engine.quota.outcomes import Outcome as Decided
 from headgate.lifecycle.quota_conditions import with_status
 from headgate.lifecycle.quota_eviction import finished
-from headgate.model.effects import Effect, PatchStatus
+from headgate.model.effects import Effect, PatchStatus, QueuedWorkloadStatus
 from headgate.model.events import Event, Observed, Outcome
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
 from headgate.model.objects import Namespace, Object
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import LocalQueue, QueuedWorkload, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Role, Settings

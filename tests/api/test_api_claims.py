@@ -17,7 +17,7 @@ from headgate.model.claims import (
 )
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import ReplicaOwner, Service, StatefulSet
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b", "a"]}]}
 TERMS = (NodeTerm(expressions=(Requirement("zone", Operator.IN, ("a", "b")),)),)

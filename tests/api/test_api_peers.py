@@ -7,9 +7,9 @@ import json
 import pytest
 
 from headgate.api.decode import InvalidObject, decode
+from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread, WeightedTerm
 from headgate.model.keys import Kind
-from headgate.model.peers import HostPort, PeerDemands, PodTerm, Spread, WeightedTerm
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -8,9 +8,8 @@ from builders import amounts
 from headgate.api.decode import InvalidObject, decode
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
-from headgate.model.effects import PatchStatus
+from headgate.model.effects import ClusterQueueDebt, PatchStatus
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.queue_changes import ClusterQueueDebt
 from headgate.model.queues import FlavorDebt
 
 QUEUE = Target(Key(Kind.CLUSTER_QUEUE, "", "cq"), "u")

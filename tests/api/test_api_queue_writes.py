@@ -19,17 +19,22 @@ from headgate.api.requests import MERGE_PATCH, calls_for
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 from headgate.model.conditions import Condition
-from headgate.model.effects import Activation, Finalizers, PatchSpec, PatchStatus, QueuePriority, Write
-from headgate.model.keys import Key, Kind, Target
-from headgate.model.queue_changes import (
+from headgate.model.effects import (
+    Activation,
     AdmissionCheckStatus,
     ClusterQueueStatus,
     CohortStatus,
     Consumption,
+    Finalizers,
     FlavorUse,
     LocalQueueStatus,
+    PatchSpec,
+    PatchStatus,
     QueuedWorkloadStatus,
+    QueuePriority,
+    Write,
 )
+from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
     Admission,
     CheckState,

@@ -8,13 +8,21 @@ from msgspec import Raw
 from headgate.api.decode import InvalidObject, decode
 from headgate.api.requests import calls_for
 from headgate.model.affinity import Toleration
-from headgate.model.effects import PatchSpec
+from headgate.model.effects import (
+    Directives,
+    JobRestore,
+    JobStart,
+    JobStop,
+    Owners,
+    PatchSpec,
+    PodStart,
+    WorkloadRewrite,
+)
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.node import TaintEffect
 from headgate.model.pod import HeldPod, PodShape, PodTemplate
 from headgate.model.resources import Resources
-from headgate.model.work_changes import Directives, JobRestore, JobStart, JobStop, Owners, PodStart, WorkloadRewrite
 
 JOB = Target(Key(Kind.JOB, "d", "j"), "u", "7")
 POD = Target(Key(Kind.POD, "d", "p"), "u")

@@ -18,8 +18,8 @@ from headgate.model.quota_settings import (
     Transformation,
     UsageSharing,
 )
-from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 
 GATES = {"preemption_gates": True}
 FINAL, INITIAL = FairStrategy.FINAL_SHARE, FairStrategy.INITIAL_SHARE

@@ -9,11 +9,15 @@ from headgate.engine.quota.plane import QuotaPlane
 from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,
+    ClusterQueueStatus,
+    Consumption,
     Delete,
     EmitEvent,
     Finalizers,
+    LocalQueueStatus,
     PatchSpec,
     PatchStatus,
+    QueuedWorkloadStatus,
     QueuePriority,
     WakeAt,
 )
@@ -21,7 +25,6 @@ from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Namespace
 from headgate.model.pod import PodShape
-from headgate.model.queue_changes import ClusterQueueStatus, Consumption, LocalQueueStatus, QueuedWorkloadStatus
 from headgate.model.queues import (
     AdmissionCheck,
     ClusterQueue,

@@ -36,8 +36,8 @@ from headgate.model.queues import (
     WithinQueue,
 )
 from headgate.model.quota_settings import QuotaSettings, UsageSharing
-from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 
 NOW = 1000.0
 AROUND = (namespace(), flavor(), local())

@@ -7,9 +7,8 @@ from integration_scenes import CLUSTER_QUEUES, KUEUE, PODS, Integrations, cluste
 from test_integrations_room import NODES, node
 
 from headgate.engine.integrations.debt_statuses import PACE, UNSEEN_AFTER
-from headgate.model.effects import EmitEvent, PatchStatus
+from headgate.model.effects import ClusterQueueDebt, EmitEvent, PatchStatus
 from headgate.model.events import Trouble
-from headgate.model.queue_changes import ClusterQueueDebt
 from headgate.model.quota_settings import QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}

@@ -5,10 +5,20 @@ from integration_scenes import JOBS, PODS, Integrations, job, pod
 from msgspec.structs import replace
 
 from headgate.engine.integrations.writes import LONGEST_BACKOFF, UNSEEN_AFTER, Writes
-from headgate.model.effects import Create, Delete, EmitEvent, EventType, Finalizers, PatchSpec, PatchStatus, Suspension
+from headgate.model.effects import (
+    Create,
+    Delete,
+    EmitEvent,
+    EventType,
+    Finalizers,
+    JobStart,
+    JobStop,
+    PatchSpec,
+    PatchStatus,
+    Suspension,
+)
 from headgate.model.events import Observed, Outcome, Trouble
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.work_changes import JobStart, JobStop
 
 JOB = Key(Kind.JOB, "default", "job")
 WORK = Key(Kind.KUEUE_WORKLOAD, "default", "group")

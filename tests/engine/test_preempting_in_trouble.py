@@ -9,8 +9,7 @@ from test_preempting import FULL, HIGH, LOW, evictions, gone, marks, nominations
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import Gone, Observed, Outcome, Trouble
 from headgate.model.keys import Key, Kind
-from headgate.model.marks import pods_together
-from headgate.model.pod import Phase
+from headgate.model.pod import Phase, pods_together
 
 TWO = node("n", cpu=100), node("m", cpu=100)
 WHOLE = workload("train", gang(2, whole=True))

@@ -29,8 +29,8 @@ from headgate.model.queues import (
     StopPolicy,
 )
 from headgate.model.quota_settings import QuotaSettings, Transformation
-from headgate.model.requirements import Operator
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator
 
 
 def test_a_workload_that_fits_is_admitted_with_one_write():

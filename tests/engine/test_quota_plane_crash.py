@@ -8,9 +8,8 @@ from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
 
 from headgate.lifecycle.quota_eviction import released
 from headgate.model.conditions import Condition
-from headgate.model.effects import PatchStatus
+from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
 from headgate.model.events import Observed, Outcome, Trouble
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
 
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY, reclaim=Reclaim.ANY)

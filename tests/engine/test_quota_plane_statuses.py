@@ -4,10 +4,9 @@ import pytest
 from msgspec.structs import replace
 from quota_steps import QuotaSteps, local, queue, work
 
-from headgate.model.effects import PatchSpec, PatchStatus
+from headgate.model.effects import ClusterQueueStatus, PatchSpec, PatchStatus
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Target
-from headgate.model.queue_changes import ClusterQueueStatus
 
 NOT_WRITTEN = [Trouble.CONFLICT, Trouble.UNAVAILABLE, Trouble.UNKNOWN]
 

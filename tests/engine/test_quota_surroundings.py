@@ -14,7 +14,7 @@ from headgate.model.limits import Bounds, LimitRange, RuntimeClass
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, RequiredCheck, StopPolicy
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 
 FOR_TEAMS = (Requirement("team", Operator.EXISTS),)
 

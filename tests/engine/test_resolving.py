@@ -6,7 +6,7 @@ from builders import bound, node, pod, shape
 from steps import Steps
 
 from headgate.engine.resolving import Resolver, Unresolved
-from headgate.model.affinity import NodeTerm
+from headgate.model.affinity import NodeTerm, PeerDemands, Spread
 from headgate.model.claims import (
     AttachLimits,
     Attachment,
@@ -23,8 +23,7 @@ from headgate.model.events import Gone, Observed
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import ReplicaOwner, Service
-from headgate.model.peers import PeerDemands, Spread
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
 from headgate.placement.attachments import Attachments
 from headgate.placement.table import NodeTable

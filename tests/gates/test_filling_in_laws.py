@@ -9,7 +9,7 @@ from asking import PRIORITY_CLASS, QUEUE_NAME, labelled, local_queue, namespace,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gates.field_errors import FieldError
+from headgate.gates.fields import FieldError
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.gates.pods import gated_if_managed, pod_errors
 from headgate.model.admission import Admit, Json, Judge, Question

@@ -10,7 +10,7 @@ from asking import PRIORITY_CLASS, QUEUE_NAME, labelled, local_queue, namespace,
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.model.admission import Admit, Json, Question
 from headgate.model.objects import Object
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 
 LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
 FEWEST = "kueue.x-k8s.io/job-min-parallelism"

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from headgate.gates.pod_sets import pod_set_change_errors, template_errors
-from headgate.gates.queued_workloads import workload_change_errors, workload_errors
+from headgate.gates.kueue_workloads import (
+    pod_set_change_errors,
+    template_errors,
+    workload_change_errors,
+    workload_errors,
+)
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape

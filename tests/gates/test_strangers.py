@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import pod
 
-from headgate.gates.pre_enqueue import PRE_ENQUEUE, held_by
-from headgate.gates.strangers import InvalidPlugin, plugin_from
+from headgate.gates.pre_enqueue import PRE_ENQUEUE, InvalidPlugin, held_by, plugin_from
 from headgate.model.happenings import Happening
 
 

@@ -13,13 +13,11 @@ from headgate.api.install_manifests import WEBHOOKS, AtService, AtUrl, definitio
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.server import ApiServer
-from headgate.gates.judges import JUDGES
-from headgate.gates.workloads import class_to_fill_in, judged
+from headgate.gates.webhooks import JUDGES, class_to_fill_in, judged
 from headgate.model.admission import Admit, Inquiry, Matter, Question, Refuse, Rules, Verdict
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
-from headgate.model.objects import PriorityClass
-from headgate.model.priority_classes import Classes
+from headgate.model.objects import Classes, PriorityClass
 from headgate.model.quota_settings import QuotaSettings
 from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 

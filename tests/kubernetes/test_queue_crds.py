@@ -18,9 +18,8 @@ from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.apiserver.server import ApiServer
 from headgate.model.conditions import Condition
-from headgate.model.effects import PatchStatus
+from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
 from headgate.model.keys import Kind, Target
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import (
     Admission,
     CheckState,

@@ -9,7 +9,7 @@ from headgate.lifecycle.debt import debt_of
 from headgate.lifecycle.injecting import CannotStart, injections, merged_selector
 from headgate.model.affinity import Toleration
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, POD_SET
+from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, LONGEST, POD_SET, workload_name
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.pod import Phase, PodShape
 from headgate.model.queues import (
@@ -22,7 +22,6 @@ from headgate.model.queues import (
     ResourceFlavor,
 )
 from headgate.model.resources import Resources
-from headgate.model.workload_names import LONGEST, workload_name
 
 SPOT = Toleration("spot", exists=True)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 from headgate.live.access import Access, Anonymous, Cluster, Identity, ServerUrl
-from headgate.live.pool import Address
+from headgate.live.connection import Address
 
 NOBODY = Anonymous()
 

@@ -9,8 +9,16 @@ import pytest
 from scripted_server import Exchange, scripted, unused_port
 
 from headgate.live import connection as connection_module
-from headgate.live.connection import PAUSE_READING_AT, Answer, AnswerLost, Connection, NeverSent
-from headgate.live.pool import IDLE_LIMIT, Address, Pool
+from headgate.live.connection import (
+    IDLE_LIMIT,
+    PAUSE_READING_AT,
+    Address,
+    Answer,
+    AnswerLost,
+    Connection,
+    NeverSent,
+    Pool,
+)
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"

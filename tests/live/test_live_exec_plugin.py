@@ -17,7 +17,7 @@ from headgate.api.wire import format_time
 from headgate.live.access import Access, ExecPlugin
 from headgate.live.client import Client
 from headgate.live.connection import NeverSent
-from headgate.live.exec_plugin import ask_plugin
+from headgate.live.credentials import ask_plugin
 
 V1 = "client.authentication.k8s.io/v1"
 GET = Call("GET", "/", {}, "", b"")

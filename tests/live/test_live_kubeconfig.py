@@ -11,10 +11,9 @@ import yaml
 from throwaway_ca import ThrowawayCa
 
 from headgate.live.access import Anonymous, ExecPlugin, FixedToken, TokenFile
+from headgate.live.certificates import tls_context
 from headgate.live.document import InvalidKubeconfig
-from headgate.live.in_cluster import inside_cluster, load_in_cluster
-from headgate.live.kubeconfig import kubeconfig_files, load_kubeconfig
-from headgate.live.tls import tls_context
+from headgate.live.kubeconfig import inside_cluster, kubeconfig_files, load_in_cluster, load_kubeconfig
 
 CONTEXT, CLUSTER, USER = "contexts[0].context", "clusters[0].cluster", "users[0].user"
 PLUGIN = f"{USER}.exec"

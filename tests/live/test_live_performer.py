@@ -13,10 +13,20 @@ from virtual_clock import ImpatientClock
 from headgate.api.requests import Call
 from headgate.live.connection import Answer, AnswerLost, NeverSent
 from headgate.live.performer import CONCURRENCY, EVENT_CONCURRENCY, EVENTS_WAITING, TRIES, Performer
-from headgate.model.effects import Bind, Delete, EmitEvent, EventType, Evict, PatchStatus, PodCondition, Write
+from headgate.model.effects import (
+    Bind,
+    ClusterQueueStatus,
+    Delete,
+    EmitEvent,
+    EventType,
+    Evict,
+    LocalQueueStatus,
+    PatchStatus,
+    PodCondition,
+    Write,
+)
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.queue_changes import ClusterQueueStatus, LocalQueueStatus
 
 
 def target(name: str) -> Target:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.requirements import Operator, Requirement
 from headgate.model.selectors import (
     InvalidSelector,
+    Operator,
+    Requirement,
     label_selector,
     parse_field_selector,
     parse_label_selector,

@@ -7,9 +7,9 @@ import numpy as np
 from builders import node, pod, shape
 
 from headgate.engine.extension_points import plugins_for
+from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.keys import Key, Kind
-from headgate.model.peers import PeerDemands, PodTerm, Spread
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement, Placer

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers_builders import HOST, named, pod_of, select, spread, term, zoned
 
-from headgate.model.affinity import NodeTerm
+from headgate.model.affinity import HostPort, NodeTerm
 from headgate.model.claims import ClaimDemands
 from headgate.model.node import Taint, TaintEffect
-from headgate.model.peers import HostPort
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.placement.placer import Placement
 
 TAINT = Taint("gpu", "yes", TaintEffect.NO_SCHEDULE)

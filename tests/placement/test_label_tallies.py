@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.peers import selects
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.affinity import selects
+from headgate.model.selectors import Operator, Requirement
 from headgate.placement.tallies import Tallies
 
 KEYS, VALUES = ["app", "tier"], ["a", "b", "c"]

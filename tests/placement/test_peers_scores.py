@@ -7,7 +7,7 @@ from peers_builders import Around, pod_of, zoned
 
 from headgate.model.affinity import NodeTerm, PreferredTerm
 from headgate.model.node import Taint, TaintEffect
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, ScoringStrategy
 
 EVEN = zoned("even", cpu=1000, memory=1000)

@@ -4,10 +4,9 @@ import pytest
 from builders import amounts, node, pod, shape, tolerating
 
 from headgate.engine.extension_points import plugins_for
-from headgate.model.affinity import NodeTerm, Operator, Requirement, Toleration
+from headgate.model.affinity import HostPort, NodeTerm, Operator, PeerDemands, PodTerm, Requirement, Spread, Toleration
 from headgate.model.happenings import Happening
 from headgate.model.node import Taint, TaintEffect
-from headgate.model.peers import HostPort, PeerDemands, PodTerm, Spread
 from headgate.model.pod import PodShape
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.affinity import NodeTerm
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.placement.filters import NodeAffinity
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts

@@ -10,7 +10,7 @@ from headgate.model.affinity import NodeTerm
 from headgate.model.claims import Attachment, ClaimDemands, ClaimName, ZoneDemand
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours

@@ -5,11 +5,11 @@ from __future__ import annotations
 from builders import bound, pod
 
 from headgate.engine.extension_points import plugins_for
+from headgate.model.affinity import PeerDemands, PodTerm
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import DisruptionBudget
-from headgate.model.peers import PeerDemands, PodTerm
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, seats, victims
 
+from headgate.model.affinity import HostPort
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.peers import HostPort
 from headgate.placement.placer import NoPlacement
 from headgate.placement.trial import Trial
 from headgate.preemption.candidates import Candidates

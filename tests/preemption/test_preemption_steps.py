@@ -5,7 +5,7 @@ from builders import node, shape
 from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
 
-from headgate.model.peers import HostPort
+from headgate.model.affinity import HostPort
 from headgate.preemption.search import NoPlan
 from headgate.preemption.units import Standing
 

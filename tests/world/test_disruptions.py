@@ -13,7 +13,7 @@ from headgate.model.events import Gone, Observed, Outcome, Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import DisruptionBudget, PodCount
 from headgate.model.pod import Phase
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 from headgate.world.disruptions import DisruptionController, budget_status
 
 KEY = Key(Kind.DISRUPTION_BUDGET, "default", "web")

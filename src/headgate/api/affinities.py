@@ -11,11 +11,9 @@ from msgspec import Struct
 
 from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.wire import Expression, Wire
-from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
+from headgate.model.affinity import NodeTerm, PodTerm, PreferredTerm, Selector, Spread, Toleration, WeightedTerm
 from headgate.model.node import TaintEffect
-from headgate.model.peers import PodTerm, Selector, Spread, WeightedTerm
-from headgate.model.requirements import Operator, Requirement
-from headgate.model.selectors import InvalidSelector, label_selector
+from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
 
 SPREADS = "$.spec.topologySpreadConstraints"
 KEPT_SPREADS = 4096  # different lists of constraints whose meaning is kept

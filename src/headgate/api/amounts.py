@@ -9,8 +9,8 @@ from msgspec import field
 
 from headgate.api.errors import InvalidField
 from headgate.api.wire import Amounts, Wire
+from headgate.model.affinity import HostPort
 from headgate.model.needs import PodParts, is_asked_of_whole_pods, total_requests
-from headgate.model.peers import HostPort
 from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
 from headgate.model.resources import CPU, MEMORY, Resources, amount_text
 

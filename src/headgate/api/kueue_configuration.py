@@ -30,8 +30,7 @@ from headgate.model.quota_settings import (
     Transformation,
     UsageSharing,
 )
-from headgate.model.requirements import Requirement
-from headgate.model.selectors import InvalidSelector, label_selector, selects
+from headgate.model.selectors import InvalidSelector, Requirement, label_selector, selects
 
 Count = Annotated[int, Meta(ge=0)]
 

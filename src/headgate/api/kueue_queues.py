@@ -39,9 +39,8 @@ from headgate.model.queues import (
     WithinQueue,
     WorkloadPriorityClass,
 )
-from headgate.model.requirements import Requirement
 from headgate.model.resources import Resources
-from headgate.model.selectors import InvalidSelector, label_selector
+from headgate.model.selectors import InvalidSelector, Requirement, label_selector
 
 Amount = str | int | float
 

@@ -11,12 +11,11 @@ from msgspec import Raw
 from headgate.api.errors import InvalidField
 from headgate.api.pod_sets import pod_template
 from headgate.api.wire import Buffer, Metadata, OwnerReference, Wire
+from headgate.model.affinity import Selector
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import ReplicaOwner, Service, StatefulSet
-from headgate.model.peers import Selector
 from headgate.model.pod import PodTemplate
-from headgate.model.requirements import Operator, Requirement
-from headgate.model.selectors import InvalidSelector, label_selector
+from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
 
 _OWNERS = {
     ("apps/v1", "ReplicaSet"): Kind.REPLICA_SET,

@@ -33,13 +33,12 @@ from headgate.api.wire import (
     parse_time,
     time_at,
 )
+from headgate.model.affinity import PeerDemands
 from headgate.model.claims import ClaimName
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MANAGED
-from headgate.model.marks import pods_together
-from headgate.model.peers import PeerDemands
-from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition
+from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, pods_together
 
 WORKLOAD = "scheduling.headgate.dev/workload"
 POD_GROUP = "scheduling.headgate.dev/pod-group"

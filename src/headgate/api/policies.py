@@ -13,8 +13,7 @@ from headgate.api.wire import Amounts, Buffer, Metadata, Wire
 from headgate.model.keys import Kind
 from headgate.model.limits import Bounds, LimitRange, RuntimeClass
 from headgate.model.objects import DisruptionBudget, Namespace, PodCount, PriorityClass
-from headgate.model.requirements import Requirement
-from headgate.model.selectors import InvalidSelector, label_selector
+from headgate.model.selectors import InvalidSelector, Requirement, label_selector
 
 
 class NamespaceObject(Wire, frozen=True):

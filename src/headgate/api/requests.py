@@ -25,7 +25,9 @@ from headgate.model.effects import (
     PatchSpec,
     PatchStatus,
     PodCondition,
+    PodStart,
     QueuePriority,
+    QueueStatus,
     RemoveGate,
     SpecChange,
     Suspension,
@@ -35,8 +37,6 @@ from headgate.model.effects import (
 )
 from headgate.model.events import Trouble
 from headgate.model.keys import Target
-from headgate.model.queue_changes import QueueStatus
-from headgate.model.work_changes import PodStart
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"

@@ -12,27 +12,25 @@ from msgspec import Raw
 from headgate.api.amounts import amount_texts, billionth_texts
 from headgate.api.wire import LONGEST_MESSAGE, Wire, WrittenCondition, condition_entries, format_time
 from headgate.model.effects import (
-    BudgetStatus,
-    JobProgress,
-    NodeReadiness,
-    Nomination,
-    PodCondition,
-    PodRun,
-    StatusChange,
-    WorkloadStatus,
-)
-from headgate.model.pod import Phase
-from headgate.model.queue_changes import (
     AdmissionCheckStatus,
+    BudgetStatus,
     ClusterQueueDebt,
     ClusterQueueStatus,
     CohortStatus,
     Consumption,
     FlavorUse,
+    JobProgress,
     LocalQueueStatus,
+    NodeReadiness,
+    Nomination,
+    PodCondition,
+    PodRun,
     QueuedWorkloadStatus,
     QueueStatus,
+    StatusChange,
+    WorkloadStatus,
 )
+from headgate.model.pod import Phase
 from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
 from headgate.model.resources import Resources
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from headgate.api.errors import InvalidField
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 
 Amounts = dict[str, str | int | float]
 """Quantities by resource name. Servers write text; people also write bare numbers."""

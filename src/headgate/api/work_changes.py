@@ -7,8 +7,7 @@ from typing import Any
 
 from headgate.api.kinds import RESOURCES
 from headgate.model.affinity import Toleration
-from headgate.model.keys import Target
-from headgate.model.work_changes import (
+from headgate.model.effects import (
     Annotations,
     Directives,
     JobRestore,
@@ -19,6 +18,7 @@ from headgate.model.work_changes import (
     PodStart,
     WorkloadRewrite,
 )
+from headgate.model.keys import Target
 
 STOPPING = "kueue.x-k8s.io/stopping"
 Merged = JobStart | JobStop | JobSuspend | JobRestore | WorkloadRewrite | Owners | Annotations

@@ -8,9 +8,9 @@ from typing import Any
 from headgate.apiserver.messages import Json
 from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.status import Refusal, bad_request
-from headgate.model.requirements import Requirement
 from headgate.model.selectors import (
     InvalidSelector,
+    Requirement,
     label_selector,
     parse_field_selector,
     parse_label_selector,

@@ -7,12 +7,12 @@ from typing import assert_never
 
 import msgspec
 
+from headgate.model.affinity import PeerDemands, Spread
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import OwnerObject
 from headgate.model.owners import ReplicaOwner, Service
-from headgate.model.peers import PeerDemands, Spread
 from headgate.model.pod import Pod, PodShape
-from headgate.model.requirements import Operator, Requirement
+from headgate.model.selectors import Operator, Requirement
 
 OWNER_KINDS = (Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET)
 SKEWS = (("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5))

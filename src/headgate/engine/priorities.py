@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from headgate.model.groups import Workload
-from headgate.model.objects import PriorityClass
-from headgate.model.priority_classes import Classes
+from headgate.model.objects import Classes, PriorityClass
 
 
 class Rank(Struct, frozen=True):

@@ -8,8 +8,7 @@ from headgate.engine.journal import Entry
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.marks import leaving_together
-from headgate.model.pod import Pod
+from headgate.model.pod import Pod, leaving_together
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.search import Plan, Preemptor
 

@@ -1,17 +1,24 @@
-"""May this job be as it is, and must it wait? Jobs as they are on the wire, defaults filled in by the server."""
+"""Admission of Jobs: suspended when a queue manages them, and kept consistent while they wait."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.gates.field_errors import FieldError, forbidden, invalid
-from headgate.gates.held_work import work_change_errors, work_errors
-from headgate.gates.managing import labels_to_add
-from headgate.gates.wire_values import ANNOTATIONS, annotations_of, spec_of, with_labels, with_spec
+from headgate.gates.fields import (
+    ANNOTATIONS,
+    FieldError,
+    annotations_of,
+    forbidden,
+    invalid,
+    spec_of,
+    with_labels,
+    with_spec,
+)
+from headgate.gates.managed_jobs import labels_to_add, work_change_errors, work_errors
 from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
 from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, MIN_PARALLELISM
 from headgate.model.quota_settings import JOBS
-from headgate.model.requirements import whole_number
+from headgate.model.selectors import whole_number
 
 FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETIONS_EQUAL_PARALLELISM}]"
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")

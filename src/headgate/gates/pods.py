@@ -1,24 +1,27 @@
-"""May this pod be as it is, and must it wait? Pods and groups of pods that name a queue, as they are on the wire."""
+"""Admission of pods and pod groups that name a queue: gated until they are admitted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headgate.gates.field_errors import FieldError, forbidden, invalid, required, unchanged
-from headgate.gates.held_work import name_errors, prebuilt_workload, work_change_errors, work_errors
-from headgate.gates.managing import labels_to_add
-from headgate.gates.replicas import as_member_of_set
-from headgate.gates.wire_values import (
+from headgate.gates.fields import (
     ANNOTATIONS,
     LABELS,
+    FieldError,
     annotations_of,
+    forbidden,
+    invalid,
     labels_of,
+    required,
     spec_of,
+    unchanged,
     with_annotations,
     with_finalizer,
     with_labels,
     with_spec,
 )
+from headgate.gates.managed_jobs import labels_to_add, name_errors, prebuilt_workload, work_change_errors, work_errors
+from headgate.gates.replicas import as_member_of_set
 from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
 from headgate.model.kueue_names import (
     ADMISSION_GATE,
@@ -33,7 +36,7 @@ from headgate.model.kueue_names import (
 )
 from headgate.model.pod import ENDED, Pod
 from headgate.model.quota_settings import PODS, STATEFUL_SETS
-from headgate.model.requirements import whole_number
+from headgate.model.selectors import whole_number
 
 GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
 TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"

@@ -1,4 +1,4 @@
-"""May these queues be as they are? What the definitions of their kinds cannot say, and an admission webhook does."""
+"""Admission of ClusterQueues, Cohorts and ResourceFlavors: the rules that the CRDs' schemas cannot express."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from headgate.gates.field_errors import NEGATIVE, FieldError, duplicate, invalid, not_found, too_many
+from headgate.gates.fields import NEGATIVE, FieldError, duplicate, invalid, not_found, too_many
 from headgate.model.names import label_value_errors, qualified_name_errors
 from headgate.model.queues import ClusterQueue, Cohort, FlavorQuotas, Quota, ResourceFlavor, ResourceGroup
 from headgate.model.resources import CPU, amount_text

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.gates.ancestors import Asking, controller_of, found_owner
-from headgate.gates.field_errors import FieldError, forbidden, immutable, unchanged
-from headgate.gates.held_work import class_change_errors, gates_of, name_errors
-from headgate.gates.managing import labels_to_add
-from headgate.gates.queued_workloads import gate_change_errors, gate_errors
-from headgate.gates.wire_values import (
+from headgate.gates.fields import (
     LABELS,
+    FieldError,
     annotations_of,
+    forbidden,
+    immutable,
     is_going,
     labels_of,
     spec_of,
+    unchanged,
     with_annotations,
     with_labels,
     with_spec,
+)
+from headgate.gates.kueue_workloads import gate_change_errors, gate_errors
+from headgate.gates.managed_jobs import (
+    Asking,
+    class_change_errors,
+    controller_of,
+    found_owner,
+    gates_of,
+    labels_to_add,
+    name_errors,
 )
 from headgate.model.admission import Admit, Inquiry, Json, Judge, Question, Rules
 from headgate.model.kueue_names import (
@@ -35,10 +44,10 @@ from headgate.model.kueue_names import (
     ROLE_HASH,
     SERVING,
     SUSPENDED_BY_PARENT,
+    stateful_set_workload,
 )
 from headgate.model.owners import StatefulSet
 from headgate.model.quota_settings import DEPLOYMENTS, STATEFUL_SETS
-from headgate.model.workload_names import stateful_set_workload
 
 MAIN = "main"
 QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"

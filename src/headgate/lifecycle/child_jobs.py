@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
-from headgate.model.effects import Effect, EmitEvent, EventType, PatchSpec
+from headgate.model.effects import Effect, EmitEvent, EventType, JobSuspend, PatchSpec
 from headgate.model.objects import Job
 from headgate.model.queues import QueuedWorkload
-from headgate.model.work_changes import JobSuspend
 
 SUSPENDED = "Kueue managed child job suspended"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.lifecycle.injecting import merged_selector
 from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
-from headgate.model.effects import Delete, Effect, PatchSpec
+from headgate.model.effects import Delete, Directives, Effect, JobRestore, JobStart, JobStop, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (
     COMPLETIONS_EQUAL_PARALLELISM,
@@ -16,13 +16,12 @@ from headgate.model.kueue_names import (
     PREBUILT_WORKLOAD,
     STOPPING,
     positive,
+    workload_name,
 )
 from headgate.model.objects import Job
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet, QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
-from headgate.model.work_changes import Directives, JobRestore, JobStart, JobStop
-from headgate.model.workload_names import workload_name
 
 POD_SET_NAME = "main"
 _ENDINGS = {"Complete": ("Succeeded", "Job finished successfully"), "Failed": ("Failed", "Job failed")}

@@ -18,13 +18,12 @@ from headgate.lifecycle.pod_group_members import (
 )
 from headgate.lifecycle.roles import role_of
 from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
-from headgate.model.effects import Delete, Effect, EmitEvent, EventType, PatchSpec
+from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IS_GROUP_WORKLOAD, PREBUILT_WORKLOAD, RETRIABLE, SERVING
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
-from headgate.model.work_changes import Owners
 
 
 class GroupWork:

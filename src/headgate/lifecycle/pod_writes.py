@@ -9,11 +9,19 @@ from msgspec import Raw
 
 from headgate.lifecycle.injecting import merged_selector
 from headgate.lifecycle.work import Injected, Stop
-from headgate.model.effects import Delete, Effect, Finalizers, PatchSpec, PatchStatus, PodCondition
+from headgate.model.effects import (
+    Delete,
+    Directives,
+    Effect,
+    Finalizers,
+    PatchSpec,
+    PatchStatus,
+    PodCondition,
+    PodStart,
+)
 from headgate.model.keys import Target
 from headgate.model.kueue_names import ADMISSION_GATE, GATES, MANAGED
 from headgate.model.pod import ENDED, HeldPod, Pod
-from headgate.model.work_changes import Directives, PodStart
 
 TERMINATION_TARGET = "TerminationTarget"
 _NOT_IN_TEMPLATES = ("nodeName", "schedulingGates")

@@ -8,11 +8,10 @@ from headgate.lifecycle import activity, pod_writes
 from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
 from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.kueue_names import PREBUILT_WORKLOAD
+from headgate.model.kueue_names import PREBUILT_WORKLOAD, workload_name
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
-from headgate.model.workload_names import workload_name
 
 POD_SET_NAME = "main"
 

@@ -16,7 +16,7 @@ from headgate.lifecycle.quota_conditions import (
     Said,
     edited,
 )
-from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.effects import QueuedWorkloadStatus
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.model.resources import Resources
 

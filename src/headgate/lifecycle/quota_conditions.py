@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from headgate.model.conditions import Condition
-from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.effects import QueuedWorkloadStatus
 from headgate.model.queues import QueuedWorkload
 
 QUOTA_RESERVED = "QuotaReserved"

@@ -26,7 +26,7 @@ from headgate.lifecycle.quota_conditions import (
     with_status,
     without,
 )
-from headgate.model.queue_changes import QueuedWorkloadStatus
+from headgate.model.effects import QueuedWorkloadStatus
 from headgate.model.queues import EvictionCount, GateStatus, QueuedWorkload, RequeueState
 from headgate.model.quota_settings import PodsReady
 

@@ -29,9 +29,8 @@ from headgate.lifecycle.quota_conditions import (
 )
 from headgate.lifecycle.quota_deadlines import execution_ends, kept_until, ready_until
 from headgate.model.conditions import Condition
-from headgate.model.effects import Activation, Finalizers, QueuePriority
+from headgate.model.effects import Activation, Finalizers, QueuedWorkloadStatus, QueuePriority
 from headgate.model.kueue_names import IN_USE, JOB_UID
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import (
     CheckState,
     CheckStatus,

@@ -20,12 +20,22 @@ from headgate.lifecycle.quota_conditions import (
 )
 from headgate.lifecycle.ranking import QueueRank
 from headgate.lifecycle.work import Ending, Stop, StopReason, Work
-from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Finalizers, PatchSpec, PatchStatus
+from headgate.model.effects import (
+    Annotations,
+    Delete,
+    Effect,
+    EmitEvent,
+    EventType,
+    Finalizers,
+    Owners,
+    PatchSpec,
+    PatchStatus,
+    QueuedWorkloadStatus,
+    WorkloadRewrite,
+)
 from headgate.model.keys import Target
 from headgate.model.kueue_names import IN_USE, MAX_EXECUTION_SECONDS, PREBUILT_WORKLOAD, QUEUE_NAME, positive
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import ADMISSION_GATED_BY, PriorityClassRef, QueuedWorkload, ResourceFlavor
-from headgate.model.work_changes import Annotations, Owners, WorkloadRewrite
 
 BY_US = f"{DEACTIVATED}DueTo"  # how the reason of an eviction begins when it was not the user who deactivated
 WORKLOAD_CLASS = "WorkloadPriorityClass"

@@ -10,15 +10,13 @@ from msgspec import Raw
 from headgate.lifecycle import pod_writes
 from headgate.lifecycle.pod_groups import GroupWork
 from headgate.lifecycle.work import WantedPodSet
-from headgate.model.effects import Effect, PatchSpec
+from headgate.model.effects import Effect, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.kueue_names import IS_GROUP_WORKLOAD, JOB_OWNER_KIND, JOB_OWNER_NAME
+from headgate.model.kueue_names import IS_GROUP_WORKLOAD, JOB_OWNER_KIND, JOB_OWNER_NAME, stateful_set_workload
 from headgate.model.owners import StatefulSet
 from headgate.model.pod import ENDED, Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
-from headgate.model.work_changes import Owners
-from headgate.model.workload_names import stateful_set_workload
 
 POD_SET_NAME = "main"
 SCALED_TO_ZERO = "StatefulSet scaled to zero; workload on hold"

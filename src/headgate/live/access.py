@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from headgate.live.pool import Address
+from headgate.live.connection import Address
 
 
 class Certificate(Struct, frozen=True):

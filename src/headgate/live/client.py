@@ -10,11 +10,10 @@ from urllib.parse import quote, urlencode
 
 from headgate.api.requests import Call
 from headgate.live.access import Access, Certificate
-from headgate.live.connection import Answer, Stream
+from headgate.live.certificates import tls_context
+from headgate.live.connection import Answer, Pool, Stream
 from headgate.live.credentials import Credentials, CredentialsUnavailable, Proof
 from headgate.live.document import InvalidKubeconfig
-from headgate.live.pool import Pool
-from headgate.live.tls import tls_context
 
 ANSWER_TIMEOUT = 60.0  # seconds; a server gives up on its own requests after that
 LONGEST_PAUSE = 60.0  # seconds, whatever a server asks for

@@ -1,18 +1,110 @@
-"""Proof of who we are, obtained when needed and renewed before or when it stops working."""
+"""Credentials: tokens and client certificates, from files or exec plugins, renewed before they expire."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import assert_never
 
+import msgspec
 from msgspec import Struct
 
+from headgate.api.wire import parse_time
 from headgate.live.access import Access, Anonymous, Certificate, ExecPlugin, FixedToken, TokenFile
 from headgate.live.connection import NeverSent
-from headgate.live.exec_plugin import ask_plugin
+
+PATIENCE = 60.0  # seconds a plugin may take
+
+
+class PluginGrant(Struct, frozen=True):
+    """What a plugin handed out; `expires` is in seconds since the epoch, None for never."""
+
+    token: str
+    certificate: Certificate | None
+    expires: float | None
+
+
+class _Status(Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: str | None = None
+
+
+class _ExecCredential(Struct, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Status | None = None
+
+
+async def ask_plugin(plugin: ExecPlugin) -> PluginGrant:
+    """Raises ValueError, with the plugin's name and its install hint, when no credentials came out of it."""
+    try:
+        return _read(await _run(plugin), plugin)
+    except ValueError as error:
+        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+        raise ValueError(f"exec plugin {plugin.command}: {error}{hint}") from error
+
+
+async def _run(plugin: ExecPlugin) -> bytes:
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command, *plugin.arguments, stdin=null, stdout=pipe, stderr=pipe, env=_environment(plugin)
+        )
+    except OSError as error:
+        raise ValueError(f"could not be started: {error.strerror}") from error
+    try:
+        async with asyncio.timeout(PATIENCE):
+            output, complaint = await process.communicate()
+    except TimeoutError:
+        raise ValueError(f"did not finish within {PATIENCE:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise ValueError(f"exit status {process.returncode}: {complaint.decode(errors='replace').strip()[-500:]}")
+    return output
+
+
+def _environment(plugin: ExecPlugin) -> dict[str, str]:
+    spec: dict[str, object] = {"interactive": False}
+    if plugin.cluster_info:
+        spec["cluster"] = msgspec.Raw(plugin.cluster_info)
+    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    ours = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+    return dict(os.environ) | dict(plugin.environment) | ours
+
+
+def _read(output: bytes, plugin: ExecPlugin) -> PluginGrant:
+    try:
+        answer = msgspec.json.decode(output, type=_ExecCredential)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"expected an ExecCredential in JSON: {error}") from error
+    if (answer.api_version, answer.kind) != (plugin.api_version, "ExecCredential"):
+        found = f"{answer.kind} of {answer.api_version}"
+        raise ValueError(f"expected an ExecCredential of {plugin.api_version}, got {found}")
+    if answer.status is None:
+        raise ValueError("expected status in its ExecCredential")
+    return _granted(answer.status, plugin)
+
+
+def _granted(status: _Status, plugin: ExecPlugin) -> PluginGrant:
+    chain, key = status.client_certificate_data, status.client_key_data
+    if bool(chain) != bool(key):
+        raise ValueError("expected status.clientCertificateData and status.clientKeyData together")
+    if not status.token and not chain:
+        raise ValueError("expected status.token or a client certificate")
+    if not status.token.isascii() or not (status.token or "-").isprintable():
+        raise ValueError("expected status.token in printable ASCII")
+    certificate = Certificate(chain.encode(), key.encode(), f"exec plugin {plugin.command}") if chain else None
+    expires = status.expiration_timestamp
+    return PluginGrant(status.token, certificate, parse_time(expires) if expires else None)
+
 
 REREAD_AFTER = 60.0  # seconds a token read from a file is used without looking again
 

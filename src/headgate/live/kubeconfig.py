@@ -1,4 +1,4 @@
-"""Kubeconfig files: merged as kubectl merges them, then resolved to the access one context describes."""
+"""Kubeconfig files, merged as kubectl does, and in-cluster configuration: how to reach the API server."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from headgate.live.access import (
     ExecPlugin,
     FixedToken,
     Identity,
+    ServerUrl,
     TokenFile,
     server_url,
 )
+from headgate.live.connection import Address
 from headgate.live.document import InvalidKubeconfig, Section, read
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -186,3 +188,52 @@ def _extension(cluster: Section) -> object:
         if entry.text("name") == "client.authentication.k8s.io/exec":
             return entry.raw("extension")
     return None
+
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def inside_cluster(environment: Mapping[str, str]) -> bool:
+    return bool(environment.get("KUBERNETES_SERVICE_HOST"))
+
+
+def load_in_cluster(environment: Mapping[str, str], mounted: Path = SERVICE_ACCOUNT) -> Access:
+    """The pod's own access; the token is re-read as it rotates."""
+    host, port = environment["KUBERNETES_SERVICE_HOST"], environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidKubeconfig("environment", "KUBERNETES_SERVICE_PORT", f"expected a port, got {port!r}")
+    token = mounted / "token"
+    if not token.exists():
+        raise InvalidKubeconfig(str(token), "", "expected a service account token; is its mounting turned off?")
+    url = ServerUrl(Address(host, int(port)), tls=True, prefix="")
+    authority = _content(mounted / "ca.crt").encode()
+    cluster = Cluster(url, str(mounted / "ca.crt"), authority)
+    return Access(cluster, TokenFile(token), namespace=_content(mounted / "namespace").strip())
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidKubeconfig(str(file), "", f"expected a readable file: {error}") from error
+
+
+WITHOUT_CLUSTER = "expected --kubeconfig FILE, KUBECONFIG, ~/.kube/config or to run in a pod"
+
+DEFAULT_NAMESPACE = "default"
+
+
+def find_access(kubeconfig: str, context: str, environment: Mapping[str, str]) -> Access:
+    """Raises InvalidKubeconfig."""
+    if files := kubeconfig_files(kubeconfig, environment, Path.home()):
+        return load_kubeconfig(files, context)
+    if inside_cluster(environment) and not context:
+        return load_in_cluster(environment)
+    raise InvalidKubeconfig("no cluster", "", WITHOUT_CLUSTER)
+
+
+def find_namespace(kubeconfig: str, context: str, environment: Mapping[str, str]) -> str:
+    """The namespace that is meant where none is said, as kubectl would take it. Raises InvalidKubeconfig."""
+    if files := kubeconfig_files(kubeconfig, environment, Path.home()):
+        return context_namespace(files, context) or DEFAULT_NAMESPACE
+    return find_access(kubeconfig, context, environment).namespace or DEFAULT_NAMESPACE

@@ -9,10 +9,18 @@ from typing import Protocol
 
 from headgate.api.requests import Call, calls_for, trouble_of
 from headgate.live.connection import Answer, AnswerLost, NeverSent
-from headgate.model.effects import Create, EmitEvent, PatchStatus, PodCondition, Write
+from headgate.model.effects import (
+    ClusterQueueStatus,
+    CohortStatus,
+    Create,
+    EmitEvent,
+    LocalQueueStatus,
+    PatchStatus,
+    PodCondition,
+    Write,
+)
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
-from headgate.model.queue_changes import ClusterQueueStatus, CohortStatus, LocalQueueStatus
 
 CONCURRENCY = 32  # writes under way
 ACTS_PER_NOTE = 8  # other writes before the next that only tells how things stand

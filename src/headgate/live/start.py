@@ -10,22 +10,26 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from msgspec import Struct, structs
 
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
+from headgate.api.install_manifests import Manifest
 from headgate.api.wire import InvalidDuration, parse_duration
-from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.gates.strangers import InvalidPlugin
+from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.live.access import Access
 from headgate.live.certificates import InvalidCertificate
+from headgate.live.client import Client
+from headgate.live.connection import Disconnected
+from headgate.live.credentials import CredentialsUnavailable
 from headgate.live.document import InvalidKubeconfig, load_yaml
 from headgate.live.election import LeaseSettings
-from headgate.live.finding import find_access
 from headgate.live.health import CannotListen, Listen
+from headgate.live.install import NotInstalled, install
+from headgate.live.kubeconfig import find_access
 from headgate.live.logs import FORMATS, Level, Log
 from headgate.live.service import Plan, serve
 from headgate.live.term import BrokenEngine
@@ -39,7 +43,7 @@ except ImportError:  # it halves the cost of a request, but does not exist every
 else:
     NEW_LOOP = uvloop.new_event_loop
 
-STOPPED, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
+DONE, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
 
 
 class InvalidFlag(Exception):
@@ -92,7 +96,7 @@ def start(flags: Flags, installed: Installed) -> int:
         log.error(f"stopped, because this must never happen: {broken}")
         log.entries(broken.story)
         return FAILED
-    return STOPPED
+    return DONE
 
 
 def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> Plan:
@@ -198,3 +202,28 @@ async def _until_signalled(plan: Plan, log: Log) -> None:
     for each in signals:
         loop.add_signal_handler(each, finish, each)
     await serve(plan, log, stop)
+
+
+Tell = Callable[[str], None]
+
+
+def start_install(kubeconfig: str, context: str, wanted: Sequence[Manifest], tell: Tell) -> int:
+    """Installs what is wanted on the cluster of these flags and tells each step; the exit code."""
+    try:
+        asyncio.run(_install(find_access(kubeconfig, context, os.environ), wanted, tell))
+    except InvalidKubeconfig as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return WRONG_INPUT
+    except (NotInstalled, Disconnected, CredentialsUnavailable) as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return FAILED
+    return DONE
+
+
+async def _install(access: Access, wanted: Sequence[Manifest], tell: Tell) -> None:
+    client = Client(access, time.monotonic, time.time, asyncio.sleep)
+    try:
+        async for step in install(wanted, client.perform, asyncio.sleep):
+            tell(f"{step.manifest}: {step.outcome}")
+    finally:
+        client.close()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from headgate.api.admission import InvalidReview, answer, found_at, path_to
 from headgate.api.decode import MalformedAnswer
 from headgate.api.requests import Call
-from headgate.gates.judges import JUDGES
+from headgate.gates.webhooks import JUDGES
 from headgate.live.connection import Answer, Disconnected
 from headgate.live.health import CannotListen, Listen
 from headgate.model.admission import Json, Judge, Rules, Wanted

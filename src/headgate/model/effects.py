@@ -1,19 +1,118 @@
-"""What may be done to a cluster. Deciding yields these values; only a shell performs them.
-
-They live below the rules so that every rule package can name what it decides.
-"""
+"""Effects: what may be done to a cluster. Deciding yields these values; only a shell performs them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Raw, Struct
 
+from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
-from headgate.model.queue_changes import QueueStatus
-from headgate.model.work_changes import WorkChange
+from headgate.model.queues import (
+    Admission,
+    CheckStatus,
+    EvictionCount,
+    FlavorDebt,
+    GateStatus,
+    QueuedWorkload,
+    RequeueState,
+)
+from headgate.model.resources import Resources
+
+
+class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
+    """By the names of QueuedWorkload. What is not listed here (unhealthy nodes) stays as others left it."""
+
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue: RequeueState | None = None
+    reclaimable: tuple[tuple[str, int], ...] = ()
+    checks: tuple[CheckStatus, ...] = ()
+    gate_statuses: tuple[GateStatus, ...] = ()
+    resource_requests: tuple[tuple[str, Resources], ...] = ()
+    past_execution_seconds: int = 0
+    evictions: tuple[EvictionCount, ...] = ()
+    nominated_clusters: tuple[str, ...] = ()
+    cluster: str = ""
+
+    @classmethod
+    def of(cls, workload: QueuedWorkload) -> QueuedWorkloadStatus:
+        """As it stands on the object; writing it changes nothing."""
+        return cls(
+            workload.conditions,
+            workload.admission,
+            workload.requeue,
+            workload.reclaimable,
+            workload.checks,
+            workload.gate_statuses,
+            workload.resource_requests,
+            workload.past_execution_seconds,
+            workload.evictions,
+            workload.nominated_clusters,
+            workload.cluster,
+        )
+
+
+class FlavorUse(Struct, frozen=True, gc=False):
+    """How much of a flavor is held, and how much of that beyond the queue's own quota; zeros are told too."""
+
+    flavor: str
+    total: Resources
+    borrowed: Resources = Resources()
+
+
+class ClusterQueueStatus(Struct, frozen=True, gc=False):
+    conditions: tuple[Condition, ...]
+    pending: int
+    reserving: int
+    admitted: int
+    reservation: tuple[FlavorUse, ...] = ()  # of workloads with reserved quota
+    usage: tuple[FlavorUse, ...] = ()  # of admitted workloads
+    weighted_share: int | None = None  # None: without fair sharing
+
+
+class ClusterQueueDebt(Struct, frozen=True, gc=False):
+    """What is owed, by flavor, and nothing else of the status: who knows the pods need not know the quota."""
+
+    debt: tuple[FlavorDebt, ...] = ()
+
+
+class Consumption(Struct, frozen=True, gc=False):
+    """What a local queue has used, where that decides who goes first; in billionths of whole units."""
+
+    consumed: Resources
+    at: float
+
+
+class LocalQueueStatus(Struct, frozen=True, gc=False):
+    conditions: tuple[Condition, ...]
+    pending: int
+    reserving: int
+    admitted: int
+    reservation: tuple[FlavorUse, ...] = ()  # nothing is borrowed by a local queue
+    usage: tuple[FlavorUse, ...] = ()
+    consumption: Consumption | None = None
+
+
+class CohortStatus(Struct, frozen=True, gc=False):
+    weighted_share: int | None = None  # None: without fair sharing
+
+
+class AdmissionCheckStatus(Struct, frozen=True, gc=False):
+    conditions: tuple[Condition, ...] = ()
+
+
+QueueStatus = (
+    QueuedWorkloadStatus
+    | ClusterQueueStatus
+    | ClusterQueueDebt
+    | LocalQueueStatus
+    | CohortStatus
+    | AdmissionCheckStatus
+)
 
 
 class Bind(Struct, frozen=True, gc=False):
@@ -103,6 +202,78 @@ StatusChange = (
 class PatchStatus(Struct, frozen=True, gc=False):
     target: Target
     change: StatusChange
+
+
+class Directives(Struct, frozen=True, gc=False):
+    """What pods are told about where to run and what they are part of.
+
+    In a change of a Job's template None removes an entry, and the tolerations are all it is to have (None: those
+    it has); a pod only ever gets more, and the tolerations are those it lacks.
+    """
+
+    node_selector: Mapping[str, str | None] = {}
+    tolerations: tuple[Toleration, ...] | None = None
+    labels: Mapping[str, str | None] = {}
+    annotations: Mapping[str, str | None] = {}
+
+
+class JobStart(Struct, frozen=True, gc=False):
+    """Unsuspend a Job whose pods are to be like this; the target must name the version it was made from."""
+
+    directives: Directives
+    parallelism: int | None = None  # None: as it is
+    completions: int | None = None
+
+
+class JobStop(Struct, frozen=True, gc=False):
+    """Suspend a Job and mark it: its template is to be put back once nothing of it runs."""
+
+
+class JobSuspend(Struct, frozen=True, gc=False):
+    """Suspend a Job that others start again."""
+
+
+class JobRestore(Struct, frozen=True, gc=False):
+    """Put back the template of a Job that was stopped, and take the mark off; the target must name the version."""
+
+    directives: Directives
+    parallelism: int | None = None
+    completions: int | None = None
+
+
+class PodStart(Struct, frozen=True, gc=False):
+    """Give a gated pod what it lacks and take the gates off, all at once; refused if other gates stand there by now.
+
+    `gates` are those to take off with the place each stands at; the others say what there is to add to.
+    """
+
+    directives: Directives
+    gates: tuple[tuple[int, str], ...]
+    has_selector: bool = False
+    has_tolerations: bool = False
+    has_annotations: bool = False
+
+
+class WorkloadRewrite(Struct, frozen=True, gc=False):
+    """Put fields of a queued workload's spec in place of what was there; the target must name the version."""
+
+    spec: Raw
+
+
+class Owners(Struct, frozen=True, gc=False):
+    """Name all who own an object; `controller` is the one of them that controls it, if any does."""
+
+    owners: tuple[Target, ...]
+    controller: Target | None = None
+
+
+class Annotations(Struct, frozen=True, gc=False):
+    """Set annotations; None removes one. Others stay."""
+
+    values: Mapping[str, str | None]
+
+
+WorkChange = JobStart | JobStop | JobSuspend | JobRestore | PodStart | WorkloadRewrite | Owners | Annotations
 
 
 class Suspension(Struct, frozen=True, gc=False):

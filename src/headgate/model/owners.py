@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Raw, Struct
 
+from headgate.model.affinity import Selector
 from headgate.model.keys import Key, Target
-from headgate.model.peers import Selector
 from headgate.model.pod import PodTemplate
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Raw, Struct
 
-from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
+from headgate.model.affinity import HostPort, NodeTerm, PeerDemands, PreferredTerm, Toleration
 from headgate.model.claims import ClaimDemands, ClaimName
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Target
 from headgate.model.needs import TemplateNeeds
-from headgate.model.peers import HostPort, PeerDemands
 from headgate.model.resources import Resources
 
 
@@ -112,3 +112,16 @@ class Pod(Struct, frozen=True, gc=False):
     @property
     def wants_node(self) -> bool:
         return not self.node and self.phase not in ENDED and self.deleted is None
+
+
+_SAID = re.compile(r"; (\d{1,9}) pods leave together$")
+
+
+def leaving_together(text: str, pods: int) -> str:
+    return f"{text}; {pods} pods leave together" if pods > 1 else text
+
+
+def pods_together(text: str) -> int:
+    """How many the text says there are; 0 where it does not."""
+    found = _SAID.search(text)
+    return int(found[1]) if found else 0

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from headgate.model.requirements import Operator, Requirement
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 
 JOBS, PODS, DEPLOYMENTS, STATEFUL_SETS = "batch/job", "pod", "deployment", "statefulset"
 FRAMEWORKS = (JOBS, PODS, DEPLOYMENTS, STATEFUL_SETS)

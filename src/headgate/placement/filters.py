@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from headgate.model.happenings import Happening
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.pod import PodShape
-from headgate.model.requirements import Operator
+from headgate.model.selectors import Operator
 from headgate.placement.plugins import Each, LoadFilter, Mask, NodeFilter, Rows
 from headgate.placement.table import PODS, NodeTable, port_name
 

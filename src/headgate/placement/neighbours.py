@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.peers import PodTerm
+from headgate.model.affinity import PodTerm
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domains

@@ -9,10 +9,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.model.affinity import HostPort
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.peers import HostPort
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.changes import ChangeLog
 from headgate.placement.columns import Amounts, Columns, padded

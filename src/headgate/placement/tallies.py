@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from headgate.model.peers import Selector
-from headgate.model.requirements import Operator
+from headgate.model.affinity import Selector
+from headgate.model.selectors import Operator
 from headgate.placement.columns import Amounts, padded
 
 T = TypeVar("T", bound=Hashable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headgate.model.peers import PodTerm, Spread
+from headgate.model.affinity import PodTerm, Spread
 from headgate.model.pod import Pod, PodShape
 from headgate.model.selectors import selects
 from headgate.placement.neighbours import Neighbours

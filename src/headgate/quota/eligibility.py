@@ -8,7 +8,7 @@ from headgate.model.affinity import NodeTerm, Toleration
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.pod import PodShape
 from headgate.model.queues import ResourceFlavor
-from headgate.model.requirements import Requirement
+from headgate.model.selectors import Requirement
 from headgate.quota import wording
 
 

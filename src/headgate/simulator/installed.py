@@ -19,7 +19,7 @@ from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.rules import Operation
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.webhooks import Allowed, Denied, Handler, WebhookAdmission
-from headgate.gates.judges import JUDGES
+from headgate.gates.webhooks import JUDGES
 from headgate.lifecycle.roles import role_hash
 from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted
 from headgate.model.objects import Object

@@ -15,9 +15,8 @@ from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.engine.why_waiting.answers import Explanation
 from headgate.engine.why_waiting.cluster import READ, Cluster
 from headgate.engine.why_waiting.explaining import explain
-from headgate.gates.strangers import InvalidPlugin
-from headgate.live.reading import Readings
-from headgate.live.start_look import CannotLook, Where, look, namespace_of, settings_in
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.live.reading import CannotLook, Readings, Where, look, namespace_of, settings_in
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import QueuedWorkload
 from headgate.simulator.run import NeverSettles

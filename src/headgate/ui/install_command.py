@@ -79,7 +79,7 @@ def install(
     """
     # What talks to clusters takes a while to load, so only a real start loads it.
     from headgate.live.install import manifests  # noqa: PLC0415
-    from headgate.live.start_install import start_install  # noqa: PLC0415
+    from headgate.live.start import start_install  # noqa: PLC0415
 
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 
-from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.gates.strangers import InvalidPlugin, plugin_from
+from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue, plugin_from
 from headgate.model.settings import DEFAULT_PLUGINS, Point, Settings
 
 GROUP = "headgate.pre_enqueue"

@@ -153,7 +153,7 @@ def run(
     2 for wrong input, 1 otherwise.
     """
     # What talks to clusters takes a while to load, so only a real start loads it.
-    from headgate.gates.strangers import InvalidPlugin  # noqa: PLC0415
+    from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
     from headgate.ui.installed import InstalledPlugins  # noqa: PLC0415
 

@@ -10,8 +10,7 @@ from time import monotonic
 
 import click
 
-from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.gates.strangers import InvalidPlugin
+from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.simulator.faults import Faults, parse_faults
 from headgate.simulator.report import Report
 from headgate.simulator.run import NeverSettles, Progress, run

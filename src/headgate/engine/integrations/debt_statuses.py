@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from headgate.engine.integrations.asking import Amounts
 from headgate.engine.journal import Entry, Journal
-from headgate.model.effects import Effect, EmitEvent, EventType, PatchStatus
+from headgate.model.effects import ClusterQueueDebt, Effect, EmitEvent, EventType, PatchStatus
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key, Kind
-from headgate.model.queue_changes import ClusterQueueDebt
 from headgate.model.queues import ClusterQueue, FlavorDebt
 from headgate.model.resources import Resources
 from headgate.queueing.waiting import Backoff

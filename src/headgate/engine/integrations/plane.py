@@ -20,7 +20,7 @@ from headgate.lifecycle.child_jobs import held_with_its_maker
 from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED
 from headgate.lifecycle.reconciling import Scene, decisions, expires_at, without_finalizer
 from headgate.lifecycle.work import Work
-from headgate.model.effects import Create, Effect, EmitEvent, EventType, PatchSpec, WakeAt
+from headgate.model.effects import Create, Effect, EmitEvent, EventType, JobStart, PatchSpec, PodStart, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
@@ -30,7 +30,6 @@ from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, Cohort, QueuedWorkload
 from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 from headgate.model.settings import Settings
-from headgate.model.work_changes import JobStart, PodStart
 
 TIMER = "integrations"
 _KINDS = {

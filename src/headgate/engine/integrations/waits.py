@@ -8,11 +8,10 @@ from headgate.engine.distributions import Bounds, Distributions
 from headgate.engine.integrations.works import Works
 from headgate.engine.planes import Number
 from headgate.lifecycle.quota_conditions import ADMITTED, second, true_since
-from headgate.model.effects import Create, PatchSpec
+from headgate.model.effects import Create, PatchSpec, PodStart
 from headgate.model.events import Outcome
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE
-from headgate.model.work_changes import PodStart
 
 CREATION = "kueue_workload_creation_latency_seconds"
 GATE_REMOVAL = "kueue_pod_scheduling_gate_removal_seconds"

@@ -14,9 +14,9 @@ from collections import Counter
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Tally
 from headgate.lifecycle.quota_conditions import ADMITTED, second
+from headgate.model.effects import Consumption
 from headgate.model.keys import Key, Kind
 from headgate.model.quantity import NANOS
-from headgate.model.queue_changes import Consumption
 from headgate.model.queues import WHOLE_WEIGHT, LocalQueue, QueuedWorkload
 from headgate.model.quota_settings import RESOURCE_WEIGHT, UsageSharing
 from headgate.model.resources import Resources

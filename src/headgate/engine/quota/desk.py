@@ -17,11 +17,11 @@ from headgate.model.effects import (
     Finalizers,
     PatchSpec,
     PatchStatus,
+    QueuedWorkloadStatus,
     QueuePriority,
 )
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Target
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.queueing.waiting import Backoff
 

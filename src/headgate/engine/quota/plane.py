@@ -25,11 +25,19 @@ from headgate.engine.quota.workload_gauges import workload_gauges
 from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
 from headgate.lifecycle.quota_deadlines import next_deadline
 from headgate.lifecycle.quota_next import Step, next_step
-from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority, Write
+from headgate.model.effects import (
+    Delete,
+    Effect,
+    EmitEvent,
+    PatchSpec,
+    PatchStatus,
+    QueuedWorkloadStatus,
+    QueuePriority,
+    Write,
+)
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff

@@ -19,10 +19,9 @@ from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import QueueCount, Tally
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.conditions import Condition
-from headgate.model.effects import PatchStatus
+from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.queue_changes import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus
 from headgate.model.queues import ClusterQueue, Cohort, LocalQueue
 from headgate.model.resources import Resources
 from headgate.queueing.waiting import Backoff

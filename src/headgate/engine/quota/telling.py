@@ -11,9 +11,8 @@ from headgate.engine.quota.refusals import Refusal
 from headgate.engine.quota.waits import queued_since
 from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, true_since
 from headgate.lifecycle.quota_next import Step
-from headgate.model.effects import EmitEvent, EventType
+from headgate.model.effects import EmitEvent, EventType, QueuedWorkloadStatus
 from headgate.model.kueue_names import JOB_UID
-from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.preemption.quota_search import Victim
 from headgate.quota.ledger import Ledger

@@ -27,7 +27,7 @@ from headgate.model.queues import (
     QueuedWorkload,
     StopPolicy,
 )
-from headgate.model.requirements import Requirement
+from headgate.model.selectors import Requirement
 from headgate.quota.order import has_failed_checks, has_rested
 
 WAITS_FOR_REPLACEMENT = "WaitingForReplacementPods"

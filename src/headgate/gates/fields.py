@@ -1,13 +1,14 @@
-"""What is wrong with one field of an object, in the words of an API server."""
+"""Reads fields of unstructured objects, and says what is wrong with one in the words of an API server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
-from headgate.model.admission import Admit, Refuse, Verdict
+from headgate.model.admission import Admit, Json, Refuse, Verdict
 
 NEGATIVE = "must be greater than or equal to 0"
 YES = Admit()
@@ -72,3 +73,44 @@ def verdict_on(errors: Iterable[FieldError]) -> Verdict:
 
 def _shown(value: str | int) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
+
+
+def labels_of(value: Json) -> Mapping[str, str]:
+    return (value.get("metadata") or {}).get("labels") or {}
+
+
+def annotations_of(value: Json) -> Mapping[str, str]:
+    return (value.get("metadata") or {}).get("annotations") or {}
+
+
+def spec_of(value: Json) -> Json:
+    spec: Json = value.get("spec") or {}
+    return spec
+
+
+def is_going(value: Json) -> bool:
+    return bool((value.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def with_labels(value: Json, labels: Mapping[str, str]) -> Json:
+    return _with_metadata(value, "labels", {**labels_of(value), **labels}) if labels else value
+
+
+def with_annotations(value: Json, annotations: Mapping[str, str]) -> Json:
+    return _with_metadata(value, "annotations", {**annotations_of(value), **annotations})
+
+
+def with_finalizer(value: Json, name: str) -> Json:
+    known = (value.get("metadata") or {}).get("finalizers") or []
+    return value if name in known else _with_metadata(value, "finalizers", [*known, name])
+
+
+def with_spec(value: Json, **fields: object) -> Json:
+    return {**value, "spec": {**spec_of(value), **fields}}
+
+
+def _with_metadata(value: Json, field: str, part: Any) -> Json:
+    return {**value, "metadata": {**(value.get("metadata") or {}), field: part}}

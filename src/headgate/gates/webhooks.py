@@ -1,25 +1,27 @@
-"""Who answers what an API server may ask: one table, for a real cluster and for simulated ones."""
+"""The admission webhooks: one table of what an API server asks and which handler answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headgate.gates.ancestors import Asking
-from headgate.gates.field_errors import YES, FieldError, immutable, verdict_on
+from headgate.gates.fields import YES, FieldError, immutable, is_going, spec_of, verdict_on, with_finalizer, with_spec
 from headgate.gates.jobs import job_errors, suspended_if_managed
-from headgate.gates.pod_sets import pod_set_change_errors, template_errors
+from headgate.gates.kueue_workloads import (
+    RESERVED,
+    pod_set_change_errors,
+    template_errors,
+    workload_change_errors,
+    workload_errors,
+)
+from headgate.gates.managed_jobs import Asking
 from headgate.gates.pods import gated_if_managed, pod_errors
-from headgate.gates.queued_workloads import RESERVED, workload_change_errors, workload_errors
 from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
-from headgate.gates.wire_values import is_going, spec_of, with_finalizer, with_spec
-from headgate.gates.workloads import class_to_fill_in, judged
-from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules, Said, Verdict
+from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Refuse, Rules, Said, Verdict
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
-from headgate.model.objects import PriorityClass
-from headgate.model.priority_classes import Classes
+from headgate.model.objects import Classes, PriorityClass
 from headgate.model.queues import (
     ClusterQueue,
     Cohort,
@@ -29,6 +31,40 @@ from headgate.model.queues import (
     WorkloadPriorityClass,
 )
 from headgate.model.quota_settings import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
+
+
+def class_to_fill_in(workload: Workload, classes: Classes) -> str:
+    """The class a workload gets that names none, as a pod would; where no class is the default, it stays without."""
+    return "" if workload.priority_class else classes.default
+
+
+def judged(workload: Workload, classes: Classes) -> Verdict:
+    """Whether its classes exist, and protect it at least as much as they let it preempt others."""
+    for name in (workload.priority_class, workload.preemption_priority_class):
+        if name and name not in classes.values:
+            return Refuse(f"no PriorityClass with name {name} was found")
+    if workload.preemption_priority_class and _preempts_more(workload, classes):
+        return Refuse(_endless(workload, classes))
+    return Admit()
+
+
+def _preempts_more(workload: Workload, classes: Classes) -> bool:
+    return classes.values[workload.preemption_priority_class] < _priority(workload, classes)
+
+
+def _priority(workload: Workload, classes: Classes) -> int:
+    return classes.values.get(workload.priority_class or classes.default, 0)
+
+
+def _endless(workload: Workload, classes: Classes) -> str:
+    """Two workloads like this one could take each other's place for ever."""
+    shield, chosen = workload.preemption_priority_class, workload.priority_class or classes.default
+    of_class = f"of priorityClassName {chosen}" if chosen else "of a workload without priorityClassName"
+    return (
+        f"the value of preemptionPriorityClassName {shield} ({classes.values[shield]}) is below the value {of_class} "
+        f"({_priority(workload, classes)}): workloads like this one would preempt each other without end"
+    )
+
 
 Errors = Callable[[Question], Iterable[FieldError]]
 
