@@ -25,8 +25,8 @@ from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import ReplicaOwner, Service
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
-from headgate.placement.attachments import Attachments
 from headgate.placement.table import NodeTable
+from headgate.placement.volumes import Attachments
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 IN_EAST = (NodeTerm(expressions=(Requirement(ZONE, Operator.IN, ("east",)),)),)

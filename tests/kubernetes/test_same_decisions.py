@@ -40,10 +40,10 @@ from headgate.model.events import Observed
 from headgate.model.node import Node
 from headgate.model.objects import Namespace, Object
 from headgate.model.pod import Pod
-from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.ranking import UNFIT
 from headgate.placement.table import NodeTable
+from headgate.placement.volumes import Attachments
 
 WORLDS = 300
 MORE = ((Owners, 4), (Storage, 5))

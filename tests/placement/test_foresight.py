@@ -14,7 +14,7 @@ from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Profile, ScoringStrategy
 from headgate.placement import placer
 from headgate.placement.placer import Placement
-from headgate.placement.places import foremost, place_of, score_of
+from headgate.placement.ranking import foremost, place_of, score_of
 
 RACK = "rack"
 WEB, DB = select("app=web"), select("app=db")

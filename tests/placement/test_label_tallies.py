@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.model.affinity import selects
 from headgate.model.selectors import Operator, Requirement
-from headgate.placement.tallies import Tallies
+from headgate.placement.neighbours import Tallies
 
 KEYS, VALUES = ["app", "tier"], ["a", "b", "c"]
 requirements = st.builds(

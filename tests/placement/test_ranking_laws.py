@@ -10,8 +10,7 @@ from headgate.engine.extension_points import plugins_for
 from headgate.model.settings import Profile, ScoringStrategy
 from headgate.placement import ranking
 from headgate.placement.neighbours import Neighbours
-from headgate.placement.places import NO_PLACE
-from headgate.placement.ranking import Ranking
+from headgate.placement.ranking import NO_PLACE, Ranking
 from headgate.placement.table import NodeTable
 
 STRATEGIES = ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from headgate.engine.extension_points import plugins_for
 from headgate.model.settings import Profile
-from headgate.placement import changes
-from headgate.placement.batches import bundles_with
+from headgate.placement.columns import KEPT_CHANGES, ChangeLog
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement, Placer
+from headgate.placement.sampling import bundles_with
 from headgate.placement.table import PODS, NodeTable
 
 NAMES = [f"n{i}" for i in range(4)]
@@ -83,8 +83,8 @@ def test_a_table_of_any_size_finds_the_one_node_with_room(count):
 
 
 def test_a_reader_who_fell_too_far_behind_is_told_to_look_at_everything():
-    log = changes.ChangeLog()
-    for row in range(changes.KEPT_CHANGES + 1):
+    log = ChangeLog()
+    for row in range(KEPT_CHANGES + 1):
         log.append(row % 7)
     assert log.since(0) is None
     assert log.since(log.end) == []

@@ -11,10 +11,10 @@ from peers_builders import HOST, pod_of, select, spread, term, zoned
 from headgate.model.affinity import HostPort, WeightedTerm
 from headgate.model.claims import Attachment, ClaimName
 from headgate.model.keys import Key, Kind
-from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours, Question, Role
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import Trial
+from headgate.placement.volumes import Attachments
 
 WEB, DB = term(select("app=web")), term(select("app=db"), key=HOST)
 QUESTIONS = (Question((WEB,)), Question((DB,)), Question((WEB, DB)), Question((WEB,), living=True))

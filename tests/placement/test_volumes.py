@@ -12,10 +12,10 @@ from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
-from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
+from headgate.placement.volumes import Attachments
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"

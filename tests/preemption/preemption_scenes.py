@@ -11,10 +11,10 @@ from headgate.model.keys import Key, Kind
 from headgate.model.objects import DisruptionBudget
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
-from headgate.placement.attachments import Attachments
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
+from headgate.placement.volumes import Attachments
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor

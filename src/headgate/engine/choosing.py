@@ -10,11 +10,11 @@ import msgspec
 from headgate.engine.gangs import Gangs, InLine
 from headgate.engine.resolving import Resolver, Unresolved
 from headgate.model.pod import Pod
-from headgate.placement.batches import bundles_with
 from headgate.placement.groups import GroupPlacement, place_group
 from headgate.placement.placer import NoPlacement, Placement, Placer
-from headgate.placement.seating import WORTH_PLANNING
+from headgate.placement.sampling import bundles_with
 from headgate.placement.table import NodeTable
+from headgate.placement.trial import WORTH_PLANNING
 from headgate.queueing.queue import PodQueue, same_verdicts
 from headgate.queueing.waiting import Waiting
 

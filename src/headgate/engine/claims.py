@@ -11,7 +11,7 @@ from headgate.model.claims import AttachLimits, ClaimName, DeviceClaim, StorageC
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import ClaimObject
 from headgate.model.pod import Pod
-from headgate.placement.attachments import Attachments
+from headgate.placement.volumes import Attachments
 
 CLAIM_KINDS = (Kind.STORAGE_CLASS, Kind.VOLUME, Kind.VOLUME_CLAIM, Kind.CSI_NODE, Kind.DEVICE_CLAIM)
 

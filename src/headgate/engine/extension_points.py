@@ -16,19 +16,25 @@ from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
 from headgate.placement.affinity import InterPodAffinity
-from headgate.placement.attachments import Attachments, NodeVolumeLimits
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
-from headgate.placement.images import ImageLocality
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Rules
 from headgate.placement.plugins import FieldScore, Named, PeerFilter, RowScore
-from headgate.placement.preferences import PreferredNodeAffinity, PreferredTaints
+from headgate.placement.preferences import ImageLocality, PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
 from headgate.placement.scores import BalancedAllocation, ResourceScore
 from headgate.placement.spreading import PodTopologySpread
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
-from headgate.placement.volumes import DynamicResources, Seldom, VolumeBinding, VolumeRestrictions, VolumeZone
+from headgate.placement.volumes import (
+    Attachments,
+    DynamicResources,
+    NodeVolumeLimits,
+    Seldom,
+    VolumeBinding,
+    VolumeRestrictions,
+    VolumeZone,
+)
 
 FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
 ADMISSION = "Admission"  # of workloads, one cycle: no place to add a rule at, but timed like one

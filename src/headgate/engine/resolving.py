@@ -18,8 +18,7 @@ from headgate.model.keys import Key
 from headgate.model.objects import ClaimObject, Object, OwnerObject
 from headgate.model.pod import Pod, PodShape
 from headgate.model.settings import Point, Profile
-from headgate.placement.attachments import Attachments
-from headgate.placement.volumes import PLACE_LABELS
+from headgate.placement.volumes import PLACE_LABELS, Attachments
 
 READS = (*CLAIM_KINDS, *OWNER_KINDS)
 SEPARATOR = "__"  # between several zones in one label of a volume

@@ -30,11 +30,11 @@ from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
-from headgate.placement.attachments import Attachments
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
+from headgate.placement.volumes import Attachments
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.problem import Certifier
 from headgate.preemption.search import Preemption, Preemptor

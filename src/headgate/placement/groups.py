@@ -2,17 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 from msgspec import Struct, structs
 
 from headgate.model.pod import Pod
-from headgate.placement.group_domains import RULE, GroupDomain, GroupDomains
+from headgate.placement.columns import Amounts
+from headgate.placement.domains import NOWHERE
+from headgate.placement.filters import ON_NODES, ON_ROOM
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.plugins import Mask
-from headgate.placement.seating import Seating
 from headgate.placement.table import NodeTable
-from headgate.placement.trial import Trial
+from headgate.placement.trial import Seating, Trial
+
+RULE = "GangScheduling"
+COUNTED_SHAPES = 16  # up to so many shapes it pays to count first how many pods a domain could take
+
+
+class GroupDomain(Struct, frozen=True):
+    label: str
+    value: str
+    rows: Mask
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}={self.value}"
+
+    def told(self, pod: Pod) -> Pod:
+        """The pod as one that may only run here, where a rule asks where it may: spreading counts no other nodes."""
+        peers = pod.shape.peers
+        if peers is None or not (peers.hard_spread or peers.soft_spread):
+            return pod
+        selector = {**dict(pod.shape.node_selector), self.label: self.value}
+        return structs.replace(pod, shape=structs.replace(pod.shape, node_selector=tuple(sorted(selector.items()))))
+
+
+class GroupDomains:
+    """The domains worth trying: those that might take as many pods as are needed, the roomiest first, then by lot.
+
+    Where none might, the first is tried all the same, to say what is missing.
+    """
+
+    def __init__(self, placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, label: str) -> None:
+        self._placer, self._nodes, self._pods, self._label = placer, nodes, pods, label
+        self._ids = placer.domains.of(label).ids
+        self._seats = self._most_seats()
+        order = sorted(self._values(), key=lambda each: (-int(self._seats[each[0]]), nodes.draw(each[1]), each[1]))
+        self._order = [each for each in order if self._seats[each[0]] >= needed] or order[:1]
+
+    def __iter__(self) -> Iterator[GroupDomain]:
+        for number, value in self._order:
+            yield GroupDomain(self._label, value, self._ids == number)
+
+    def refusal(self, refusals: Sequence[NoPlacement]) -> NoPlacement:
+        """Why no domain will do: the reasons of the first, and all that could change the answer of any."""
+        if not refusals:
+            return self._placer.nowhere(RULE, f"the label {self._label} leaves no node to choose", ON_NODES)
+        return structs.replace(
+            refusals[0],
+            filters=tuple(dict.fromkeys(name for each in refusals for name in each.filters)),
+            wake_on=ON_ROOM.union(*(each.wake_on for each in refusals)),
+            curable=sum(each.curable for each in refusals) + self._curable_elsewhere(),
+        )
+
+    def _values(self) -> list[tuple[int, str]]:
+        """The domains there are, by number and value; the only one a pod may choose where it names one itself."""
+        numbers, rows = np.unique(self._ids, return_index=True)
+        there = [(int(number), self._nodes.nodes[row]) for number, row in zip(numbers, rows, strict=True)]
+        named = dict(self._pods[0].shape.node_selector).get(self._label)
+        values = [(number, node.labels[self._label]) for number, node in there if number != NOWHERE and node]
+        return [(number, value) for number, value in values if named in (None, value)]
+
+    def _most_seats(self) -> Amounts:
+        """By domain, how many of the pods it could take at most if each shape had it for itself."""
+        shapes = Counter(pod.shape for pod in self._pods)
+        most: Amounts = np.zeros(int(self._ids.max(initial=NOWHERE)) + 1, dtype=np.int64)
+        if len(shapes) > COUNTED_SHAPES:
+            return most + len(self._pods)
+        for shape, count in shapes.items():
+            room = np.bincount(self._ids, weights=self._placer.room(shape, count), minlength=len(most))
+            most += np.minimum(room.astype(np.int64), count)
+        return most
+
+    def _curable_elsewhere(self) -> int:
+        """How many nodes of the domains not worth trying have room, or might have if pods left."""
+        tried = np.isin(self._ids, [number for number, _ in self._order])
+        first = self._pods[0]
+        might = self._placer.curable(first) | (self._placer.room(first.shape, 1) > 0)
+        return int(np.count_nonzero(might & ~tried & (self._ids != NOWHERE)))
+
 
 ENOUGH_DOMAINS = 100  # that would do, of which the best is taken
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from functools import reduce
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial, reduce
 
 import numpy as np
 from msgspec import Struct
@@ -13,13 +13,170 @@ from msgspec import Struct
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
-from headgate.placement.glances import Glances
 from headgate.placement.neighbours import Neighbours
-from headgate.placement.places import NO_PLACE, foremost, only, raised, score_of
-from headgate.placement.plugins import MANY, FieldScore, Foresight, Mask, PeerFilter
-from headgate.placement.ranking import UNFIT, Ranking, RowRules
-from headgate.placement.refusals import NoPlacement, Refusals
-from headgate.placement.voices import Voices
+from headgate.placement.plugins import MANY, FieldScore, Foresight, Mask, PeerFilter, Refuser
+from headgate.placement.ranking import NO_PLACE, UNFIT, Ranking, RowRules, foremost, only, raised, score_of
+from headgate.placement.sampling import Glances
+
+SHOWN_REASONS = 12  # a message that lists hundreds of taints helps nobody
+
+
+class NoPlacement(Struct, frozen=True):
+    """No node will do: how many there are, how many fell to each reason, and what could change that."""
+
+    nodes: int
+    reasons: tuple[tuple[str, int], ...]
+    filters: tuple[str, ...]
+    wake_on: frozenset[Happening]
+    everywhere: str = ""  # what keeps the pod off all nodes alike, so that none was asked
+    curable: int = 0  # nodes that might do if pods left them
+    whom: str = ""  # which of several pods was refused, where they were asked for together
+
+    def __str__(self) -> str:
+        if not self.nodes:
+            return "no nodes available to schedule pods"
+        if self.everywhere:
+            return f"0/{self.nodes} nodes are available{self._for_whom}: {self.everywhere}."
+        often = sorted(self.reasons, key=lambda each: -each[1])
+        counted = sorted(f"{count} {reason}" for reason, count in often[:SHOWN_REASONS])
+        more = len(often) - SHOWN_REASONS
+        counted += [f"and {more} other reasons"] if more > 0 else []
+        return f"0/{self.nodes} nodes are available{self._for_whom}: {', '.join(counted)}."
+
+    @property
+    def _for_whom(self) -> str:
+        return f" for {self.whom}" if self.whom else ""
+
+
+Questioned = tuple[Refuser, Iterable[tuple[str, Mask]], Callable[[], Mask | bool]]
+"""A rule, where its demands are met, and where nobody's leaving would help."""
+Refused = tuple[Refuser, Mask, Callable[[], Mask | bool]]
+"""A rule, the rows it refuses, and where nobody's leaving would help."""
+
+
+class Refusals:
+    """What the rules of one profile say against a pod."""
+
+    def __init__(self, rules: RowRules) -> None:
+        self._rules = rules
+        self._nodes = rules.nodes
+
+    def curable(self, pod: Pod, filters: list[PeerFilter]) -> Mask:
+        """The rows that refuse the pod now and might not if pods left: what the first rule to refuse says of it."""
+        found: Mask = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
+        for _, refused, hopeless in self._refused(pod, filters, None, {}):
+            found |= refused & np.logical_not(hopeless())
+        return found
+
+    def why(self, pod: Pod, filters: list[PeerFilter], within: Mask | None) -> NoPlacement:
+        """Each node counts for the first rule that refuses it, with all of that rule's reasons."""
+        counts: dict[str, int] = {}
+        refusing: list[str] = []
+        wake_on: set[Happening] = {Happening.NODE_ADDED}
+        curable = 0
+        for rule, refused, hopeless in self._refused(pod, filters, within, counts):
+            refusing.append(rule.name)
+            wake_on |= rule.wake_on
+            curable += int(np.count_nonzero(refused & np.logical_not(hopeless())))
+        asked = len(self._nodes) if within is None else int(np.count_nonzero(within & self._nodes.alive))
+        return NoPlacement(asked, tuple(sorted(counts.items())), tuple(refusing), frozenset(wake_on), curable=curable)
+
+    def _refused(
+        self, pod: Pod, filters: list[PeerFilter], within: Mask | None, counts: dict[str, int]
+    ) -> Iterator[Refused]:
+        """Rule by rule, the rows it is the first to refuse; the reasons are added to `counts`."""
+        left: Mask = self._nodes.alive.copy() if within is None else self._nodes.alive & within
+        for rule, demands, hopeless in self._questions(pod, filters):
+            refused = _count(demands, left, counts)
+            if refused.any():
+                left &= ~refused
+                yield rule, refused, hopeless
+
+    def _questions(self, pod: Pod, filters: list[PeerFilter]) -> Iterator[Questioned]:
+        everything = slice(0, len(self._nodes.nodes))
+        for verdicts in self._rules.node_filters:
+            yield verdicts.rule, verdicts.demands(pod.shape, everything), lambda: True
+        for rule in self._rules.load_filters:
+            demands = rule.demands(pod.shape, self._nodes, everything, 0)
+            yield rule, demands, partial(rule.hopeless, pod.shape, self._nodes)
+        for peer in filters:
+            yield peer, peer.demands(pod), partial(peer.hopeless, pod)
+
+
+def _count(demands: Iterable[tuple[str, Mask]], left: Mask, counts: dict[str, int]) -> Mask:
+    """Add to `counts` the rows still left where a demand is not met; returns all rows refused."""
+    refused: Mask = np.zeros(len(left), dtype=np.bool_)
+    for reason, met in demands:
+        hit = left & ~met
+        if hit.any():
+            counts[reason] = counts.get(reason, 0) + int(hit.sum())
+            refused |= hit
+    return refused
+
+
+KEPT_LOOKS = 512
+
+Say = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
+NOBODY: Say = ([], [])
+
+
+class Voices:
+    """Of the rules that look at neighbours, promises and other nodes, those that matter to a pod."""
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        peer_filters: tuple[PeerFilter, ...],
+        field_scores: tuple[tuple[FieldScore, int], ...],
+    ) -> None:
+        self._neighbours = neighbours
+        self._promises = neighbours.nominations
+        self._filters = tuple(rule for rule in peer_filters if rule is not self._promises)
+        self._scores = field_scores
+        self._known: dict[Hashable, tuple[Say, int, int]] = {}  # with what was news then of nodes and of held terms
+
+    def about(self, pod: Pod) -> Say:
+        filters, scores = self._lasting(pod)
+        return ([*filters, self._promises], scores) if self._promises.concerns(pod) else (filters, scores)
+
+    def none_but_promises(self, pod: Pod) -> bool:
+        """Each node judges by itself, beside what is promised there."""
+        return not any(self._lasting(pod))
+
+    @property
+    def hear_labels(self) -> bool:
+        """Whether pods of one shape and priority may differ in who has a say about them."""
+        return self._neighbours.matter
+
+    def kin(self, pod: Pod) -> Hashable:
+        """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""
+        filters = self.about(pod)[0]
+        if not filters:
+            return pod.scheduler_name, pod.shape
+        level = pod.priority if filters[-1] is self._promises else None
+        return pod.scheduler_name, pod.shape, level, pod.key.namespace, tuple(sorted(pod.labels.items()))
+
+    def _lasting(self, pod: Pod) -> Say:
+        """All but promises, which come and go."""
+        looks = self._looks(pod) if self._neighbours.matter else pod.shape
+        known, nodes, terms = self._known.get(looks, (NOBODY, -1, -1))
+        if nodes != self._neighbours.nodes.node_changes.end or terms != self._neighbours.news:
+            known = self._ask(pod)
+            self._known[looks] = (known, self._neighbours.nodes.node_changes.end, self._neighbours.news)
+            if len(self._known) > KEPT_LOOKS:
+                del self._known[next(iter(self._known))]
+        return known
+
+    def _looks(self, pod: Pod) -> Hashable:
+        """All that others may see of a pod; while nobody holds terms about others, its shape is enough."""
+        return pod.shape, pod.key.namespace, frozenset(pod.labels.items())
+
+    def _ask(self, pod: Pod) -> Say:
+        return (
+            [rule for rule in self._filters if rule.concerns(pod)],
+            [(rule, weight) for rule, weight in self._scores if rule.compares(pod)],
+        )
+
 
 __all__ = ["NoPlacement", "Placement", "Placer", "Rules"]
 

@@ -5,15 +5,135 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
-from headgate.placement.places import NO_PLACE, foremost, place_of, score_of
 from headgate.placement.plugins import Each, Limit, LoadFilter, Mask, Rows, RowScore
-from headgate.placement.table import NodeTable
-from headgate.placement.turns import Seats, Turns
+from headgate.placement.table import PODS, NodeTable
 from headgate.placement.verdicts import Verdicts
+
+
+class Seats(Struct, frozen=True):
+    """Seats in the order in which they would be taken if nothing but their places mattered."""
+
+    rows: NDArray[np.intp]
+    places: Amounts
+    draws: Amounts
+
+
+class Turns:
+    """Takes one seat after the other: each time the best of the next seats of those cells that may get one more.
+
+    A cell is all rows that every limit treats alike: so its own seats are always taken in their order.
+    """
+
+    def __init__(self, seats: Seats, limits: Sequence[Limit]) -> None:
+        self._seats = seats
+        cells, first = _cells(seats.rows, limits)
+        self._order = np.argsort(cells, kind="stable")
+        self._ends = np.cumsum(np.bincount(cells, minlength=len(first)))
+        self._next = self._ends - np.bincount(cells, minlength=len(first))
+        self._tallies = [_Tally(limit, seats.rows[first]) for limit in limits]
+        self._places = seats.places[self._order[self._next]]  # of the next seat of each cell
+        self._draws = seats.draws[self._order[self._next]]
+
+    def take(self, count: int) -> NDArray[np.intp]:
+        """The indexes of so many seats; fewer when no cell may get one more."""
+        taken: list[int] = []
+        while len(taken) < count and (cell := self._best()) is not None:
+            taken.append(self._order.item(self._next.item(cell)))
+            self._advance(cell)
+        return np.array(taken, dtype=np.intp)
+
+    def _best(self) -> int | None:
+        places = self._places
+        for tally in self._tallies:
+            places = only(places, tally.open())
+        return foremost(places, self._draws)
+
+    def _advance(self, cell: int) -> None:
+        for tally in self._tallies:
+            tally.add(cell)
+        self._next[cell] += 1
+        if self._next[cell] == self._ends[cell]:
+            self._places[cell] = NO_PLACE
+            return
+        seat = self._order[self._next[cell]]
+        self._places[cell], self._draws[cell] = self._seats.places[seat], self._seats.draws[seat]
+
+
+class _Tally:
+    """One limit as seats are taken, by cell."""
+
+    def __init__(self, limit: Limit, rows: NDArray[np.intp]) -> None:
+        self._limit = limit
+        self._totals = limit.totals.copy()
+        self._ids = limit.ids[rows]
+        self._counted = limit.counted[rows]
+
+    def open(self) -> Mask:
+        compared = self._limit.compared
+        fewest = self._totals[compared].min() if len(compared) else 0
+        may_grow: Mask = self._totals <= fewest + self._limit.ahead
+        return may_grow[self._ids]
+
+    def add(self, cell: int) -> None:
+        if self._counted[cell]:
+            self._totals[self._ids[cell]] += 1
+
+
+def _cells(rows: NDArray[np.intp], limits: Sequence[Limit]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For each of the rows the number of its cell, and by cell the index of its first row."""
+    traits = [limit.ids[rows] * 2 + limit.counted[rows] for limit in limits]
+    cells = np.zeros(len(rows), dtype=np.intp)
+    for trait in traits:
+        _, first, cells = np.unique(cells * (trait.max() + 1) + trait, return_index=True, return_inverse=True)
+    return cells, first
+
+
+DRAW_BITS = 26
+CROWD_BITS = 20  # more than enough for the pods on one node
+SCORE_SHIFT = CROWD_BITS + DRAW_BITS  # leaves 17 bits for scores, which all rules with the highest weights do not fill
+SHORTENING = 63 - DRAW_BITS  # of the draw its first bits
+LEAST_CROWD, FIRST_DRAW = (1 << CROWD_BITS) - 1, (1 << DRAW_BITS) - 1
+NO_PLACE = 0
+
+
+def place_of(nodes: NodeTable, rows: Rows, scores: Each, already: Each = 0) -> Each:
+    """The higher the better; none above NO_PLACE where the score is below 0. `already` more pods are imagined there."""
+    draw = nodes.draws.item(rows) if type(rows) is int else nodes.draws[rows]
+    crowd = LEAST_CROWD - nodes.requested.at(PODS, rows) - already
+    return (scores << SCORE_SHIFT) + (crowd << DRAW_BITS) + (FIRST_DRAW - (draw >> SHORTENING))
+
+
+def score_of(place: Each) -> Each:
+    return place >> SCORE_SHIFT
+
+
+def raised(places: Amounts, points: Amounts) -> Amounts:
+    """The same places with so many points more."""
+    return places + (points << SCORE_SHIFT)
+
+
+def foremost(places: Amounts, draws: Amounts) -> int | None:
+    """The index of the highest place, None if there is none; where draws begin alike, all of their bits count."""
+    first = int(places.argmax())
+    top = places.item(first)
+    if top <= NO_PLACE:
+        return None
+    later = places[first + 1 :]
+    if not len(later) or later.item(later.argmax()) < top:
+        return first
+    tied: NDArray[np.intp] = (places == top).nonzero()[0]
+    return tied.item(draws[tied].argmin())
+
+
+def only(places: Amounts, allowed: Mask) -> Amounts:
+    """The same places, and none where not allowed."""
+    return places * allowed
+
 
 UNFIT = -1
 FEW = 12  # changed rows up to which judging one by one is faster than all at once

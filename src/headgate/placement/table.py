@@ -14,8 +14,7 @@ from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.changes import ChangeLog
-from headgate.placement.columns import Amounts, Columns, padded
+from headgate.placement.columns import Amounts, ChangeLog, Columns, padded
 
 PODS = "pods"
 ONE_POD = ((PODS, 1),)

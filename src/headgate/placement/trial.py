@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Hashable, Sequence
 from types import TracebackType
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
+from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.placement.plugins import Mask
 from headgate.placement.table import NodeTable
 
 
@@ -66,3 +70,96 @@ class Trial:
                     self._nodes.release(key)
                 case Left(pod=pod, node=node):
                     self._nodes.charge(pod, node)
+
+
+WORTH_PLANNING = 5  # pods alike from which a plan is cheaper than asking for each
+
+
+class Seating:
+    """Who got which seat in the trial, who none, and why the first of those did not.
+
+    Pods get the nodes nominated to them before anyone else is asked, so that no other takes the room made for them.
+    """
+
+    def __init__(self, placer: Placer, trial: Trial, pods: Sequence[Pod], within: Mask | None) -> None:
+        self.seats: dict[int, Placement] = {}  # by the pod's place in the given order
+        self.unseated: dict[int, None] = {}
+        self.refusal: tuple[int, NoPlacement] | None = None
+        self._placer = placer
+        self._trial = trial
+        self._pods = pods
+        self._within = within
+        self._uncharged: list[int] = []  # seated, and not charged before somebody asks for a seat beside them
+        self._refused: set[Hashable] = set()  # kin of those refused since somebody got a seat
+
+    def seat(self, needed: int) -> None:
+        """Seat as many as there is room for; stop as soon as fewer than needed can get one."""
+        self._keep_nominated()
+        others = [index for index in range(len(self._pods)) if index not in self.seats]
+        at = 0
+        while at < len(others) and len(self._pods) - len(self.unseated) >= needed:
+            at += self._seat_alike(others, at) or self._seat_one(others[at])
+
+    def _keep_nominated(self) -> None:
+        """Seat those whose nominated nodes will do; the others have none from here on."""
+        waiting = [index for index, pod in enumerate(self._pods) if pod.nominated]
+        at = 0
+        while at < len(waiting):
+            alone = self._placer.stands_alone(self._pods[waiting[at]])
+            run = (alone and self._run(waiting, at)) or waiting[at : at + 1]
+            kept = zip(run, self._kept([self._pods[index] for index in run]), strict=True)
+            self._keep({index: found for index, found in kept if found is not None})
+            at += len(run)
+        if waiting:
+            self._pods = [structs.replace(pod, nominated="") if pod.nominated else pod for pod in self._pods]
+
+    def _kept(self, pods: list[Pod]) -> list[Placement | None]:
+        self._charge()
+        if len(pods) > 1:
+            return self._placer.keep_each(pods, self._within)
+        return [self._placer.keep(pod, self._within) for pod in pods]
+
+    def _seat_alike(self, others: list[int], at: int) -> int:
+        """Seat the next pods if they can be planned together; how many were."""
+        if self._is_refused(others[at]):
+            return 0
+        run = self._run(others, at)
+        if len(run) < WORTH_PLANNING:
+            return 0
+        self._charge()
+        planned = self._placer.plan(self._pods[run[0]], len(run), self._within)
+        self._keep(dict(zip(run, planned, strict=False)))
+        return len(planned)
+
+    def _run(self, indexes: list[int], at: int) -> list[int]:
+        """From there on, the pods that can be planned with the first; none if it must be asked for by itself."""
+        following = (self._pods[index] for index in itertools.islice(indexes, at, None))
+        return indexes[at : at + self._placer.plan_serves(self._pods[indexes[at]], following)]
+
+    def _seat_one(self, index: int) -> int:
+        """Seat the next pod if it can be; one way or the other it is done with."""
+        if self._is_refused(index):
+            self.unseated[index] = None
+            return 1
+        self._charge()
+        match self._placer.place(self._pods[index], self._within):
+            case Placement() as found:
+                self._keep({index: found})
+            case NoPlacement() as refusal:
+                self.unseated[index] = None
+                self.refusal = self.refusal or (index, refusal)
+                self._refused.add(self._placer.kin(self._pods[index]))
+        return 1
+
+    def _is_refused(self, index: int) -> bool:
+        return bool(self._refused) and self._placer.kin(self._pods[index]) in self._refused
+
+    def _keep(self, seats: dict[int, Placement]) -> None:
+        self.seats |= seats
+        self._uncharged += seats
+        self._refused = set() if seats else self._refused
+
+    def _charge(self) -> None:
+        for index in self._uncharged:
+            self._trial.take(self._pods[index], self.seats[index].node)
+        self._uncharged = []

@@ -5,12 +5,18 @@ These rules read what the claims demand (`PodShape.bound_to`), not the claims; w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeVar
 
-from headgate.model.claims import ZoneDemand
+import numpy as np
+
+from headgate.model.claims import Attachment, ZoneDemand
 from headgate.model.happenings import Happening
+from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
+from headgate.placement.columns import Amounts, Columns
 from headgate.placement.plugins import Foresight, Mask, NodeFilter
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
@@ -117,4 +123,147 @@ class DynamicResources:
         for terms in shape.bound_to.devices if shape.bound_to is not None else ():
             if not any(term.matches(node.name, node.labels) for term in terms):
                 return "resourceclaim not available on the node"
+        return None
+
+
+T = TypeVar("T")
+
+
+class Attachments:
+    """Claims in use and volumes attached, row by row. A volume that several pods of a node use is attached once."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._uses: Counter[Key] = Counter()  # how many pods use each claim
+        self._claims_on: dict[int, Counter[Key]] = {}  # by row
+        self._volume_of: dict[Key, Attachment] = {}  # by claim
+        self._rows_of: dict[Attachment, Counter[int]] = {}  # how many claims need it there
+        self._attached = Columns(len(nodes.nodes))  # by driver
+        self._limits: dict[str, Mapping[str, int]] = {}  # by node, then by driver
+        self._limited = Columns(len(nodes.nodes))  # by driver: 1 where there is a limit
+        self._most = Columns(len(nodes.nodes))  # by driver
+        self._cursor = -1
+        nodes.follow(self)
+
+    def uses(self, claim: Key) -> bool:
+        """Whether a pod on any node uses the claim."""
+        return claim in self._uses
+
+    def bind(self, claim: Key, volume: Attachment | None) -> None:
+        """The claim stands for this volume, or for none that has to be attached."""
+        if self._volume_of.get(claim) == volume:
+            return
+        rows = [row for row, claims in self._claims_on.items() if claim in claims] if claim in self._uses else []
+        for row in rows:
+            self._attach(claim, row, -1)
+        if volume is None:
+            del self._volume_of[claim]
+        else:
+            self._volume_of[claim] = volume
+        for row in rows:
+            self._attach(claim, row, 1)
+
+    def limit(self, node: str, most: Mapping[str, int]) -> None:
+        """The node can attach that many volumes of each of these drivers, and any number of others."""
+        self._limits[node] = most
+        self._cursor = -1
+
+    def is_limited(self, driver: str) -> bool:
+        """Whether there may be a node that limits volumes of this driver."""
+        self._refresh()
+        return driver in self._limited.names()
+
+    def room_for(self, volumes: tuple[Attachment, ...]) -> Mask:
+        """Rows that can attach all of these that are not attached there already."""
+        self._refresh()
+        room: Mask = np.ones(len(self._nodes.nodes), dtype=np.bool_)
+        for driver in sorted({volume.driver for volume in volumes}):
+            more = self._missing([volume for volume in volumes if volume.driver == driver])
+            fits = self._attached[driver] + more <= self._most[driver]
+            room &= fits | (more == 0) | (self._limited[driver] == 0)
+        return room
+
+    def _missing(self, volumes: list[Attachment]) -> Amounts:
+        """How many of them each row does not have yet."""
+        missing = np.full(len(self._nodes.nodes), len(volumes), dtype=np.int64)
+        for volume in volumes:
+            for row in self._rows_of.get(volume, ()):
+                missing[row] -= 1
+        return missing
+
+    def _refresh(self) -> None:
+        if self._cursor == self._nodes.node_changes.end:
+            return
+        for row in self._nodes.rows_changed_since(self._cursor):
+            node = self._nodes.nodes[row]
+            limits = self._limits.get(node.name, {}) if node is not None else {}
+            self._most.put(row, limits.items())
+            self._limited.put(row, dict.fromkeys(limits, 1).items())
+        self._cursor = self._nodes.node_changes.end
+
+    # as the table's census
+
+    def count(self, pod: Pod, row: int, sign: int) -> None:
+        for name in pod.shape.claims:
+            self._use(Key(name.kind, pod.key.namespace, name.name), row, sign)
+
+    def clear(self, row: int) -> None:
+        for claim in list(self._claims_on.get(row, Counter()).elements()):
+            self._use(claim, row, -1)
+
+    def grow(self, rows: int) -> None:
+        for columns in (self._attached, self._limited, self._most):
+            columns.grow(rows)
+
+    def _use(self, claim: Key, row: int, sign: int) -> None:
+        here = self._claims_on.setdefault(row, Counter())
+        if _turned(here, claim, sign):
+            self._attach(claim, row, sign)
+        _turned(self._uses, claim, sign)
+        if not here:
+            del self._claims_on[row]
+
+    def _attach(self, claim: Key, row: int, sign: int) -> None:
+        volume = self._volume_of.get(claim)
+        if volume is None:
+            return
+        rows = self._rows_of.setdefault(volume, Counter())
+        if _turned(rows, row, sign):
+            self._attached[volume.driver][row] += sign
+        if not rows:
+            del self._rows_of[volume]
+
+
+def _turned(counts: Counter[T], key: T, sign: int) -> bool:
+    """Count one up or down; True for the first and for the last."""
+    before = counts[key]
+    counts[key] = before + sign
+    if not counts[key]:
+        del counts[key]
+    return 0 in (before, before + sign)
+
+
+class NodeVolumeLimits:
+    """The node can attach all of the pod's volumes."""
+
+    name = "NodeVolumeLimits"
+    wake_on = frozenset({Happening.NODE_ADDED, Happening.ROOM_FREED, Happening.CLAIMS_CHANGED})
+
+    def __init__(self, attachments: Attachments) -> None:
+        self._attachments = attachments
+
+    def concerns(self, pod: Pod) -> bool:
+        return pod.shape.bound_to is not None and bool(pod.shape.bound_to.attachments)
+
+    def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
+        volumes = pod.shape.bound_to.attachments if pod.shape.bound_to is not None else ()
+        yield "node(s) exceed max volume count", self._attachments.room_for(volumes)
+
+    def admits(self, pod: Pod, row: int) -> bool:
+        return all(met[row] for _, met in self.demands(pod))
+
+    def hopeless(self, pod: Pod) -> Mask | bool:
+        return False
+
+    def foresee(self, pod: Pod) -> Foresight | None:
         return None

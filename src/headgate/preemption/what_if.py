@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.model.pod import PodShape
-from headgate.placement.changes import ChangeLog
-from headgate.placement.columns import Amounts, Columns
+from headgate.placement.columns import Amounts, ChangeLog, Columns
 from headgate.placement.ranking import Ranking, RowRules
 from headgate.placement.table import PODS, NodeTable
 from headgate.preemption.loads import After
