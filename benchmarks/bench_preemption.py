@@ -26,13 +26,13 @@ from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.cost import NODE_SECOND
 from headgate.preemption.coverage import Coverage
-from headgate.preemption.domains import group_domains
 from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance, work_lost
 from headgate.preemption.search import Plan, Preemption, Preemptor
 from headgate.preemption.searching import Search
 from headgate.preemption.steps import solve
 from headgate.preemption.units import Running, Standing
+from headgate.preemption.worlds import group_domains
 
 GIB = 1 << 30
 NOW = 100_000.0

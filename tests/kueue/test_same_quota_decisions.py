@@ -17,7 +17,7 @@ from kueue_oracle import their_answers
 from kueue_worlds import Manifest, random_world
 from our_decisions import OurWorld, Told, without_overcommitment
 
-from headgate.preemption.quota_search import VictimReason
+from headgate.preemption.quota.search import VictimReason
 from headgate.quota import wording
 from headgate.quota.modes import NoFit
 from headgate.quota.requeue import Unreserved

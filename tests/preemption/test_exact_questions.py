@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.preemption.problem import NOBODY, Budget, Candidate, Cost, Gang, Problem, Wanted
+from headgate.preemption.solver.problem import NOBODY, Budget, Candidate, Cost, Gang, Problem, Wanted
 
 PAIR = (Candidate(10, 5, 1, ((0, (2, 1)),)), Candidate(20, 7, 3, ((0, (1, 0)), (1, (4, 4)))))
 

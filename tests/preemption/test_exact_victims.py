@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.preemption.exact import RESOLUTION, HighsCertifier, Limits, available, certifier
-from headgate.preemption.problem import (
+from headgate.preemption.solver.exact import RESOLUTION, HighsCertifier, Limits, available, certifier
+from headgate.preemption.solver.problem import (
     NOBODY,
     Budget,
     Candidate,

@@ -4,7 +4,7 @@ import pytest
 from builders import node
 from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
 
-from headgate.preemption.problem import Certified, Verdict
+from headgate.preemption.solver.problem import Certified, Verdict
 
 NODES = [node(name, cpu=1000) for name in "nmk"]
 PLACED = [

@@ -15,12 +15,12 @@ from headgate.placement.placer import NoPlacement
 from headgate.placement.trial import Trial
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
-from headgate.preemption.domains import group_domains
 from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance
 from headgate.preemption.search import NoPlan, Plan
 from headgate.preemption.steps import solve
 from headgate.preemption.units import Standing
+from headgate.preemption.worlds import group_domains
 
 MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 HOST = "kubernetes.io/hostname"

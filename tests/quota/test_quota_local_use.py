@@ -11,9 +11,9 @@ from quota_builders import CPU, holds, ledger, policy, queue
 
 from headgate.model.queues import Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR
-from headgate.preemption.quota_classical import classical_victims
-from headgate.preemption.quota_fair import fair_victims
-from headgate.preemption.quota_search import Preemptor
+from headgate.preemption.quota.classical import classical_victims
+from headgate.preemption.quota.fair import fair_victims
+from headgate.preemption.quota.search import Preemptor
 from headgate.quota.decay import ONE, by_resource, decayed, entry_penalty, remaining
 from headgate.quota.tree import FlavorResource
 

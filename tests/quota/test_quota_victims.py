@@ -8,9 +8,9 @@ from quota_worlds import crowded
 
 from headgate.model.queues import BorrowWithinCohort, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy
-from headgate.preemption.quota_classical import classical_victims
-from headgate.preemption.quota_fair import fair_victims
-from headgate.preemption.quota_search import Preemptor, fits
+from headgate.preemption.quota.classical import classical_victims
+from headgate.preemption.quota.fair import fair_victims
+from headgate.preemption.quota.search import Preemptor, fits
 from headgate.quota.tree import FlavorResource
 
 LOWER, NEWER = WithinQueue.LOWER_PRIORITY, WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY

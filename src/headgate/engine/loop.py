@@ -16,7 +16,7 @@ from headgate.model.effects import Effect
 from headgate.model.events import Event, Gone, Observed
 from headgate.model.keys import Kind
 from headgate.model.settings import Role, Settings
-from headgate.preemption.problem import Certifier
+from headgate.preemption.solver.problem import Certifier
 
 
 class Engine:

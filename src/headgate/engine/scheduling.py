@@ -36,8 +36,8 @@ from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.table import NodeTable
 from headgate.placement.volumes import Attachments
 from headgate.preemption.budgets import Budgets
-from headgate.preemption.problem import Certifier
 from headgate.preemption.search import Preemption, Preemptor
+from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.units import Running
 from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Backoff, Line, Waiting

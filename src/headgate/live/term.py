@@ -34,7 +34,7 @@ from headgate.model.effects import (
 )
 from headgate.model.events import Event, Gone, Observed
 from headgate.model.settings import Settings
-from headgate.preemption.exact import Limits, certifier
+from headgate.preemption.solver.exact import Limits, certifier
 
 STORY = 20  # entries told when an invariant is broken
 

@@ -17,9 +17,8 @@ from headgate.placement.plugins import Mask
 from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.loads import Units
-from headgate.preemption.plain import asked_of
+from headgate.preemption.plain import asked_of, cannot_stay
 from headgate.preemption.policies import Order, Outcomes, Policy, by_importance, only
-from headgate.preemption.turns import cannot_stay
 from headgate.preemption.units import Flags
 
 

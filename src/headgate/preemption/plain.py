@@ -9,18 +9,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts
+from headgate.placement.columns import Amounts, ChangeLog, Columns
 from headgate.placement.filters import NodePorts, NodeResourcesFit
 from headgate.placement.placer import Placer
 from headgate.placement.plugins import Mask
-from headgate.placement.ranking import RowRules
+from headgate.placement.ranking import Ranking, RowRules
 from headgate.placement.table import PODS, NodeTable
 from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.loads import After, Units
-from headgate.preemption.turns import cannot_stay
 from headgate.preemption.units import Flags
-from headgate.preemption.what_if import Seating, WhatIf
 from headgate.preemption.worlds import Domain, Seats
+
+
+def cannot_stay(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
+    """Which of the shares find no room when each row takes back whom it can, in the given order.
+
+    `rows` are the rows they are on, ascending, and `left` says what each of these has left with nobody back. A share
+    must fit by itself: what a unit holds on other rows is not looked at.
+    """
+    turns = np.argsort(shares.rows, kind="stable")
+    lengths = np.bincount(np.searchsorted(rows, shares.rows), minlength=len(rows))
+    starts = np.cumsum(lengths) - lengths
+    left = {name: amounts.copy() for name, amounts in left.items()}
+    leaving: list[NDArray[np.intp]] = [turns[:0]]
+    for turn in range(int(lengths.max(initial=0))):
+        asking = np.flatnonzero(lengths > turn)
+        asked = turns[starts[asking] + turn]
+        after = {name: amounts[asking] - shares.held[name][asked] for name, amounts in left.items()}
+        stays = np.logical_and.reduce([amounts >= 0 for amounts in after.values()])
+        for name, amounts in after.items():
+            left[name][asking[stays]] = amounts[stays]
+        leaving.append(asked[~stays])
+    return np.concatenate(leaving)
+
+
+class WhatIf(NodeTable):
+    """Shares all but the loads with the real table. Only row rules read it; pods are neither charged nor released."""
+
+    def __init__(self, nodes: NodeTable, after: After, promised: Mapping[str, Amounts]) -> None:
+        self.nodes, self.alive, self.draws, self.extent = nodes.nodes, nodes.alive, nodes.draws, nodes.extent
+        self.allocatable, self.ports = nodes.allocatable, nodes.ports
+        self.node_changes, self.load_changes = nodes.node_changes, ChangeLog()
+        self.requested, self.scored = Columns(len(nodes.nodes)), Columns(len(nodes.nodes))
+        for name in list(nodes.requested.names()):
+            self.requested[name][:] = after.requested(name)
+        for name in list(nodes.scored.names()):
+            self.scored[name][:] = after.scored(name)
+        for name, amounts in promised.items():
+            self.requested[name][:] += amounts
+
+    def seat(self, shape: PodShape, row: int) -> None:
+        """One more pod of this shape is there."""
+        self.requested.add(row, shape.requests, 1)
+        self.requested[PODS][row] += 1
+        self.scored.add(row, shape.scored_requests, 1)
+        self.load_changes.append(row)
+
+
+class Seating:
+    """Finds seats for one pod after the other in such a table, many at once where they are alike."""
+
+    def __init__(self, table: WhatIf, rules: RowRules) -> None:
+        self._table = table
+        self._rules = RowRules(table, rules.node_filters, rules.load_filters, rules.scores)
+        self._rankings: dict[PodShape, Ranking] = {}
+
+    def seats(self, shape: PodShape, count: int) -> list[int]:
+        """The rows that so many pods of the shape get, which are taken from now on; fewer when room runs out."""
+        ranking = self._rankings.get(shape)
+        if ranking is None:
+            ranking = self._rankings[shape] = Ranking(shape, self._rules)
+        rows = [row for row, _ in ranking.plan(count)]
+        for row in rows:
+            self._table.seat(shape, row)
+        return rows
+
 
 PLENTY = 1 << 62
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from headgate.placement.columns import Amounts
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
-from headgate.preemption.problem import NOBODY
+from headgate.preemption.solver.problem import NOBODY
 from headgate.preemption.units import ALONE
 
 SUM_OFFSET = 1 << 31  # makes all priorities positive, so that fewer victims are better also below zero

@@ -12,9 +12,9 @@ from headgate.placement.table import NodeTable
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.plain import is_plain
-from headgate.preemption.problem import Certifier
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.searching import Found, Preemptor, Search
+from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.units import Running, Unit
 
 __all__ = ["NoPlan", "Plan", "Preemption", "Preemptor"]

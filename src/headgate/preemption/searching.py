@@ -14,22 +14,28 @@ from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
 from headgate.preemption.budgets import Budgets
-from headgate.preemption.bystanders import Bystanders
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.cascades import Cascades
-from headgate.preemption.certifying import Question, certified
 from headgate.preemption.coverage import Coverage
-from headgate.preemption.domains import group_domains, node_domain, node_domains, rows_of, seats_domain
-from headgate.preemption.explaining import Choice, receipt
 from headgate.preemption.lockstep import Ways, every_node, slack_by_row
 from headgate.preemption.plain import PlainWorld, allowed_beside, promised_room
 from headgate.preemption.policies import Policy, policy_for
-from headgate.preemption.problem import Certifier
-from headgate.preemption.receipts import NOT_COMPARED, Receipt
+from headgate.preemption.receipts import NOT_COMPARED, Choice, Receipt, receipt
+from headgate.preemption.solver.certifying import Question, certified
+from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.steps import Solution, solve
-from headgate.preemption.tried import tried_out
+from headgate.preemption.tried import Bystanders, tried_out
 from headgate.preemption.units import Flags, Unit
-from headgate.preemption.worlds import Domain, Seats, World
+from headgate.preemption.worlds import (
+    Domain,
+    Seats,
+    World,
+    group_domains,
+    node_domain,
+    node_domains,
+    rows_of,
+    seats_domain,
+)
 
 RECONSIDERED = 4  # of the best ways, how many are judged by what their victims would displace, too
 

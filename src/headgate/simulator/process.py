@@ -16,7 +16,7 @@ from headgate.model.events import Event, Outcome, TimerFired, Trouble
 from headgate.model.keys import Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
-from headgate.preemption.exact import Limits, certifier
+from headgate.preemption.solver.exact import Limits, certifier
 from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
 from headgate.simulator.gang_invariants import KNOWN_KINDS, FairPlay, WholeGangs
 from headgate.simulator.invariants import ROOM_KINDS, RoomKept, check_gates, check_nothing_lost

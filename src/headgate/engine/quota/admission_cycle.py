@@ -12,7 +12,7 @@ from headgate.engine.quota.victims import VictimsFor, search_by
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota_search import Victim
+from headgate.preemption.quota.search import Victim
 from headgate.quota import wording
 from headgate.quota.assignment import Assignment
 from headgate.quota.flavors import FlavorSearch, assign

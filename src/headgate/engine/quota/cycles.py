@@ -25,7 +25,7 @@ from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
-from headgate.preemption.quota_search import Victim
+from headgate.preemption.quota.search import Victim
 from headgate.quota import wording
 from headgate.quota.assignment import Assignment, admission
 from headgate.quota.order import Applicant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from headgate.preemption.quota_search import Victim
+from headgate.preemption.quota.search import Victim
 from headgate.quota.assignment import Assignment
 from headgate.quota.order import Applicant
 from headgate.quota.progress import Progress

@@ -14,7 +14,7 @@ from headgate.lifecycle.quota_next import Step
 from headgate.model.effects import EmitEvent, EventType, QueuedWorkloadStatus
 from headgate.model.kueue_names import JOB_UID
 from headgate.model.queues import Admission, QueuedWorkload
-from headgate.preemption.quota_search import Victim
+from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.order import Applicant
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota_classical import classical_victims
-from headgate.preemption.quota_fair import fair_victims
-from headgate.preemption.quota_search import Preemptor, Victim, VictimSearch, fitness_with
+from headgate.preemption.quota.classical import classical_victims
+from headgate.preemption.quota.fair import fair_victims
+from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch, fitness_with
 from headgate.quota.assignment import Assignment
 from headgate.quota.ledger import Ledger
 from headgate.quota.modes import Fitness, Mode

@@ -14,7 +14,7 @@ from headgate.engine.why_waiting.rivals import Line, Rivals, line_of
 from headgate.model.needs import TemplateNeeds
 from headgate.model.queues import ClusterQueue, Cohort, QueuedWorkload, QueueingStrategy, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota_search import Victim
+from headgate.preemption.quota.search import Victim
 from headgate.quota.adjusting import problem_of, requests_of
 from headgate.quota.ledger import Holder, Ledger, LocalUse
 from headgate.quota.order import Applicant, applicant

@@ -8,7 +8,7 @@ from headgate.engine.why_waiting.answers import HolderLine
 from headgate.engine.why_waiting.decision import Decision
 from headgate.model.keys import Key
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
-from headgate.preemption.quota_search import Preemptor, may_take
+from headgate.preemption.quota.search import Preemptor, may_take
 from headgate.quota.ledger import Holder, Ledger
 from headgate.quota.order import Applicant
 from headgate.quota.tree import FlavorResource, QuotaNode, within_nominal

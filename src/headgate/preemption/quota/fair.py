@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from headgate.model.queues import Reclaim, WithinQueue
 from headgate.model.quota_settings import FairStrategy
-from headgate.preemption.quota_search import (
+from headgate.preemption.quota.search import (
     Preemptor,
     Victim,
     VictimReason,

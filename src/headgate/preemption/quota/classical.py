@@ -8,7 +8,7 @@ from enum import Enum, auto
 from msgspec import Struct
 
 from headgate.model.queues import BorrowWithinCohort, ClusterQueue, QueuePreemption, Reclaim, WithinQueue
-from headgate.preemption.quota_search import (
+from headgate.preemption.quota.search import (
     Preemptor,
     Victim,
     VictimReason,

@@ -15,9 +15,9 @@ from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
 from headgate.preemption.plain import allowed_rows, asked_of, promised_room
 from headgate.preemption.policies import Policy, by_importance, only
-from headgate.preemption.problem import Budget, Candidate, Certifier, Gang, Problem, Wanted
-from headgate.preemption.problem import Seats as ExactSeats
 from headgate.preemption.receipts import NOT_COMPARED
+from headgate.preemption.solver.problem import Budget, Candidate, Certifier, Gang, Problem, Wanted
+from headgate.preemption.solver.problem import Seats as ExactSeats
 from headgate.preemption.steps import Solution
 from headgate.preemption.units import ALONE, Flags
 

@@ -11,7 +11,7 @@ from math import ceil, inf, isfinite
 
 import highspy
 
-from headgate.preemption.program import IMPOSSIBLE, UNTOLD, Answer, Inequality, Program, Terms
+from headgate.preemption.solver.program import IMPOSSIBLE, UNTOLD, Answer, Inequality, Program, Terms
 
 SETTINGS = (
     ("output_flag", False),

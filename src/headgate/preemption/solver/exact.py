@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from headgate.preemption.problem import (
+from headgate.preemption.solver.problem import (
     NOBODY,
     Certified,
     Certifier,
@@ -29,10 +29,10 @@ from headgate.preemption.problem import (
     Uncertified,
     Verdict,
 )
-from headgate.preemption.program import Answer, Formulation, Program, Terms, formulate
+from headgate.preemption.solver.program import Answer, Formulation, Program, Terms, formulate
 
 if TYPE_CHECKING:
-    from headgate.preemption.highs import Solver
+    from headgate.preemption.solver.highs import Solver
 
 SUMS = (Criterion.VIOLATIONS, Criterion.GANGS, Criterion.WORK, Criterion.VICTIMS)
 RESOLUTION = 10**8  # one part in so many is what the solver's arithmetic can tell; up to it values are exact
@@ -67,7 +67,7 @@ class Found(Struct, frozen=True):
 
 class HighsCertifier:
     def __init__(self, limits: Limits) -> None:
-        from headgate.preemption.highs import Solver  # noqa: PLC0415  takes a while, and only works where installed
+        from headgate.preemption.solver.highs import Solver  # noqa: PLC0415  takes a while, and only works where installed
 
         self._limits = limits
         self._solver = Solver

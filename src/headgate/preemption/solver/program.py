@@ -13,7 +13,7 @@ from math import gcd
 import numpy as np
 from msgspec import Struct
 
-from headgate.preemption.problem import Criterion, Problem, Seats
+from headgate.preemption.solver.problem import Criterion, Problem, Seats
 
 Terms = dict[int, int]  # how often each column counts
 Scarce = tuple[int, int]  # a row, and a resource that can run short there
