@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headgate.apiserver.admission import Catalog, Operation
 from headgate.apiserver.builtin import ADMISSION, RESOURCE_TYPES
-from headgate.apiserver.fields import render
+from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation, ResourceType
+from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.webhooks import Handler, WebhookAdmission
 
 TYPES: dict[str, ResourceType] = {one.kind: one for one in RESOURCE_TYPES}

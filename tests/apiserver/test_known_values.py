@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.fields import render
+from headgate.apiserver.field_errors import render
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import KindRules
+from headgate.apiserver.strategy import RestStrategy
 
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.integers(1, 5))
@@ -24,7 +24,7 @@ def test_the_latest_are_known_and_the_memory_is_bounded(order: list[int], limit:
     assert len(known) <= 2 * limit
 
 
-def rules(spec: Json, status: Json) -> KindRules:
+def rules(spec: Json, status: Json) -> RestStrategy:
     schema = {"type": "object", "properties": {"spec": spec, "status": status}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     whole = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}}

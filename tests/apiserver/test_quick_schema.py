@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
-from headgate.apiserver.errors import FieldError
+from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.quick_schema import compile_quick
 from headgate.apiserver.validate_schema import compile_validation

@@ -16,9 +16,9 @@ from rules_builders import (
 )
 
 from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.errors import ApiError, Complaint, FieldError
-from headgate.apiserver.fields import OMITTED, render, same
+from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, render, same
 from headgate.apiserver.messages import Json
+from headgate.apiserver.status import ApiError
 
 
 @pytest.mark.parametrize(

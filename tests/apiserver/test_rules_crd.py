@@ -8,10 +8,10 @@ import pytest
 from rules_builders import create_errors, created, update_errors, with_spec
 
 from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.fields import render
+from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.status import ApiError
+from headgate.apiserver.strategy import ResourceType
 
 SPEC: Json = {
     "type": "object",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.fields import render
+from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema import Schema
 

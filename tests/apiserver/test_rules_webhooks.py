@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rules_builders import Stored, cluster_wide, created, judge, mutated, operation, pod, with_metadata
 
-from headgate.apiserver.errors import ApiError
+from headgate.apiserver.admission import Operation
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Operation
+from headgate.apiserver.status import ApiError
 from headgate.apiserver.webhooks import Allowed, Denied, Handler, Unreachable
 
 NAME = "gate.example.com"

@@ -16,7 +16,7 @@ from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.server import ApiServer
-from headgate.apiserver.store import Store
+from headgate.apiserver.storage import Store
 
 STATUS: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SPEC: Json = {"type": "object", "properties": {"n": {"type": "integer"}, "d": {"type": "string", "default": "given"}}}

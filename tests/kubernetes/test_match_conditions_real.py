@@ -11,9 +11,9 @@ from children import PATIENCE
 from objects import pods_path
 from wire import Answer, Client
 
+from headgate.apiserver.admission import Operation
 from headgate.apiserver.builtin import ADMISSION
 from headgate.apiserver.messages import Request
-from headgate.apiserver.rules import Operation
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.webhooks import Allowed, Unreachable, WebhookAdmission
 

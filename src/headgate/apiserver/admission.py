@@ -3,31 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import Served
-from headgate.apiserver.rules import Admission, ConfiguredAdmission, Operation
-from headgate.apiserver.store import Collection, Store
+from headgate.apiserver.registry import RequestInfo, ServedResource
+from headgate.apiserver.storage import Collection, Store
+from headgate.apiserver.strategy import ResourceType
+
+
+class Operation(Struct, frozen=True):
+    """A write on its way through admission."""
+
+    verb: str  # CREATE, UPDATE or DELETE
+    resource: ResourceType
+    subresource: str
+    namespace: str
+    name: str
+    new: Json | None
+    old: Json | None
+    user: str
+    dry_run: bool = False
+
+
+class Catalog(Protocol):
+    """Stored objects by resource: the plural, or plural.group outside the core group. They must not be changed."""
+
+    def get(self, resource: str, namespace: str, name: str) -> Json | None:
+        """The object, or None; the namespace is empty for cluster-wide kinds."""
+
+    def list(self, resource: str) -> Sequence[Json]:
+        """All objects of the resource in all namespaces, by namespace and name; none for an unknown resource.
+
+        As long as nothing has changed, the very same list.
+        """
+
+
+class Admission(Protocol):
+    """A step that may change or refuse a write, after decoding and before validation."""
+
+    @property
+    def resources(self) -> frozenset[tuple[str, str]] | None:
+        """The groups and plurals it has a say about; None for all."""
+
+    @property
+    def keeps_complete(self) -> bool:
+        """Whether an object that was complete still is when this has changed it, and still is the same object."""
+
+    def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
+        """The object to go on with; raises ApiError to refuse."""
+
+    def validate(self, operation: Operation, catalog: Catalog) -> None:
+        """Raises ApiError to refuse what the object has become."""
+
+
+@runtime_checkable
+class ConfiguredAdmission(Protocol):
+    """Admission that stored objects configure: who has a say, about which sorts of writes."""
+
+    @property
+    def configured_by(self) -> tuple[str, ...]:
+        """The resources of these objects, as a catalog calls them. As long as none has changed, nobody else has a say
+        about a sort of write: a verb, a resource and subresource, a user.
+        """
+
+    def concerned(self, operation: Operation, catalog: Catalog) -> Admission | None:
+        """Who has a say about writes of this one's sort; None for nobody."""
+
 
 SORTS = 4_096
 """For how many sorts of writes it is known at least who is concerned."""
 
 Plugin = Admission | ConfiguredAdmission
-
-
-class Errand(Struct, frozen=True, gc=False):
-    """A write on its way: to which object, for whom, when. `name` is empty for a creation."""
-
-    served: Served
-    namespace: str
-    name: str
-    user: str
-    now: float
-    subresource: str = ""
-    dry_run: bool = False
 
 
 class Shown(Struct):
@@ -73,7 +122,7 @@ class Passage:
     __slots__ = ("_catalog", "_errand", "_old", "_operation", "_plugins", "_verb", "complete")
 
     def __init__(
-        self, plugins: Sequence[Admission], catalog: StoredCatalog, verb: str, errand: Errand, old: Json | None
+        self, plugins: Sequence[Admission], catalog: StoredCatalog, verb: str, errand: RequestInfo, old: Json | None
     ) -> None:
         self._plugins, self._catalog, self._verb, self._errand, self._old = plugins, catalog, verb, errand, old
         self._operation: Operation | None = None  # as it was last seen
@@ -109,9 +158,9 @@ class Chain:
         by_objects = [each for each in plugins if isinstance(each, ConfiguredAdmission)]
         self._configurations = [self._catalog.collection(name) for each in by_objects for name in each.configured_by]
         self._configured = 0  # the sum of their versions, of which none ever falls
-        self._by_sort: Memory[tuple[Served, str, str, str], tuple[Admission, ...]] = Memory(SORTS)
+        self._by_sort: Memory[tuple[ServedResource, str, str, str], tuple[Admission, ...]] = Memory(SORTS)
 
-    def passage(self, verb: str, errand: Errand, old: Json | None) -> Passage | None:
+    def passage(self, verb: str, errand: RequestInfo, old: Json | None) -> Passage | None:
         """The way of a write of what was so before; None if it concerns nobody.
 
         Whom a sort of write concerns is found out once, as long as the configurations stay.
@@ -140,7 +189,7 @@ class Chain:
         return tuple(found)
 
 
-def _operation(verb: str, errand: Errand, new: Json | None, old: Json | None) -> Operation:
+def _operation(verb: str, errand: RequestInfo, new: Json | None, old: Json | None) -> Operation:
     name = errand.name or (new or {}).get("metadata", {}).get("name") or ""
     resource, user, dry_run = errand.served.type, errand.user, errand.dry_run
     return Operation(verb, resource, errand.subresource, errand.namespace, name, new, old, user, dry_run)

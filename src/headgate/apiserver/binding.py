@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from headgate.apiserver.admission import Chain, Errand
-from headgate.apiserver.conditions import with_condition
-from headgate.apiserver.errors import ApiError, FieldError
-from headgate.apiserver.fields import not_supported, required
+from headgate.apiserver.admission import Chain
+from headgate.apiserver.field_errors import FieldError, not_supported, required
 from headgate.apiserver.messages import Json
-from headgate.apiserver.status import bad_request, binding_conflict, told_together, unmet_precondition
-from headgate.apiserver.store import Store
+from headgate.apiserver.metadata import with_condition
+from headgate.apiserver.registry import RequestInfo
+from headgate.apiserver.status import ApiError, bad_request, binding_conflict, told_together, unmet_precondition
+from headgate.apiserver.storage import Store
 from headgate.apiserver.writing import found
 
 
@@ -45,7 +45,7 @@ def decode_binding(body: bytes) -> Binding:
         raise bad_request(f"the object provided is unrecognized (must be of type Binding): {trouble}") from None
 
 
-def bind(store: Store, chain: Chain, errand: Errand, binding: Binding) -> None:
+def bind(store: Store, chain: Chain, errand: RequestInfo, binding: Binding) -> None:
     """Assign the pod to a node, once and for all."""
     _refuse_binding(errand, binding)
     pod = found(errand).value
@@ -57,7 +57,7 @@ def bind(store: Store, chain: Chain, errand: Errand, binding: Binding) -> None:
         store.put(errand.served.collection, errand.namespace, errand.name, _bound(pod, binding, errand.now))
 
 
-def _refuse_binding(errand: Errand, binding: Binding) -> None:
+def _refuse_binding(errand: RequestInfo, binding: Binding) -> None:
     if binding.metadata.name not in ("", errand.name):
         raise bad_request("name in URL does not match name in Binding object")
     errors: list[FieldError] = []
@@ -69,7 +69,7 @@ def _refuse_binding(errand: Errand, binding: Binding) -> None:
         raise ApiError(500, "", told_together(errors))  # a real server takes this for its own fault
 
 
-def _refuse_bound(errand: Errand, binding: Binding, pod: Json) -> None:
+def _refuse_bound(errand: RequestInfo, binding: Binding, pod: Json) -> None:
     metadata, spec, name, resource = pod["metadata"], pod["spec"], errand.name, errand.served.type
     _refuse_other(errand, binding.metadata, metadata)
     if metadata.get("deletionTimestamp") is not None:
@@ -80,7 +80,7 @@ def _refuse_bound(errand: Errand, binding: Binding, pod: Json) -> None:
         raise binding_conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _refuse_other(errand: Errand, asked: _Metadata, found: Json) -> None:
+def _refuse_other(errand: RequestInfo, asked: _Metadata, found: Json) -> None:
     for field, value in (("uid", asked.uid), ("resourceVersion", asked.resource_version)):
         if value not in ("", found[field]):
             raise unmet_precondition(errand.served.type, found, field, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.conditions import with_times
+from headgate.apiserver.admission import Admission
 from headgate.apiserver.crd import default_definition
 from headgate.apiserver.defaults_cluster import (
     default_config_map,
@@ -29,9 +29,10 @@ from headgate.apiserver.kind_rules import (
 )
 from headgate.apiserver.limit_ranger import LimitRanger
 from headgate.apiserver.messages import Json
+from headgate.apiserver.metadata import with_times
 from headgate.apiserver.priority import Priority
-from headgate.apiserver.rules import Admission, ResourceType
 from headgate.apiserver.runtime_overhead import RuntimeOverhead
+from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validate_cluster import (
     SYSTEM_PRIORITIES,
     budget_errors,

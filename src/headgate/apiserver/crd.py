@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from headgate.apiserver.defaults_absent import with_metadata_trimmed
-from headgate.apiserver.errors import FieldError
+from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.schema import Schema, resource_schema
+from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validate_metadata import metadata_errors, metadata_update_errors
 from headgate.apiserver.validate_shapes import AnyObject, Metadata, demand_shape
 from headgate.model.names import dns_subdomain_errors

@@ -12,8 +12,8 @@ import msgspec
 from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
 from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import Registry, Served
-from headgate.apiserver.status import Refusal, bad_request, unsupported_media
+from headgate.apiserver.registry import Registry, ServedResource
+from headgate.apiserver.status import StatusError, bad_request, unsupported_media
 from headgate.apiserver.strategic_patch import apply_strategic_patch
 
 JSON = "application/json-patch+json"
@@ -56,7 +56,7 @@ def readable(body: bytes) -> bytes:
     return NO_TEXT.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
 
 
-def decode_object(body: bytes, served: Served, registry: Registry) -> Json:
+def decode_object(body: bytes, served: ServedResource, registry: Registry) -> Json:
     """The object in a body, of the kind that is served there, with metadata that is an object."""
     try:
         value = _decoded(body, served)
@@ -66,7 +66,7 @@ def decode_object(body: bytes, served: Served, registry: Registry) -> Json:
     return with_metadata(value)
 
 
-def _decoded(body: bytes, served: Served) -> Json:
+def _decoded(body: bytes, served: ServedResource) -> Json:
     """The object in a body. Of a custom kind, parts that read the same are the very same, metadata aside."""
     if not served.custom:
         return _object(body)
@@ -104,12 +104,12 @@ def _shared_status(text: bytes) -> Json:
     return _object(b'{"status":' + text)
 
 
-def _unrecognized(served: Served, why: str, body: bytes) -> Refusal:
+def _unrecognized(served: ServedResource, why: str, body: bytes) -> StatusError:
     shown = body[:SHOWN].decode(errors="replace")
     return bad_request(f"the object provided is unrecognized (must be of type {served.type.kind}): {why} ({shown})")
 
 
-def _of_kind(value: Json, served: Served, registry: Registry, body: bytes) -> Json:
+def _of_kind(value: Json, served: ServedResource, registry: Registry, body: bytes) -> Json:
     kind, api_version = value.get("kind"), value.get("apiVersion")
     if kind == served.type.kind and api_version == served.api_version:
         return value
@@ -124,7 +124,7 @@ def _of_kind(value: Json, served: Served, registry: Registry, body: bytes) -> Js
     return {**value, "kind": served.type.kind, "apiVersion": served.api_version}
 
 
-def _of_other_version(kind: str, api_version: str, served: Served, registry: Registry) -> Refusal:
+def _of_other_version(kind: str, api_version: str, served: ServedResource, registry: Registry) -> StatusError:
     if served.custom or registry.of_kind(api_version, kind) is not None:
         text = f"the API version in the data ({api_version}) does not match the expected API version"
         return bad_request(f"{text} ({served.api_version})")
@@ -145,7 +145,7 @@ def with_metadata(value: Json) -> Json:
     return value
 
 
-def decode_patch(body: bytes, content_type: str, served: Served) -> Transform:
+def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Transform:
     """The patch of a body as a change of the stored object."""
     media = _media_type(content_type)
     if media == JSON:
@@ -164,7 +164,7 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip()
 
 
-def _unsupported(served: Served) -> Refusal:
+def _unsupported(served: ServedResource) -> StatusError:
     if not served.custom:
         return unsupported_media("415: Unsupported Media Type")
     text = "the body of the request was in an unknown format - accepted media types include:"
@@ -175,7 +175,7 @@ def _json_patched(value: Json, steps: list[Any]) -> Any:
     try:
         return apply_json_patch(value, steps)
     except PatchFailed:
-        raise Refusal(422, "Invalid", "the server rejected our request due to an error in our request") from None
+        raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request") from None
 
 
 def _patched(apply: Callable[[Json, Any], Any], patch: Any, original: Json) -> Json:

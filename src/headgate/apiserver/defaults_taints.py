@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headgate.apiserver.admission import Catalog, Operation
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation
 
 _NOT_READY: Json = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 

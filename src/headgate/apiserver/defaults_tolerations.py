@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headgate.apiserver.admission import Catalog, Operation
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation
 
 GRACE_SECONDS = 300
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headgate.apiserver.admission import Errand
 from headgate.apiserver.deletion import DeleteOptions, Deleter
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.finishing import store_or_finish
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import timestamp
-from headgate.apiserver.registry import Registry
-from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.store import Change, Collection, Store
+from headgate.apiserver.registry import Registry, RequestInfo
+from headgate.apiserver.status import ApiError
+from headgate.apiserver.storage import Change, Collection, Store
+from headgate.apiserver.strategy import ResourceType
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -73,14 +72,14 @@ class Definitions:
         custom = all(served.custom for served in versions)  # else they are a built-in kind's
         for namespace, name, revision in list(collection.items()) if versions and custom else ():
             if revision.value["metadata"].get("deletionTimestamp") is None:
-                self._delete(Errand(versions[0], namespace, name, USER, now))
+                self._delete(RequestInfo(versions[0], namespace, name, USER, now))
         definition = self._collection.get("", self._going.get(collection, ""))
         if definition is not None and (collection.is_empty() or not versions or not custom):
             finalizers = [name for name in definition.value["metadata"]["finalizers"] if name != CLEANUP]
             value = {**definition.value, "metadata": {**definition.value["metadata"], "finalizers": finalizers}}
             store_or_finish(self._store, self._collection, "", self._going[collection], value)
 
-    def _delete(self, errand: Errand) -> None:
+    def _delete(self, errand: RequestInfo) -> None:
         try:
             self._deleter.delete(errand, DeleteOptions(propagation_policy="Background"))
         except ApiError:

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.apiserver.admission import Chain, Errand
-from headgate.apiserver.fields import not_supported
+from headgate.apiserver.admission import Chain
+from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.finishing import is_namespaces, is_pods, store_or_finish
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import seconds_of, timestamp
-from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.registry import RequestInfo
 from headgate.apiserver.status import bad_request, conflict, deletion_conflict, forbidden, invalid
-from headgate.apiserver.store import Store
+from headgate.apiserver.storage import Store
+from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.writing import found
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -77,7 +78,7 @@ class Deleter:
     def __init__(self, store: Store, chain: Chain) -> None:
         self._store, self._chain = store, chain
 
-    def delete(self, errand: Errand, options: DeleteOptions) -> Json:
+    def delete(self, errand: RequestInfo, options: DeleteOptions) -> Json:
         """Delete the object or begin to; returns its last state. It is gone if the store has it no more."""
         revision = found(errand)
         value = revision.value
@@ -106,14 +107,14 @@ def _refuse_unmet(resource: ResourceType, metadata: Json, asked: Preconditions) 
         raise deletion_conflict(resource, metadata["name"], why)
 
 
-def _refuse_namespace(errand: Errand, value: Json) -> None:
+def _refuse_namespace(errand: RequestInfo, value: Json) -> None:
     if errand.name in UNDELETABLE:
         raise forbidden(errand.served.type, errand.name, "this namespace may not be deleted")
     if value["metadata"].get("deletionTimestamp") is not None:
         raise conflict(errand.served.type, errand.name, PURGING)
 
 
-def _deleted(errand: Errand, value: Json, options: DeleteOptions) -> Json | None:
+def _deleted(errand: RequestInfo, value: Json, options: DeleteOptions) -> Json | None:
     """The object with its deletion noted; None when it waits already and nothing changes."""
     metadata = _with_policy(value["metadata"], options.policy)
     grace = _pod_grace(value, options.grace_period_seconds) if is_pods(errand.served.collection) else 0
@@ -125,7 +126,7 @@ def _deleted(errand: Errand, value: Json, options: DeleteOptions) -> Json | None
     return {**value, "metadata": shorter}
 
 
-def _marked(errand: Errand, value: Json, metadata: Json, grace: int) -> Json:
+def _marked(errand: RequestInfo, value: Json, metadata: Json, grace: int) -> Json:
     marks: Json = {"deletionTimestamp": timestamp(int(errand.now) + grace)}
     if is_namespaces(errand.served.collection):
         return _terminating(value, {**metadata, **marks})

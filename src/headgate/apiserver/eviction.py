@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct, structs
 
-from headgate.apiserver.admission import Errand
-from headgate.apiserver.conditions import with_condition
 from headgate.apiserver.deletion import ENDED, DeleteOptions, Deleter
 from headgate.apiserver.messages import Json
-from headgate.apiserver.metadata import timestamp
+from headgate.apiserver.metadata import timestamp, with_condition
+from headgate.apiserver.registry import RequestInfo
 from headgate.apiserver.selectors import object_selector
-from headgate.apiserver.status import Refusal, bad_request, too_many_requests
-from headgate.apiserver.store import Collection, Revision, Store
+from headgate.apiserver.status import StatusError, bad_request, too_many_requests
+from headgate.apiserver.storage import Collection, Revision, Store
 from headgate.apiserver.writing import found
 
 WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -38,7 +37,7 @@ def decode_eviction(body: bytes) -> Eviction:
         raise bad_request(f"the object provided is unrecognized (must be of type Eviction): {trouble}") from None
 
 
-def evict(store: Store, deleter: Deleter, errand: Errand, eviction: Eviction) -> None:
+def evict(store: Store, deleter: Deleter, errand: RequestInfo, eviction: Eviction) -> None:
     """Delete the pod if its disruption budget allows, and count it there."""
     if eviction.metadata.name not in ("", errand.name):
         raise bad_request("name in URL does not match name in Eviction object")
@@ -58,7 +57,7 @@ def _is_free(pod: Json) -> bool:
     return phase in (*ENDED, "Pending") or pod["metadata"].get("deletionTimestamp") is not None
 
 
-def _budget_of(budgets: Collection, errand: Errand, pod: Json) -> Revision | None:
+def _budget_of(budgets: Collection, errand: RequestInfo, pod: Json) -> Revision | None:
     labels = pod["metadata"].get("labels") or {}
     mine = [
         budget
@@ -66,7 +65,7 @@ def _budget_of(budgets: Collection, errand: Errand, pod: Json) -> Revision | Non
         if object_selector((budget.value.get("spec") or {}).get("selector"))(labels)
     ]
     if len(mine) > 1:
-        raise Refusal(500, "InternalError", f"Internal error occurred: {TWO_BUDGETS}")
+        raise StatusError(500, "InternalError", f"Internal error occurred: {TWO_BUDGETS}")
     return mine[0] if mine else None
 
 
@@ -82,7 +81,7 @@ def _is_unready_allowed(pod: Json, budget: Json) -> bool:
     return wanted > 0 and bool(status.get("currentHealthy", 0) >= wanted)
 
 
-def _refuse_eviction(errand: Errand, budget: Json) -> None:
+def _refuse_eviction(errand: RequestInfo, budget: Json) -> None:
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _not_allowed(f"The disruption budget {name} is still being processed by the server.")
@@ -91,18 +90,18 @@ def _refuse_eviction(errand: Errand, budget: Json) -> None:
         raise _not_allowed(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
 
 
-def _not_allowed(why: str) -> Refusal:
+def _not_allowed(why: str) -> StatusError:
     return too_many_requests(WOULD_VIOLATE, {"reason": "DisruptionBudget", "message": why})
 
 
-def _counted(budget: Json, errand: Errand) -> Json:
+def _counted(budget: Json, errand: RequestInfo) -> Json:
     status = budget["status"]
     disrupted = {**(status.get("disruptedPods") or {}), errand.name: timestamp(int(errand.now))}
     allowed = status["disruptionsAllowed"] - 1
     return {**budget, "status": {**status, "disruptionsAllowed": allowed, "disruptedPods": disrupted}}
 
 
-def _delete_evicted(store: Store, deleter: Deleter, errand: Errand, options: DeleteOptions) -> None:
+def _delete_evicted(store: Store, deleter: Deleter, errand: RequestInfo, options: DeleteOptions) -> None:
     pod = found(errand).value
     if not errand.dry_run and pod["metadata"].get("deletionTimestamp") is None:
         reason = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}

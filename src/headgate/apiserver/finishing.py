@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.apiserver.messages import Json
-from headgate.apiserver.store import Collection, Store
+from headgate.apiserver.storage import Collection, Store
 
 PODS = ("", "pods")
 NAMESPACES = ("", "namespaces")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from headgate.apiserver.admission import Errand
 from headgate.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deleter, Preconditions
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.finishing import store_or_finish
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import Registry
-from headgate.apiserver.store import Change, Collection, Store
+from headgate.apiserver.registry import Registry, RequestInfo
+from headgate.apiserver.status import ApiError
+from headgate.apiserver.storage import Change, Collection, Store
 
 USER = "system:serviceaccount:kube-system:generic-garbage-collector"
 
@@ -155,7 +154,7 @@ class Garbage:
             return
         options = DeleteOptions(propagation_policy=policy, preconditions=Preconditions(metadata["uid"]))
         try:
-            self._deleter.delete(Errand(served[0], namespace, name, USER, now), options)
+            self._deleter.delete(RequestInfo(served[0], namespace, name, USER, now), options)
         except ApiError:
             return  # an admission plugin keeps it; a later change of it or its owners asks again
 

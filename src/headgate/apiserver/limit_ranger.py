@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from headgate.apiserver.admission import Catalog, Operation
 from headgate.apiserver.messages import Json
 from headgate.apiserver.pod_totals import Nanos, nanos_of, together
-from headgate.apiserver.rules import Catalog, Operation
 from headgate.apiserver.status import forbidden
 from headgate.model.quantity import NANOS, Quantity
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.status import Refusal, bad_request, expired
-from headgate.apiserver.store import Placed, Store
+from headgate.apiserver.status import ApiError, StatusError, bad_request, expired
+from headgate.apiserver.storage import Placed, Store
 from headgate.apiserver.watch import View
 
 
@@ -66,7 +65,7 @@ def known_version(store: Store, query: Mapping[str, str]) -> int:
         raise bad_request(f"invalid resource version {text!r}: expected a whole number")
     if int(text) > store.version:
         message = f"Too large resource version: {text}, current: {store.version}"
-        raise Refusal(504, "Timeout", message, {"retryAfterSeconds": 1})
+        raise StatusError(504, "Timeout", message, {"retryAfterSeconds": 1})
     return int(text)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from headgate.apiserver.admission import Operation
 from headgate.apiserver.cel_reads import Reads, note_reads
 from headgate.apiserver.cel_rules import Failed, RuleProblem, compile_program, evaluate_program
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Operation
 
 _OF_ITS_SORT = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What goes in and out of the small Kubernetes."""
+"""Requests and responses of the small Kubernetes."""
 
 from __future__ import annotations
 

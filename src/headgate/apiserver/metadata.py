@@ -1,4 +1,4 @@
-"""What the server itself writes into metadata: identity, times, generation."""
+"""What the server itself writes into objects: identity, times and generation in metadata, conditions in status."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hashlib import blake2b
 from typing import Any
 
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import Served
-from headgate.apiserver.store import Collection
+from headgate.apiserver.registry import ServedResource
+from headgate.apiserver.storage import Collection
 
 KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 """Set by the server alone: what a client writes there is ignored."""
@@ -42,14 +42,14 @@ class Identities:
         self._incarnations: dict[tuple[Collection, str, str], int] = {}
         self._generated = 0
 
-    def uid(self, served: Served, namespace: str, name: str) -> str:
+    def uid(self, served: ServedResource, namespace: str, name: str) -> str:
         """The uid of the next object of this name."""
         count = self._incarnations.get((served.collection, namespace, name), 0)
         text = f"{self._seed}/{served.type.group}/{served.type.plural}/{namespace}/{name}/{count}"
         bits = blake2b(text.encode(), digest_size=16).hexdigest()
         return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-a{bits[17:20]}-{bits[20:]}"
 
-    def used(self, served: Served, namespace: str, name: str) -> None:
+    def used(self, served: ServedResource, namespace: str, name: str) -> None:
         """The object was stored; the next of this name is another."""
         place = (served.collection, namespace, name)
         self._incarnations[place] = self._incarnations.get(place, 0) + 1
@@ -68,11 +68,11 @@ def _suffix(number: int) -> str:
     return "".join(letters)
 
 
-def has_generation(served: Served) -> bool:
+def has_generation(served: ServedResource) -> bool:
     return served.type.group not in UNCOUNTED_GROUPS or (served.type.group, served.type.plural) == ("", "pods")
 
 
-def counts_generation(served: Served) -> bool:
+def counts_generation(served: ServedResource) -> bool:
     """Priority classes have one that stays as it is."""
     return has_generation(served) and served.type.group != "scheduling.k8s.io"
 
@@ -112,3 +112,23 @@ def _differs(new: Json, old: Json) -> bool:
         if value is not before and key not in NOT_COUNTED and value != before:
             return True
     return not new.keys() >= old.keys() and any(key not in new and key not in NOT_COUNTED for key in old)
+
+
+def with_times(status: Json) -> Json:
+    """Conditions always show both of their times, known or not; the very same status when they do."""
+    conditions = status.get("conditions") or ()
+    if all("lastProbeTime" in one and "lastTransitionTime" in one for one in conditions):
+        return status
+    unknown = {"lastProbeTime": None, "lastTransitionTime": None}
+    return {**status, "conditions": [{**unknown, **one} for one in conditions]}
+
+
+def with_condition(status: Json, condition: Json, now: float) -> Json:
+    """The status with this condition; it keeps its time if it was so already."""
+    conditions = status.get("conditions") or []
+    old = next((one for one in conditions if one["type"] == condition["type"]), None)
+    same = old is not None and old["status"] == condition["status"]
+    since = old.get("lastTransitionTime") if same and old is not None else timestamp(int(now))
+    new = {**condition, "lastProbeTime": None, "lastTransitionTime": since}
+    others = [new if one is old else one for one in conditions]
+    return {**status, "conditions": others if old is not None else [*others, new]}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.apiserver.admission import Errand
 from headgate.apiserver.deletion import DeleteOptions, Deleter
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.finishing import store_or_finish
-from headgate.apiserver.registry import Registry
-from headgate.apiserver.status import Refusal, details_of, forbidden
-from headgate.apiserver.store import Change, Store
+from headgate.apiserver.registry import Registry, RequestInfo
+from headgate.apiserver.status import ApiError, StatusError, details_of, forbidden
+from headgate.apiserver.storage import Change, Store
 
 USER = "system:serviceaccount:kube-system:namespace-controller"
 
@@ -25,14 +23,14 @@ class Namespaces:
         self._to_empty: dict[str, None] = {}
         self._to_check: dict[str, None] = {}
 
-    def refuse_content(self, errand: Errand, name: str) -> None:
+    def refuse_content(self, errand: RequestInfo, name: str) -> None:
         """A new object must go into a namespace that exists and stays."""
         if not errand.served.type.namespaced:
             return
         found = self._collection.get("", errand.namespace)
         if found is None:
             text = f'namespaces "{errand.namespace}" not found'
-            raise Refusal(404, "NotFound", text, details_of(errand.namespace, "", "namespaces"))
+            raise StatusError(404, "NotFound", text, details_of(errand.namespace, "", "namespaces"))
         if found.value["metadata"].get("deletionTimestamp") is not None:
             raise _terminating(errand, name)
 
@@ -63,9 +61,9 @@ class Namespaces:
     def _delete_contents(self, namespace: str, now: float) -> None:
         for served in self._registry.preferred():
             for _, name, _ in list(served.collection.items(namespace) if served.type.namespaced else ()):
-                self._delete(Errand(served, namespace, name, USER, now))
+                self._delete(RequestInfo(served, namespace, name, USER, now))
 
-    def _delete(self, errand: Errand) -> None:
+    def _delete(self, errand: RequestInfo) -> None:
         try:
             self._deleter.delete(errand, DeleteOptions(propagation_policy="Background"))
         except ApiError:
@@ -84,7 +82,7 @@ def _taken(names: dict[str, None]) -> list[str]:
     return taken
 
 
-def _terminating(errand: Errand, name: str) -> Refusal:
+def _terminating(errand: RequestInfo, name: str) -> StatusError:
     where = errand.namespace
     why = f"unable to create new content in namespace {where} because it is being terminated"
     refusal = forbidden(errand.served.type, name, why)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from headgate.apiserver.admission import Catalog, Operation
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation
 from headgate.apiserver.status import forbidden
 
 _CLASSES = "priorityclasses.scheduling.k8s.io"

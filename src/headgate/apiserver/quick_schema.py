@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from headgate.apiserver.defaults_schema import PRESERVE, compile_defaults, compile_pruning
-from headgate.apiserver.errors import FieldError
+from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_formats import FORMATS
 from headgate.apiserver.validate_lists import compile_list_type

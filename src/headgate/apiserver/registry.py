@@ -1,4 +1,4 @@
-"""Which resources are served, by path and by kind."""
+"""Which resources are served, by path and by kind, and which of them a request is about."""
 
 from __future__ import annotations
 
@@ -8,13 +8,57 @@ from msgspec import Struct
 
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
-from headgate.apiserver.paths import Location, parse_path
-from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.status import no_such_path
-from headgate.apiserver.store import Collection, Store
+from headgate.apiserver.storage import Collection, Store
+from headgate.apiserver.strategy import ResourceType
 
 
-class Served(Struct, frozen=True, gc=False, eq=False):
+class RequestInfo(Struct, frozen=True, gc=False):
+    """A write on its way: to which object, for whom, when. `name` is empty for a creation."""
+
+    served: ServedResource
+    namespace: str
+    name: str
+    user: str
+    now: float
+    subresource: str = ""
+    dry_run: bool = False
+
+
+NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+class ResourcePath(Struct, frozen=True, gc=False):
+    """A path taken apart; parts it does not name are empty."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str = ""
+    subresource: str = ""
+
+
+def parse_path(path: str) -> ResourcePath:
+    """Take `/api/v1/…` or `/apis/group/version/…` apart; anything else is refused as not found."""
+    root, *parts = path.strip("/").split("/")
+    if root == "apis" and len(parts) > 1:
+        return _resource(parts[0], parts[1], parts[2:])
+    if root == "api" and parts:
+        return _resource("", parts[0], parts[1:])
+    raise no_such_path()
+
+
+def _resource(group: str, version: str, parts: list[str]) -> ResourcePath:
+    namespace = ""
+    if len(parts) > 2 and parts[0] == "namespaces" and (group or parts[2] not in NAMESPACE_SUBRESOURCES):
+        namespace, parts = parts[1], parts[2:]
+    if not 1 <= len(parts) <= 3 or "" in parts:
+        raise no_such_path()
+    return ResourcePath(group, version, namespace, *parts)
+
+
+class ServedResource(Struct, frozen=True, gc=False, eq=False):
     """A resource type in one version, with the collection all its versions share; defined anew, it is another."""
 
     type: ResourceType
@@ -38,10 +82,12 @@ class Registry:
 
     def __init__(self, store: Store, types: Sequence[ResourceType]) -> None:
         self._store = store
-        self._by_path: dict[tuple[str, str, str], Served] = {}
-        self._by_kind: dict[tuple[str, str], Served] = {}
+        self._by_path: dict[tuple[str, str, str], ServedResource] = {}
+        self._by_kind: dict[tuple[str, str], ServedResource] = {}
         self._types: tuple[ResourceType, ...] | None = None  # until something else is served
-        self._places: Memory[str, tuple[Served, Location]] = Memory()  # likewise; paths are asked for again and again
+        self._places: Memory[str, tuple[ServedResource, ResourcePath]] = (
+            Memory()
+        )  # likewise; paths are asked for again and again
         self._built_in = frozenset(_api_version(resource) for resource in types)
         for resource in types:
             self._add(resource, custom=False)
@@ -63,7 +109,7 @@ class Registry:
     def _add(self, resource: ResourceType, *, custom: bool) -> None:
         self._forget()
         api_version = _api_version(resource)
-        served = Served(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
+        served = ServedResource(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
         self._by_path[resource.group, resource.version, resource.plural] = served
         self._by_kind[api_version, resource.kind] = served
 
@@ -71,7 +117,7 @@ class Registry:
         self._types = None
         self._places.clear()
 
-    def at(self, path: str) -> tuple[Served, Location]:
+    def at(self, path: str) -> tuple[ServedResource, ResourcePath]:
         """What is served there and where it is; refuses a path that names nothing or does not fit the resource."""
         known = self._places.get(path)
         if known is None:
@@ -80,7 +126,7 @@ class Registry:
             self._places.put(path, known)
         return known
 
-    def _fitting(self, place: Location) -> Served:
+    def _fitting(self, place: ResourcePath) -> ServedResource:
         served = self._by_path.get((place.group, place.version, place.plural))
         if served is None or (place.namespace and not served.type.namespaced):
             raise no_such_path()
@@ -88,7 +134,7 @@ class Registry:
             raise no_such_path()
         return served
 
-    def of_kind(self, api_version: str, kind: str) -> Served | None:
+    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
         return self._by_kind.get((api_version, kind))
 
     def types(self) -> tuple[ResourceType, ...]:
@@ -100,12 +146,12 @@ class Registry:
             self._types = tuple(served.type for served in self._by_path.values())
         return self._types
 
-    def versions(self, group: str, plural: str) -> list[Served]:
+    def versions(self, group: str, plural: str) -> list[ServedResource]:
         return [found for key, found in self._by_path.items() if (key[0], key[2]) == (group, plural)]
 
-    def preferred(self) -> list[Served]:
+    def preferred(self) -> list[ServedResource]:
         """Every resource once, in its first version, in order of group and name."""
-        first: dict[tuple[str, str], Served] = {}
+        first: dict[tuple[str, str], ServedResource] = {}
         for (group, _, plural), served in self._by_path.items():
             first.setdefault((group, plural), served)
         return [first[key] for key in sorted(first)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.fields import same
+from headgate.apiserver.admission import Catalog, Operation
+from headgate.apiserver.field_errors import same
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation
 from headgate.apiserver.status import forbidden
 
 _CLASSES = "runtimeclasses.node.k8s.io"

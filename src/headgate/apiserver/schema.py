@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
-from headgate.apiserver.errors import FieldError
+from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema_parts import Part

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.status import Refusal, bad_request
+from headgate.apiserver.status import StatusError, bad_request
+from headgate.apiserver.strategy import ResourceType
 from headgate.model.requirements import Requirement
 from headgate.model.selectors import (
     InvalidSelector,
@@ -71,7 +71,7 @@ def object_selector(selector: Json | None) -> LabelTest:
     try:
         requirements = label_selector(selector)
     except InvalidSelector as error:
-        raise Refusal(500, "InternalError", f"Internal error occurred: {error}") from None
+        raise StatusError(500, "InternalError", f"Internal error occurred: {error}") from None
     return lambda labels: selects(requirements, labels)
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from headgate.apiserver.admission import Chain, Errand, Plugin
+from headgate.apiserver.admission import Chain, Plugin
 from headgate.apiserver.binding import bind, decode_binding
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.crd import resource_types_of
 from headgate.apiserver.decoding import decode_object, decode_patch, readable
 from headgate.apiserver.definitions import Definitions
 from headgate.apiserver.deletion import DeleteOptions, Deleter, decode_options
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.eviction import decode_eviction, evict
 from headgate.apiserver.finishing import is_pods
 from headgate.apiserver.garbage import Garbage
@@ -21,10 +20,10 @@ from headgate.apiserver.listing import known_version, list_objects
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
 from headgate.apiserver.namespaces import Namespaces
-from headgate.apiserver.registry import Registry
-from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import selection
 from headgate.apiserver.status import (
+    ApiError,
     bad_request,
     created,
     deleted,
@@ -33,7 +32,8 @@ from headgate.apiserver.status import (
     method_not_allowed,
     no_such_path,
 )
-from headgate.apiserver.store import HISTORY, Store
+from headgate.apiserver.storage import HISTORY, Store
+from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.watch import View, Watch, WatchEvent
 from headgate.apiserver.writing import Writer, found
 
@@ -99,7 +99,7 @@ class ApiServer:
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
             assert served is not None, f"no type serves the initial {value['kind']}"
-            self._writer.create(Errand(served, "", "", "system:apiserver", 0.0), value)
+            self._writer.create(RequestInfo(served, "", "", "system:apiserver", 0.0), value)
         self._settle(0.0)
 
     def _settle(self, now: float) -> None:
@@ -112,7 +112,7 @@ class ApiServer:
     def _answer(self, request: Request, now: float) -> tuple[int, Json]:
         served, place = self._registry.at(request.path)
         dry_run, subresource = bool(request.query) and _is_dry_run(request.query), place.subresource
-        errand = Errand(served, place.namespace, place.name, request.user, now, subresource, dry_run)
+        errand = RequestInfo(served, place.namespace, place.name, request.user, now, subresource, dry_run)
         if subresource in ("binding", "eviction"):
             return self._answer_pod_action(request, errand)
         if subresource and not (subresource == "status" and served.type.has_status):
@@ -121,7 +121,7 @@ class ApiServer:
             return self._answer_collection(request, errand)
         return self._answer_object(request, errand)
 
-    def _answer_collection(self, request: Request, errand: Errand) -> tuple[int, Json]:
+    def _answer_collection(self, request: Request, errand: RequestInfo) -> tuple[int, Json]:
         if request.method != "GET" and errand.served.type.namespaced and not errand.namespace:
             raise no_such_path() if errand.served.custom else method_not_allowed()
         match request.method:
@@ -135,7 +135,7 @@ class ApiServer:
                 return 200, self._delete_all(request, errand)
         raise method_not_allowed()
 
-    def _answer_object(self, request: Request, errand: Errand) -> tuple[int, Json]:
+    def _answer_object(self, request: Request, errand: RequestInfo) -> tuple[int, Json]:
         served = errand.served
         match request.method:
             case "PATCH":  # as most are
@@ -150,7 +150,7 @@ class ApiServer:
                 return 200, self._delete(errand, decode_options(request.body, request.query))
         raise method_not_allowed()
 
-    def _answer_pod_action(self, request: Request, errand: Errand) -> tuple[int, Json]:
+    def _answer_pod_action(self, request: Request, errand: RequestInfo) -> tuple[int, Json]:
         if not is_pods(errand.served.collection) or not errand.name:
             raise no_such_path()
         if request.method != "POST":
@@ -161,12 +161,12 @@ class ApiServer:
             evict(self._store, self._deleter, errand, decode_eviction(request.body))
         return 201, created()
 
-    def _create(self, request: Request, errand: Errand) -> tuple[int, Json]:
+    def _create(self, request: Request, errand: RequestInfo) -> tuple[int, Json]:
         value = decode_object(request.body, errand.served, self._registry)
         self._namespaces.refuse_content(errand, value["metadata"].get("name") or "")
         return 201, self._writer.create(errand, value)
 
-    def _delete(self, errand: Errand, options: DeleteOptions) -> Json:
+    def _delete(self, errand: RequestInfo, options: DeleteOptions) -> Json:
         """The object if it still exists or is a pod, else a Status that says what is gone."""
         last = self._deleter.delete(errand, options)
         collection, resource = errand.served.collection, errand.served.type
@@ -174,7 +174,7 @@ class ApiServer:
             return errand.served.shown(last)
         return deleted(details_of(errand.name, resource.group, resource.plural, last["metadata"]["uid"]))
 
-    def _delete_all(self, request: Request, errand: Errand) -> Json:
+    def _delete_all(self, request: Request, errand: RequestInfo) -> Json:
         options = decode_options(request.body, request.query)
         listed = list_objects(self._store, _view(request, errand), request.query)
         for item in listed["items"]:
@@ -182,7 +182,7 @@ class ApiServer:
         return listed
 
 
-def _view(request: Request, errand: Errand) -> View:
+def _view(request: Request, errand: RequestInfo) -> View:
     return View(errand.served, errand.namespace, selection(request.query, errand.served.type))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import complaints, forbidden, invalid, required
+from headgate.apiserver.field_errors import FieldError, complaints, forbidden, invalid, required
 from headgate.apiserver.validate_metadata import label_errors, label_name_errors
 from headgate.apiserver.validate_names import dns_label_errors, label_value_errors
 from headgate.apiserver.validate_shapes import (

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import NEGATIVE, complaints, forbidden, invalid, not_supported, required
+from headgate.apiserver.field_errors import (
+    NEGATIVE,
+    FieldError,
+    complaints,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from headgate.apiserver.validate_names import qualified_name_errors
 from headgate.apiserver.validate_shapes import Amounts, Resources
 from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity

@@ -6,8 +6,8 @@ import re
 
 from msgspec import Struct
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import (
+from headgate.apiserver.field_errors import (
+    FieldError,
     at_least_zero,
     complaints,
     forbidden,

@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import complaints, duplicate, forbidden, invalid, not_supported, required
+from headgate.apiserver.field_errors import (
+    FieldError,
+    complaints,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from headgate.apiserver.validate_amounts import container_resources_errors
 from headgate.apiserver.validate_names import dns_label_errors
 from headgate.apiserver.validate_shapes import Container, PodSpec, Port

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import complaints, invalid, not_supported, quote, required, unchanged
+from headgate.apiserver.field_errors import FieldError, complaints, invalid, not_supported, quote, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_crd_shapes import Definition, DefinitionSpec, Names, SchemaProps, Version
 from headgate.apiserver.validate_metadata import NameRule, metadata_errors, metadata_update_errors

@@ -13,8 +13,7 @@ import msgspec
 from headgate.apiserver.cel_paths import InvalidPath, field_path
 from headgate.apiserver.cel_rules import RuleProblem, compile_expression
 from headgate.apiserver.cel_seen import RULES
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import invalid, not_supported, required
+from headgate.apiserver.field_errors import FieldError, invalid, not_supported, required
 from headgate.apiserver.validate_crd_shapes import RuleProps, SchemaProps
 
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")

@@ -7,8 +7,7 @@ import re
 from msgspec import structs
 
 from headgate.apiserver.defaults_job import CONTROLLER_UID, GENERATED_LABELS, JOB_NAME, NAME_LABELS, UID_LABELS
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import at_least_zero, invalid, not_supported, quote, required, too_long
+from headgate.apiserver.field_errors import FieldError, at_least_zero, invalid, not_supported, quote, required, too_long
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_affinity import selector_errors
 from headgate.apiserver.validate_metadata import label_errors, metadata_errors

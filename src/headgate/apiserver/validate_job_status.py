@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import OMITTED, at_least_zero, invalid, required, unchanged
+from headgate.apiserver.field_errors import OMITTED, FieldError, at_least_zero, invalid, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import seconds_of
 from headgate.apiserver.validate_shapes import JobInStatus, JobStatus, demand_shape

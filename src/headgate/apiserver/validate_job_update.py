@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import invalid, same, unchanged
+from headgate.apiserver.field_errors import FieldError, invalid, same, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_job import job_errors
 from headgate.apiserver.validate_job_status import is_true

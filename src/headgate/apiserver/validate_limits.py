@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headgate.apiserver.defaults_amounts import with_canonical_amounts
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import complaints, duplicate, forbidden, invalid, required, unchanged
+from headgate.apiserver.field_errors import FieldError, complaints, duplicate, forbidden, invalid, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_amounts import (
     container_resource_name_errors,

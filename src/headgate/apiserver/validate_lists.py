@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import duplicate, invalid
+from headgate.apiserver.field_errors import FieldError, duplicate, invalid
 from headgate.apiserver.messages import Json
 
 

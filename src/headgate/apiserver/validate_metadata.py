@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import complaints, forbidden, invalid, required, same, too_long, unchanged
+from headgate.apiserver.field_errors import (
+    FieldError,
+    complaints,
+    forbidden,
+    invalid,
+    required,
+    same,
+    too_long,
+    unchanged,
+)
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_names import dns_label_errors, label_value_errors, qualified_name_errors
 from headgate.apiserver.validate_shapes import Metadata, OwnerReference

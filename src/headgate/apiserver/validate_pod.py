@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import complaints, forbidden, invalid, not_supported, required, unchanged
+from headgate.apiserver.field_errors import (
+    FieldError,
+    complaints,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    unchanged,
+)
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_affinity import affinity_errors
 from headgate.apiserver.validate_amounts import container_resources_errors, pod_resources_errors

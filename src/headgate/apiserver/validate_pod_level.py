@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import invalid
+from headgate.apiserver.field_errors import FieldError, invalid
 from headgate.apiserver.pod_totals import Nanos, nanos_of, together
 from headgate.apiserver.validate_shapes import Container, PodSpec, Resources
 from headgate.model.quantity import Quantity, parse_quantity

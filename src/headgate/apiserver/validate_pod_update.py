@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import forbidden, invalid, required, same
+from headgate.apiserver.field_errors import FieldError, forbidden, invalid, required, same
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_metadata import metadata_update_errors
 from headgate.apiserver.validate_pod import LARGEST_DEADLINE, metadata_errors_of, pod_errors

@@ -10,8 +10,7 @@ from headgate.apiserver.cel_paths import field_path
 from headgate.apiserver.cel_rules import Failed, Rule, compile_rule
 from headgate.apiserver.cel_seen import RULES, Seen, Sight, has_rules
 from headgate.apiserver.defaults_schema import EMBEDDED
-from headgate.apiserver.errors import Complaint, FieldError
-from headgate.apiserver.fields import OMITTED, invalid
+from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, invalid
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 

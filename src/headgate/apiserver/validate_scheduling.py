@@ -6,8 +6,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from headgate.apiserver.errors import Complaint, FieldError
-from headgate.apiserver.fields import NOT_POSITIVE, complaints, duplicate, forbidden, invalid, not_supported, required
+from headgate.apiserver.field_errors import (
+    NOT_POSITIVE,
+    Complaint,
+    FieldError,
+    complaints,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from headgate.apiserver.validate_affinity import label_key_errors, selector_errors
 from headgate.apiserver.validate_metadata import label_name_errors
 from headgate.apiserver.validate_names import label_value_errors, qualified_name_errors

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import (
+from headgate.apiserver.field_errors import (
+    FieldError,
     invalid,
     not_supported,
     quote,

@@ -10,8 +10,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.messages import Json
+from headgate.apiserver.status import ApiError
 from headgate.apiserver.validate_wording import wrong_type
 
 Shape = TypeVar("Shape", bound="Shaped")

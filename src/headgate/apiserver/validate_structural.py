@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.fields import forbidden, invalid, not_supported, required
+from headgate.apiserver.field_errors import FieldError, forbidden, invalid, not_supported, required
 from headgate.apiserver.validate_crd_rules import rule_errors, rule_form_errors
 from headgate.apiserver.validate_crd_shapes import SchemaProps
 from headgate.apiserver.validate_schema import compile_pattern, compile_validation

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from headgate.apiserver.messages import Json
-from headgate.apiserver.registry import Served
+from headgate.apiserver.registry import ServedResource
 from headgate.apiserver.selectors import Match
-from headgate.apiserver.store import Change, Revision, Store, versioned
+from headgate.apiserver.storage import Change, Revision, Store, versioned
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -32,7 +32,7 @@ class WatchEvent(Struct, frozen=True, gc=False):
 class View(Struct, frozen=True):
     """Which objects are looked at: of this resource, in this namespace (empty: all), those that match."""
 
-    served: Served
+    served: ServedResource
     namespace: str
     match: Match | None
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from headgate.apiserver.admission import Catalog, Operation
 from headgate.apiserver.cel_rules import Failed
-from headgate.apiserver.errors import ApiError
 from headgate.apiserver.match_conditions import Condition, all_hold, compile_condition, left_open
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation
 from headgate.apiserver.selectors import LabelTest, object_selector
-from headgate.apiserver.status import forbidden
+from headgate.apiserver.status import ApiError, forbidden
 
 
 class Allowed(Struct, frozen=True):

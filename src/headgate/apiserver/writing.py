@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.apiserver.admission import Chain, Errand, Passage
+from headgate.apiserver.admission import Chain, Passage
 from headgate.apiserver.decoding import Transform, with_metadata
-from headgate.apiserver.errors import ApiError, FieldError
-from headgate.apiserver.fields import IMMUTABLE
-from headgate.apiserver.fields import invalid as invalid_field
+from headgate.apiserver.field_errors import IMMUTABLE, FieldError
+from headgate.apiserver.field_errors import invalid as invalid_field
 from headgate.apiserver.finishing import store_or_finish
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import Identities, born, carried, counted_up, counts_generation, has_generation
-from headgate.apiserver.status import already_exists, bad_request, conflict, invalid, not_found, unmet_precondition
-from headgate.apiserver.store import Revision, Store
+from headgate.apiserver.registry import RequestInfo
+from headgate.apiserver.status import (
+    ApiError,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    unmet_precondition,
+)
+from headgate.apiserver.storage import Revision, Store
 
 NAME_TRIES = 8
 CONDITIONAL_ONLY = frozenset(
@@ -35,7 +43,7 @@ class Writer:
     def __init__(self, store: Store, chain: Chain, identities: Identities) -> None:
         self._store, self._chain, self._identities = store, chain, identities
 
-    def create(self, errand: Errand, value: Json) -> Json:
+    def create(self, errand: RequestInfo, value: Json) -> Json:
         rules, passage = errand.served.type.rules, self._chain.passage("CREATE", errand, None)
         new = rules.prepare_create(self._born(errand, _in_namespace(errand, value)))
         if passage is not None:
@@ -47,19 +55,19 @@ class Writer:
             passage.validate(new)
         return self._store_new(errand, new)
 
-    def replace(self, errand: Errand, new: Json) -> Json:
+    def replace(self, errand: RequestInfo, new: Json) -> Json:
         """Put the object in the place of the stored one, or its status in the place of that."""
         old, uid = errand.served.shown(found(errand).value), new["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
             raise unmet_precondition(errand.served.type, old["metadata"], "uid", uid)
         return self._update(errand, new, old)
 
-    def patch(self, errand: Errand, transform: Transform) -> Json:
+    def patch(self, errand: RequestInfo, transform: Transform) -> Json:
         """Change the stored object, or its status."""
         old = errand.served.shown(found(errand).value)
         return self._update(errand, transform(old), old)
 
-    def _update(self, errand: Errand, new: Json, old: Json) -> Json:
+    def _update(self, errand: RequestInfo, new: Json, old: Json) -> Json:
         """A change that changes nothing leaves no trace."""
         served, rules, of_status = errand.served, errand.served.type.rules, errand.subresource == "status"
         prepare = rules.prepare_status if of_status else rules.prepare_update
@@ -78,7 +86,7 @@ class Writer:
             return new
         return store_or_finish(self._store, served.collection, errand.namespace, errand.name, new)
 
-    def _born(self, errand: Errand, value: Json) -> Json:
+    def _born(self, errand: RequestInfo, value: Json) -> Json:
         metadata = value["metadata"]
         if metadata.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -88,7 +96,7 @@ class Writer:
         metadata = born(metadata, uid, errand.now, counted=has_generation(errand.served))
         return {**value, "metadata": metadata}
 
-    def _free_name(self, errand: Errand, prefix: str) -> str:
+    def _free_name(self, errand: RequestInfo, prefix: str) -> str:
         name = self._identities.generated_name(prefix)
         for _ in range(NAME_TRIES):
             if errand.served.collection.get(errand.namespace, name) is None:
@@ -96,7 +104,7 @@ class Writer:
             name = self._identities.generated_name(prefix)
         return name
 
-    def _store_new(self, errand: Errand, value: Json) -> Json:
+    def _store_new(self, errand: RequestInfo, value: Json) -> Json:
         name, collection = value["metadata"]["name"], errand.served.collection
         if collection.get(errand.namespace, name) is not None:
             raise already_exists(errand.served.type, name)
@@ -106,7 +114,7 @@ class Writer:
         return self._store.put(collection, errand.namespace, name, value)
 
 
-def found(errand: Errand) -> Revision:
+def found(errand: RequestInfo) -> Revision:
     """The object the errand is about; refuses when there is none."""
     revision = errand.served.collection.get(errand.namespace, errand.name)
     if revision is None:
@@ -114,7 +122,7 @@ def found(errand: Errand) -> Revision:
     return revision
 
 
-def refuse_invalid(errand: Errand, value: Json, errors: Sequence[FieldError]) -> None:
+def refuse_invalid(errand: RequestInfo, value: Json, errors: Sequence[FieldError]) -> None:
     if errors:
         resource = errand.served.type
         raise invalid(resource.kind, resource.group, value["metadata"].get("name") or "", errors)
@@ -126,7 +134,7 @@ def _mutated(passage: Passage, value: Json) -> Json:
     return made
 
 
-def _in_namespace(errand: Errand, value: Json) -> Json:
+def _in_namespace(errand: RequestInfo, value: Json) -> Json:
     """The new object with the namespace of the request."""
     metadata = value["metadata"]
     given = metadata.get("namespace") or ""
@@ -137,7 +145,7 @@ def _in_namespace(errand: Errand, value: Json) -> Json:
     return {**value, "metadata": {**metadata, "namespace": errand.namespace}}
 
 
-def _agreed(errand: Errand, new: Json, old: Json) -> Json:
+def _agreed(errand: RequestInfo, new: Json, old: Json) -> Json:
     """The new object, once it is known to be meant for the stored one; the server's own fields as they were."""
     if new["metadata"] is not old["metadata"]:
         _refuse_other_name(errand, new["metadata"])
@@ -153,7 +161,7 @@ def _with_carried(new: Json, old: Json) -> Json:
     return new if metadata is new["metadata"] else {**new, "metadata": metadata}
 
 
-def _refuse_other_name(errand: Errand, metadata: Json) -> None:
+def _refuse_other_name(errand: RequestInfo, metadata: Json) -> None:
     name, namespace = metadata.get("name"), metadata.get("namespace") or errand.namespace
     if not name:
         text = f"the name of the object ({errand.name} based on URL) was undeterminable: name must be provided"
@@ -164,7 +172,7 @@ def _refuse_other_name(errand: Errand, metadata: Json) -> None:
         raise bad_request(OTHER_NAMESPACE)
 
 
-def _refuse_other_version(errand: Errand, metadata: Json, stored: Json) -> None:
+def _refuse_other_version(errand: RequestInfo, metadata: Json, stored: Json) -> None:
     served = errand.served
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     if version and version != stored["resourceVersion"]:

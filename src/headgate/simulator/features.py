@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headgate.apiserver.admission import Admission, Catalog, Operation
 from headgate.apiserver.builtin import ADMISSION
-from headgate.apiserver.errors import ApiError, Complaint, FieldError
+from headgate.apiserver.field_errors import Complaint, FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Admission, Catalog, Operation
+from headgate.apiserver.status import ApiError
 
 UNCHANGEABLE = "may not be changed while the feature PodSchedulingReadiness is disabled"
 

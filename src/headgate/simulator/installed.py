@@ -9,8 +9,8 @@ from headgate.api.admission import found_at, path_to, reader_of
 from headgate.api.manifests import definitions, queue_definitions
 from headgate.api.rereading import Rereading
 from headgate.api.webhook_manifests import WEBHOOKS, AtService, Webhook, webhook_configurations
+from headgate.apiserver.admission import Operation
 from headgate.apiserver.messages import Json, Request
-from headgate.apiserver.rules import Operation
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.webhooks import Allowed, Denied, Handler, WebhookAdmission
 from headgate.gates.judges import JUDGES

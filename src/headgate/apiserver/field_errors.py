@@ -4,12 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from headgate.apiserver.errors import Complaint, FieldError
+
+class Complaint(StrEnum):
+    """What is wrong with a field; the value is how a real server begins the sentence."""
+
+    REQUIRED = "Required value"
+    INVALID = "Invalid value"
+    DUPLICATE = "Duplicate value"
+    FORBIDDEN = "Forbidden"
+    NOT_SUPPORTED = "Unsupported value"
+    TOO_LONG = "Too long"
+    TOO_MANY = "Too many"
+
+
+class FieldError(Struct, frozen=True):
+    """One thing wrong with one field. `value` is shown unless the complaint is Required, Forbidden or Too long.
+
+    `wrong_type`: the value is not even of the kind that the schema of a custom resource declares.
+    """
+
+    path: str
+    complaint: Complaint
+    detail: str = ""
+    value: Any = None
+    wrong_type: bool = False
+
 
 OMITTED: Final = UNSET
 """Given as the value of an error, it keeps the value out of the text."""
