@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.api.manifests import definitions, queue_definitions
+from headgate.apiserver.cel.expressions import EvaluationError, ValidationRule, compile_rule
+from headgate.apiserver.cel.reads import Reads, note_reads
+from headgate.apiserver.cel.views import compile_view
 from headgate.apiserver.cel_answers import Answers
-from headgate.apiserver.cel_reads import Reads, note_reads
-from headgate.apiserver.cel_rules import Failed, Rule, compile_rule
-from headgate.apiserver.cel_view import compile_view
 from headgate.apiserver.messages import Json
 
 TEXT: Json = {"type": "string"}
@@ -151,13 +151,13 @@ NARROW = [
 BY_PARTS = Answers(SCHEMA, NARROW, root=True)
 
 
-def answered_in_full(rule: Rule, new: Json, old: Json | None) -> list[tuple[str, str | Failed]]:
+def answered_in_full(rule: ValidationRule, new: Json, old: Json | None) -> list[tuple[str, str | EvaluationError]]:
     see = compile_view(SCHEMA)
     seen, before = see(new), None if old is None else see(old)
     held: Any = rule.test.evaluate(seen, before) if rule.concerns(before) else True
     if held is True:
         return []
-    return [(rule.text, held if isinstance(held, Failed) else rule.complaint(seen, before))]
+    return [(rule.text, held if isinstance(held, EvaluationError) else rule.complaint(seen, before))]
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headgate.apiserver.crd import resource_types_of
 from headgate.apiserver.decoding import decode_object
-from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
 from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver.patches import SharedMerges, apply_merge_patch
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.storage import Store

@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headgate.apiserver.cel_reads import Reads, note_reads
-from headgate.apiserver.cel_reduced import compile_reduction
-from headgate.apiserver.cel_rules import Failed, Rule
-from headgate.apiserver.cel_view import compile_view
+from headgate.apiserver.cel import EvaluationError, Reads, ValidationRule, compile_reduction, compile_view, note_reads
 from headgate.apiserver.messages import Json
 
 REMEMBERED = 8_192
@@ -21,14 +18,14 @@ REMEMBERED = 8_192
 class Objection(NamedTuple):
     """A rule that does not hold and what it says about that, or why it could not be evaluated."""
 
-    rule: Rule
-    said: str | Failed
+    rule: ValidationRule
+    said: str | EvaluationError
 
 
 class Answers:
     """Asks all rules about a value and the one it replaces."""
 
-    def __init__(self, schema: Json, rules: Sequence[Rule], *, root: bool) -> None:
+    def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:
         self._rules = rules
         new, old = Reads(), Reads()
         for rule in rules:
@@ -53,5 +50,5 @@ class Answers:
         return tuple(_objection(rule, held, new, old) for rule, held in answered if held is not True)
 
 
-def _objection(rule: Rule, held: Any, new: Any, old: Any) -> Objection:
-    return Objection(rule, held if isinstance(held, Failed) else rule.complaint(new, old))
+def _objection(rule: ValidationRule, held: Any, new: Any, old: Any) -> Objection:
+    return Objection(rule, held if isinstance(held, EvaluationError) else rule.complaint(new, old))

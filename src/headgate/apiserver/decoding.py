@@ -9,12 +9,17 @@ from typing import Any
 
 import msgspec
 
-from headgate.apiserver.json_patch import PatchFailed, apply_json_patch, decode_json_patch
-from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
 from headgate.apiserver.messages import Json
+from headgate.apiserver.patches import (
+    PatchFailed,
+    SharedMerges,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+    decode_json_patch,
+)
 from headgate.apiserver.registry import Registry, ServedResource
 from headgate.apiserver.status import StatusError, bad_request, unsupported_media
-from headgate.apiserver.strategic_patch import apply_strategic_patch
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"

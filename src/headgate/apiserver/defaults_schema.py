@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Any
 
+from headgate.apiserver.cel import EMBEDDED
 from headgate.apiserver.messages import Json
 
 Rewrite = Callable[[Any], Any]
 """A new value, or the very same one when nothing changes. None in place of one: nothing can change below here."""
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
-EMBEDDED = "x-kubernetes-embedded-resource"
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 
 

@@ -10,8 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 from headgate.apiserver.admission import Operation
-from headgate.apiserver.cel_reads import Reads, note_reads
-from headgate.apiserver.cel_rules import Failed, RuleProblem, compile_program, evaluate_program
+from headgate.apiserver.cel import (
+    CompilationError,
+    EvaluationError,
+    Reads,
+    compile_program,
+    evaluate_program,
+    note_reads,
+)
 from headgate.apiserver.messages import Json
 
 _OF_ITS_SORT = frozenset(
@@ -39,20 +45,20 @@ class Condition:
         self._program: Any = None
         try:
             self._program = compile_program(text, "request", "object", "oldObject")
-        except RuleProblem as problem:
-            self._broken = Failed(f"compilation error: compilation failed: {problem}")
+        except CompilationError as problem:
+            self._broken = EvaluationError(f"compilation error: compilation failed: {problem}")
         else:
             self.of_sort = _reads_sort_only(text)
 
-    def holds(self, operation: Operation) -> bool | Failed:
+    def holds(self, operation: Operation) -> bool | EvaluationError:
         if self._program is None:
             return self._broken
         data = {"request": _request(operation), "object": operation.new, "oldObject": operation.old}
         said = evaluate_program(self._program, data)
         if isinstance(said, bool):
             return said
-        why = said.why if isinstance(said, Failed) else "must evaluate to bool"
-        return Failed(f"expression '{self._text}' resulted in error: {why}")
+        why = said.why if isinstance(said, EvaluationError) else "must evaluate to bool"
+        return EvaluationError(f"expression '{self._text}' resulted in error: {why}")
 
 
 @lru_cache(maxsize=1024)
@@ -69,18 +75,18 @@ def left_open(conditions: Sequence[Condition], operation: Operation) -> tuple[Co
     return tuple(each for each, held in said if held is not True)
 
 
-def all_hold(conditions: Sequence[Condition], operation: Operation) -> bool | Failed:
+def all_hold(conditions: Sequence[Condition], operation: Operation) -> bool | EvaluationError:
     """One that does not hold outweighs those that fail."""
     failed: list[str] = []
     for condition in conditions:
         said = condition.holds(operation)
         if said is False:
             return False
-        if isinstance(said, Failed) and said.why not in failed:
+        if isinstance(said, EvaluationError) and said.why not in failed:
             failed.append(said.why)
     if not failed:
         return True
-    return Failed(failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]")
+    return EvaluationError(failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]")
 
 
 def _reads_sort_only(text: str) -> bool:

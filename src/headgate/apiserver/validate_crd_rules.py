@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headgate.apiserver.cel_paths import InvalidPath, field_path
-from headgate.apiserver.cel_rules import RuleProblem, compile_expression
-from headgate.apiserver.cel_seen import RULES
+from headgate.apiserver.cel import VALIDATIONS, CompilationError, InvalidPath, compile_expression, field_path
 from headgate.apiserver.field_errors import FieldError, invalid, not_supported, required
 from headgate.apiserver.validate_crd_shapes import RuleProps, SchemaProps
 
@@ -62,7 +60,7 @@ def rule_errors(path: str, node: SchemaProps, unmatched: str = "") -> list[Field
 
 def _rules(path: str, node: SchemaProps) -> Iterator[tuple[str, RuleProps]]:
     for index, rule in enumerate(node.validations or ()):
-        yield f"{path}.{RULES}[{index}]", rule
+        yield f"{path}.{VALIDATIONS}[{index}]", rule
 
 
 def _text_errors(here: str, rule: RuleProps) -> list[FieldError]:
@@ -99,7 +97,7 @@ def _compile_errors(here: str, rule: RuleProps, unmatched: str) -> Iterator[Fiel
     optional = bool(rule.optional_old_self)
     try:
         test = compile_expression(rule.rule or "", optional_old=optional)
-    except RuleProblem as problem:
+    except CompilationError as problem:
         yield invalid(f"{here}.rule", _shown(rule), f"compilation failed: {problem}")
         return
     if not test.returns("BOOL"):
@@ -119,7 +117,7 @@ def _message_errors(here: str, rule: RuleProps) -> Iterator[FieldError]:
     where = f"{here}.messageExpression"
     try:
         says = compile_expression(rule.message_expression, optional_old=bool(rule.optional_old_self))
-    except RuleProblem as problem:
+    except CompilationError as problem:
         yield invalid(where, _shown(rule), f"messageExpression compilation failed: {problem}")
         return
     if not says.returns("STRING"):

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headgate.apiserver.cel import (
+    EMBEDDED,
+    VALIDATIONS,
+    EvaluationError,
+    ObjectView,
+    ReducedObject,
+    ValidationRule,
+    compile_rule,
+    field_path,
+    has_rules,
+)
 from headgate.apiserver.cel_answers import Answers
-from headgate.apiserver.cel_paths import field_path
-from headgate.apiserver.cel_rules import Failed, Rule, compile_rule
-from headgate.apiserver.cel_seen import RULES, Seen, Sight, has_rules
-from headgate.apiserver.defaults_schema import EMBEDDED
 from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, invalid
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
@@ -37,8 +44,8 @@ class SchemaRules:
     def __init__(self, schema: Json) -> None:
         """The schema is one whose rules are known to compile."""
         self._tree = _tree(schema, root=True)
-        self._seen = Seen(schema)
-        self._held: Memory[tuple[Sight, Sight], bool] = Memory()  # all rules hold for what is seen so
+        self._seen = ObjectView(schema)
+        self._held: Memory[tuple[ReducedObject, ReducedObject], bool] = Memory()  # all rules hold for what is seen so
 
     def read_only(self, names: frozenset[str]) -> bool:
         """Whether they look at nothing but fields of these names."""
@@ -113,7 +120,7 @@ class _RuleTree:
     def _ask(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:
         objections = self._answers.about(*pair)
         for rule, said in objections:
-            if isinstance(said, Failed):
+            if isinstance(said, EvaluationError):
                 errors.append(invalid(path or NOWHERE, self._type, _unanswered(rule, said)))
             elif rule.test.uses_old or not _unchanged(nearest):
                 shown = OMITTED if self._type in ("object", "array") else pair[0]
@@ -126,8 +133,8 @@ def _unchanged(pair: _Pair) -> bool:
     return old is not None and bool(new == old)
 
 
-def _compiled(schema: Json) -> tuple[Rule, ...]:
-    given = schema.get(RULES) or ()
+def _compiled(schema: Json) -> tuple[ValidationRule, ...]:
+    given = schema.get(VALIDATIONS) or ()
     return tuple(compile_rule(rule, field_path(schema, rule.get("fieldPath") or "")) for rule in given)
 
 
@@ -136,14 +143,14 @@ def _tree(schema: Any, *, root: bool = False) -> _RuleTree | None:
     return _RuleTree(schema, root=root) if has_rules(schema) else None
 
 
-def _unanswered(rule: Rule, failed: Failed) -> str:
+def _unanswered(rule: ValidationRule, failed: EvaluationError) -> str:
     if failed.why.startswith("no such overload"):
         detail = "call arguments did not match a supported operator, function or macro signature for rule"
         return f"'{failed.why}': {detail}: {rule.name}"
     return f"{failed.why} evaluating rule: {rule.name}"
 
 
-def _refusal(rule: Rule, path: str, value: Any, detail: str) -> FieldError:
+def _refusal(rule: ValidationRule, path: str, value: Any, detail: str) -> FieldError:
     where = ".".join(part for part in (path, rule.path) if part) or NOWHERE
     complaint = _COMPLAINTS.get(rule.reason, Complaint.INVALID)
     return FieldError(where, complaint, "" if complaint is Complaint.DUPLICATE else detail, value)

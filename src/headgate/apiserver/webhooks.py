@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from headgate.apiserver.admission import Catalog, Operation
-from headgate.apiserver.cel_rules import Failed
+from headgate.apiserver.cel import EvaluationError
 from headgate.apiserver.match_conditions import Condition, all_hold, compile_condition, left_open
 from headgate.apiserver.messages import Json
 from headgate.apiserver.selectors import LabelTest, object_selector
@@ -154,7 +154,7 @@ def _concerned(hook: _Hook, operation: Operation, catalog: Catalog) -> bool:
 def _conditions_hold(hook: _Hook, operation: Operation) -> bool:
     """Where they fail, the webhook is not asked: either that does not matter or the write is refused."""
     held = all_hold(hook.conditions, operation)
-    if not isinstance(held, Failed):
+    if not isinstance(held, EvaluationError):
         return held
     if hook.ignores_failure:
         return False

@@ -1,7 +1,7 @@
-"""What Kubernetes adds to CEL: quantities, lists, sets, regular expressions. URLs, IPs and such are not here.
+"""Kubernetes' CEL library: quantities, lists, sets, regular expressions. URLs, IPs and such are not supported.
 
-The engine that evaluates rules has no types of its own making, so a quantity travels as a map with one entry, its
-canonical text; two of them are equal when they mean the same amount.
+The CEL engine has no custom types, so a quantity is a map with one entry, its amount in nanos; two quantities are equal
+when their amounts are.
 """
 
 from __future__ import annotations

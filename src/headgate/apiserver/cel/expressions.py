@@ -1,4 +1,4 @@
-"""One rule of `x-kubernetes-validations`: compiled once, then asked about a value and the one it replaces."""
+"""CEL expressions and the rules of `x-kubernetes-validations`: compiled once, evaluated for a value and its old value."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
-from cel_expr_python.ext import (  # type: ignore[import-untyped]
-    ext_bindings,
-    ext_encoders,
-    ext_math,
-    ext_optional,
-    ext_strings,
-)
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from headgate.apiserver.cel_functions import kubernetes_functions
+from headgate.apiserver.cel.functions import kubernetes_functions
 from headgate.apiserver.messages import Json
 
 _LONGEST_MESSAGE = 5 * 1024  # bytes a message expression may make
 _OLD = "__old__"  # holds the old value under `value`, where there is one
 _CODE = re.compile(r"^[A-Z_]+: ")
-_TROUBLES = (
+_MESSAGES = (
     (re.compile(r'Key not found in map : "?(.*?)"?$'), r"no such key: \1"),
     (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
     (re.compile(r"divide by zero"), "division by zero"),
@@ -31,42 +25,42 @@ _TROUBLES = (
 )
 
 
-class RuleProblem(Exception):
+class CompilationError(Exception):
     """A rule that cannot be compiled; the text is a real server's as far as the compilers agree."""
 
 
-class Failed(Struct, frozen=True):
+class EvaluationError(Struct, frozen=True):
     """The rule could not be evaluated for this value."""
 
     why: str
 
 
 def compile_program(text: str, *variables: str) -> Any:
-    """An expression over these variables. Raises RuleProblem."""
+    """An expression over these variables. Raises CompilationError."""
     try:
         return _environment(*variables).compile(text)
     except RuntimeError as trouble:
         said = _CODE.sub("", str(trouble)).removesuffix(" [INVALID_ARGUMENT]")
-        raise RuleProblem(said) from None
+        raise CompilationError(said) from None
 
 
 def evaluate_program(program: Any, data: Json) -> Any:
-    """The value it makes of its variables, or Failed."""
+    """The value it makes of its variables, or EvaluationError."""
     result = program.eval(data=data)
     made = result.plain_value()
-    return Failed(_worded(str(made))) if result.type() == cel.Type.ERROR else made
+    return EvaluationError(_real_message(str(made))) if result.type() == cel.Type.ERROR else made
 
 
-class Expression:
+class CelExpression:
     """A compiled expression over `self` and perhaps `oldSelf`."""
 
     def __init__(self, text: str, *, optional_old: bool) -> None:
-        """Raises RuleProblem."""
+        """Raises CompilationError."""
         self.text, self._optional = text, optional_old
         self.uses_old = False
         try:
             self._compiled = compile_program(text, "self")
-        except RuleProblem:
+        except CompilationError:
             self._compiled, self.uses_old = self._with_old(text), True
 
     def _with_old(self, text: str) -> Any:
@@ -79,7 +73,7 @@ class Expression:
         return self._compiled.return_type().name() in (name, "DYN")
 
     def evaluate(self, new: Any, old: Any) -> Any:
-        """The value it makes, or Failed; `old` is None where there is none."""
+        """The value it makes, or EvaluationError; `old` is None where there is none."""
         data: Json = {"self": new}
         if self.uses_old and self._optional:
             data[_OLD] = {} if old is None else {"value": old}
@@ -88,13 +82,13 @@ class Expression:
         return evaluate_program(self._compiled, data)
 
 
-class Rule(Struct, frozen=True):
+class ValidationRule(Struct, frozen=True):
     """`old_optional`: it is asked about new values too."""
 
     text: str
-    test: Expression
+    test: CelExpression
     message: str = ""
-    says: Expression | None = None
+    says: CelExpression | None = None
     reason: str = ""
     path: str = ""
     old_optional: bool = False
@@ -105,7 +99,7 @@ class Rule(Struct, frozen=True):
         return self.message or self.text
 
     @property
-    def expressions(self) -> tuple[Expression, ...]:
+    def expressions(self) -> tuple[CelExpression, ...]:
         return (self.test,) if self.says is None else (self.test, self.says)
 
     @property
@@ -123,10 +117,10 @@ class Rule(Struct, frozen=True):
         return self.message or f"failed rule: {self.text}"
 
 
-def compile_rule(given: Json, path: str) -> Rule:
-    """The rule, whose complaints name this path below the value. Raises RuleProblem."""
+def compile_rule(given: Json, path: str) -> ValidationRule:
+    """The rule, whose complaints name this path below the value. Raises CompilationError."""
     optional, said = bool(given.get("optionalOldSelf")), given.get("messageExpression")
-    return Rule(
+    return ValidationRule(
         text=given["rule"].strip(),
         test=compile_expression(given["rule"], optional_old=optional),
         message=(given.get("message") or "").strip(),
@@ -141,8 +135,8 @@ def _is_message(text: str) -> bool:
     return bool(text) and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE
 
 
-def _worded(trouble: str) -> str:
-    for pattern, words in _TROUBLES:
+def _real_message(trouble: str) -> str:
+    for pattern, words in _MESSAGES:
         found = pattern.search(trouble)
         if found is not None:
             return found.expand(words)
@@ -150,9 +144,9 @@ def _worded(trouble: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def compile_expression(text: str, *, optional_old: bool) -> Expression:
-    """Raises RuleProblem."""
-    return Expression(text, optional_old=optional_old)
+def compile_expression(text: str, *, optional_old: bool) -> CelExpression:
+    """Raises CompilationError."""
+    return CelExpression(text, optional_old=optional_old)
 
 
 @lru_cache
@@ -166,3 +160,43 @@ def _environment(*variables: str) -> Any:
         kubernetes_functions(),
     ]
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
+
+
+_STEP = re.compile(r"\.(?P<name>[^.\[\]']+)|\['(?P<quoted>(?:[^'\\]|\\.)*)'\]")
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
+
+class InvalidPath(ValueError):
+    """The path leads nowhere in the schema."""
+
+
+def field_path(schema: Json, path: str) -> str:
+    """The path as errors write it: `.a.b` and `['a'].b` are `a.b`, keys of maps are in brackets. Raises InvalidPath."""
+    at, place, written = schema, 0, ""
+    while place < len(path):
+        step = _STEP.match(path, place)
+        if step is None:
+            raise InvalidPath(path)
+        name = step["name"] if step["name"] is not None else _unescaped(step["quoted"])
+        at, is_field = _subschema(at, name, path)
+        written += (f".{name}" if written else name) if is_field else f"[{name}]"
+        place = step.end()
+    return written
+
+
+def _subschema(schema: Json, name: str, path: str) -> tuple[Json, bool]:
+    properties, others = schema.get("properties"), schema.get("additionalProperties")
+    if properties and name in properties:
+        return properties[name], True
+    if not properties and isinstance(others, dict):
+        return others, False
+    raise InvalidPath(path)
+
+
+def _unescaped(text: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        if found.group(1) not in _ESCAPES:
+            raise InvalidPath(text)
+        return _ESCAPES[found.group(1)]
+
+    return re.sub(r"\\(.)", plain, text)

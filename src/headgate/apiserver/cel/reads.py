@@ -1,6 +1,6 @@
-"""What an expression in CEL can read of the values it is asked about, told from its text; in doubt, everything.
+"""What a CEL expression can read of its variables, derived from its text; in doubt, everything.
 
-An answer cannot depend on anything else, so values that are alike in what is read are answered alike.
+A result depends on nothing else, so values that agree in what is read have the same result.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class _Token(NamedTuple):
     text: str
 
 
-class _Unclear(Exception):
+class _NotUnderstood(Exception):
     """The text is not understood well enough."""
 
 
 def note_reads(text: str, variables: Mapping[str, Reads]) -> None:
     """Add what the expression, which is known to compile, reads of each variable."""
     try:
-        _Scan(_tokens(text)).note(0, None, dict(variables))
-    except _Unclear:
+        _Scanner(_tokens(text)).note(0, None, dict(variables))
+    except _NotUnderstood:
         for reads in variables.values():
             reads.whole = True
 
@@ -73,14 +73,14 @@ def _tokens(text: str) -> list[_Token]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise _Unclear
+            raise _NotUnderstood
         place = match.end()
         if match.lastgroup != "blank":
             found.append(_Token(str(match.lastgroup), match.group()))
     return found
 
 
-class _Scan:
+class _Scanner:
     """Goes through the tokens once and follows each variable as far as fields are selected from it."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
@@ -92,7 +92,7 @@ class _Scan:
         while place < stop:
             token = self._tokens[place]
             if token.text in (".", ".?") and self._begins_name(place):
-                raise _Unclear  # the name is looked up from the root
+                raise _NotUnderstood  # the name is looked up from the root
             if token.sort == "name" and token.text in scope and self._text(place - 1) not in (".", ".?"):
                 place = self._follow(place, scope)
             else:
@@ -136,7 +136,7 @@ class _Scan:
         """At the parenthesis after `all` and the like: a name, a comma and one condition about each item."""
         closing = self._closing(opening)
         if self._sort(opening + 1) != "name" or self._commas(opening, closing) != 1:
-            raise _Unclear
+            raise _NotUnderstood
         self.note(opening + 3, closing, {**scope, self._text(opening + 1): reads.each_item()})
         return closing + 1
 
@@ -146,7 +146,7 @@ class _Scan:
             depth += (self._text(place) in ("(", "[", "{", "[?")) - (self._text(place) in (")", "]", "}"))
             if depth == 0:
                 return place
-        raise _Unclear
+        raise _NotUnderstood
 
     def _commas(self, opening: int, closing: int) -> int:
         """Between these parentheses, not inside of others."""
