@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from headgate.apiserver.admission import Admission
 from headgate.apiserver.crd import default_definition
-from headgate.apiserver.defaults_cluster import (
+from headgate.apiserver.defaulting import (
     default_config_map,
+    default_job,
     default_node,
+    default_pod,
     default_priority_class,
     new_budget,
+    new_job,
     new_namespace,
+    new_pod,
     update_namespace,
 )
-from headgate.apiserver.defaults_job import default_job, new_job
-from headgate.apiserver.defaults_pod import default_pod, new_pod
 from headgate.apiserver.defaults_taints import TaintNewNodes
 from headgate.apiserver.defaults_tolerations import DefaultTolerationSeconds
 from headgate.apiserver.kind_rules import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from headgate.apiserver.defaults_absent import with_metadata_trimmed
+from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema import Schema, resource_schema

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headgate.apiserver.admission import Catalog, Operation
+from headgate.apiserver.defaulting import Nanos, nanos_of, pod_total
 from headgate.apiserver.messages import Json
-from headgate.apiserver.pod_totals import Nanos, nanos_of, together
 from headgate.apiserver.status import forbidden
 from headgate.model.quantity import NANOS, Quantity
 
@@ -128,5 +128,5 @@ def _amounts(container: Json, field: str) -> Nanos:
 
 def _of_pod(spec: Json, field: str) -> Nanos:
     init = [(_amounts(one, field), one.get("restartPolicy") == "Always") for one in spec.get("initContainers") or ()]
-    summed = together([_amounts(one, field) for one in spec.get("containers") or ()], init)
+    summed = pod_total([_amounts(one, field) for one in spec.get("containers") or ()], init)
     return {**summed, **_amounts(spec, field)}

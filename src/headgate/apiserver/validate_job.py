@@ -6,7 +6,7 @@ import re
 
 from msgspec import structs
 
-from headgate.apiserver.defaults_job import CONTROLLER_UID, GENERATED_LABELS, JOB_NAME, NAME_LABELS, UID_LABELS
+from headgate.apiserver.defaulting import CONTROLLER_UID, GENERATED_LABELS, JOB_NAME, NAME_LABELS, UID_LABELS
 from headgate.apiserver.field_errors import FieldError, at_least_zero, invalid, not_supported, quote, required, too_long
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_affinity import selector_errors

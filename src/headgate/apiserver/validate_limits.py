@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headgate.apiserver.defaults_amounts import with_canonical_amounts
+from headgate.apiserver.defaulting import with_canonical_quantities
 from headgate.apiserver.field_errors import FieldError, complaints, duplicate, forbidden, invalid, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_amounts import (
@@ -58,7 +58,7 @@ def default_limit_range(new: Json) -> Json:
 
 def _default_limit(limit: Json) -> Json:
     """The most is the default limit of a container, that its default request, and for want of it the least."""
-    limit = with_canonical_amounts(limit, _AMOUNTS)
+    limit = with_canonical_quantities(limit, _AMOUNTS)
     if limit.get("type") != "Container":
         return limit
     default = {**(limit.get("max") or {}), **(limit.get("default") or {})}
@@ -69,7 +69,7 @@ def _default_limit(limit: Json) -> Json:
 
 def default_runtime_class(new: Json) -> Json:
     overhead = new.get("overhead")
-    return {**new, "overhead": with_canonical_amounts(overhead, ("podFixed",))} if overhead else new
+    return {**new, "overhead": with_canonical_quantities(overhead, ("podFixed",))} if overhead else new
 
 
 def limit_range_errors(new: Json) -> list[FieldError]:

@@ -1,16 +1,16 @@
-"""Resources of a pod as a whole: never less than its containers ask for together."""
+"""Resources of a pod as a whole: never less than its containers ask for pod_total."""
 
 from __future__ import annotations
 
+from headgate.apiserver.defaulting import Nanos, nanos_of, pod_total
 from headgate.apiserver.field_errors import FieldError, invalid
-from headgate.apiserver.pod_totals import Nanos, nanos_of, together
 from headgate.apiserver.validate_shapes import Container, PodSpec, Resources
 from headgate.model.quantity import Quantity, parse_quantity
 
 
 def pod_level_errors(path: str, spec: PodSpec, resources: Resources) -> list[FieldError]:
     requests, limits = resources.requests or {}, resources.limits or {}
-    containers = together(
+    containers = pod_total(
         [_requests(container) for container in spec.containers or ()],
         [(_requests(one), one.restart_policy == "Always") for one in spec.init_containers or ()],
     )

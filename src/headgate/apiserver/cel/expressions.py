@@ -1,4 +1,4 @@
-"""CEL expressions and the rules of `x-kubernetes-validations`: compiled once, evaluated for a value and its old value."""
+"""CEL expressions and `x-kubernetes-validations` rules: compiled once, evaluated for a value and its old value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
-"""The fields of the specs a server knows. What it does not know it does not keep."""
+"""Which fields a server keeps: known ones that are not empty, quantities in canonical form."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 from headgate.apiserver.messages import Json
+from headgate.model.quantity import NANOS, Quantity, parse_quantity
 
 POD_SPEC = frozenset(
     [
@@ -102,8 +106,64 @@ JOB_SPEC = frozenset(
 )
 
 
-def known(fields: Json, names: frozenset[str]) -> Json:
+def without_unknown(fields: Json, names: frozenset[str]) -> Json:
     """Only the fields with these names; the very same when there are no others."""
     if fields.keys() <= names:
         return fields
     return {name: value for name, value in fields.items() if name in names}
+
+
+def without_empty(fields: Json) -> Json:
+    """Without nulls and fields that hold nothing; the very same when there are none."""
+    if all(fields.values()):
+        return fields
+    kept = {name: value for name, value in fields.items() if not _is_empty(value) and value != {}}
+    return fields if len(kept) == len(fields) else kept
+
+
+def without_empty_lists(fields: Json) -> Json:
+    """The same, but empty objects stay: that they are there can mean something."""
+    if all(fields.values()):
+        return fields
+    kept = {name: value for name, value in fields.items() if not _is_empty(value)}
+    return fields if len(kept) == len(fields) else kept
+
+
+def with_metadata_trimmed(value: Json) -> Json:
+    metadata = without_empty(value["metadata"])
+    return value if metadata is value["metadata"] else {**value, "metadata": metadata}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", [])
+
+
+_MILLI = NANOS // 1000
+
+
+@lru_cache(maxsize=4096)
+def _canonical_quantity(text: str) -> str:
+    """Nothing finer than a thousandth is kept; it is rounded up, so that asking never becomes asking for nothing."""
+    quantity = parse_quantity(text)
+    if quantity.nanos % _MILLI:
+        quantity = Quantity(-(-quantity.nanos // _MILLI) * _MILLI, quantity.notation)
+    return str(quantity)
+
+
+def canonical_quantities(amounts: Json) -> Json:
+    """The same amounts by resource name, the very same mapping when all were canonical; raises InvalidQuantity."""
+    canonical = {
+        name: _canonical_quantity(amount if isinstance(amount, str) else str(amount))
+        for name, amount in amounts.items()
+    }
+    return amounts if canonical == amounts else canonical
+
+
+def with_canonical_quantities(owner: Json, fields: tuple[str, ...]) -> Json:
+    """The owner with these fields, where set, in canonical amounts; the very same when nothing changes."""
+    changed = {
+        field: canonical
+        for field in fields
+        if owner.get(field) and (canonical := canonical_quantities(owner[field])) is not owner[field]
+    }
+    return {**owner, **changed} if changed else owner
