@@ -35,48 +35,45 @@ from headgate.apiserver.metadata import with_times
 from headgate.apiserver.priority import Priority
 from headgate.apiserver.runtime_overhead import RuntimeOverhead
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.validate_cluster import (
+from headgate.apiserver.validate_crd import definition_errors, definition_update_errors
+from headgate.apiserver.validate_crd_shapes import Definition
+from headgate.apiserver.validation import (
     SYSTEM_PRIORITIES,
+    ConfigMap,
+    Job,
+    Lease,
+    LimitRange,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+    RuntimeClass,
     budget_errors,
     budget_status_errors,
     budget_update_errors,
     config_map_update_errors,
+    default_limit_range,
+    default_runtime_class,
+    job_errors,
+    job_status_errors,
+    job_update_errors,
     lease_errors,
     lease_update_errors,
+    limit_range_errors,
+    limit_range_update_errors,
     namespace_errors,
     namespace_status_errors,
+    new_pod_errors,
     node_errors,
     node_status_errors,
     node_update_errors,
+    pod_status_errors,
+    pod_update_errors,
     priority_class_errors,
     priority_class_update_errors,
-)
-from headgate.apiserver.validate_crd import definition_errors, definition_update_errors
-from headgate.apiserver.validate_crd_shapes import Definition
-from headgate.apiserver.validate_job import job_errors
-from headgate.apiserver.validate_job_status import job_status_errors
-from headgate.apiserver.validate_job_update import job_update_errors
-from headgate.apiserver.validate_limits import (
-    LimitRange,
-    RuntimeClass,
-    default_limit_range,
-    default_runtime_class,
-    limit_range_errors,
-    limit_range_update_errors,
     runtime_class_errors,
     runtime_class_update_errors,
-)
-from headgate.apiserver.validate_pod import new_pod_errors, pod_status_errors
-from headgate.apiserver.validate_pod_update import pod_update_errors
-from headgate.apiserver.validate_shapes import (
-    ConfigMap,
-    DisruptionBudget,
-    Job,
-    Lease,
-    Namespace,
-    Node,
-    Pod,
-    PriorityClass,
 )
 
 
@@ -188,7 +185,7 @@ PRIORITY_CLASS = Rules(
     check_update=priority_class_update_errors,
 )
 DISRUPTION_BUDGET = Rules(
-    shape=DisruptionBudget,
+    shape=PodDisruptionBudget,
     create=new_budget,
     update=keeping_status,
     check=budget_errors,

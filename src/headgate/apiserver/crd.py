@@ -11,8 +11,7 @@ from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.schema import Schema, resource_schema
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.validate_metadata import metadata_errors, metadata_update_errors
-from headgate.apiserver.validate_shapes import AnyObject, Metadata, demand_shape
+from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
 from headgate.model.names import dns_subdomain_errors
 
 
@@ -37,12 +36,12 @@ class CustomRules(Struct, frozen=True):
         return completed
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
-        metadata = demand_shape(new, AnyObject).metadata or Metadata()
+        metadata = typed(new, AnyObject).metadata or ObjectMeta()
         errors = metadata_errors(metadata, dns_subdomain_errors, namespaced=self.namespaced) + self.schema.errors(new)
         return errors + self.schema.rule_errors(new, None, errors)
 
     def validate_update(self, new: Json, old: Json) -> Sequence[FieldError]:
-        metadata = demand_shape(new, AnyObject).metadata or Metadata()
+        metadata = typed(new, AnyObject).metadata or ObjectMeta()
         errors = metadata_update_errors(new["metadata"], old["metadata"], metadata)
         errors = errors if _only_metadata_differs(new, old) else errors + self.schema.errors(new)
         return errors + self.schema.rule_errors(new, old, errors)
@@ -51,7 +50,7 @@ class CustomRules(Struct, frozen=True):
         return self.schema.status_errors(new, old)
 
     def _completed(self, value: Json) -> Json:
-        demand_shape(value, AnyObject)
+        typed(value, AnyObject)
         completed: Json = self.schema.complete(with_metadata_trimmed(value))
         return completed
 

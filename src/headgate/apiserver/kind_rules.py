@@ -9,8 +9,17 @@ from msgspec import Struct
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_metadata import common_metadata_errors, metadata_errors, metadata_update_errors, stays
-from headgate.apiserver.validate_shapes import AnyObject, Metadata, Shaped, bad_request, demand_shape
+from headgate.apiserver.validation import (
+    AnyObject,
+    ApiType,
+    ObjectMeta,
+    bad_request,
+    common_metadata_errors,
+    is_unchanged,
+    metadata_errors,
+    metadata_update_errors,
+    typed,
+)
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import InvalidQuantity
 
@@ -47,7 +56,7 @@ def _no_errors(_new: Json, _old: Json) -> Errors:
 class Rules(Struct, frozen=True):
     """The rules of one kind, put together from functions. `shape` is checked before anything else looks."""
 
-    shape: type[Shaped]
+    shape: type[ApiType]
     create: Callable[[Json], Json]
     update: Change
     check: Callable[[Json], Errors]
@@ -56,14 +65,14 @@ class Rules(Struct, frozen=True):
     check_status: Callable[[Json, Json], Errors] = _no_errors
 
     def prepare_create(self, new: Json) -> Json:
-        demand_shape(new, self.shape)
+        typed(new, self.shape)
         try:
             return self.create(with_metadata_trimmed(new))
         except InvalidQuantity as trouble:
             raise bad_request(new, trouble.reason) from None
 
     def prepare_update(self, new: Json, old: Json) -> Json:
-        demand_shape(new, self.shape)
+        typed(new, self.shape)
         try:
             return self.update(with_metadata_trimmed(new), old)
         except InvalidQuantity as trouble:
@@ -89,7 +98,7 @@ class Rules(Struct, frozen=True):
 
 def generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
     def check(new: Json) -> Errors:
-        metadata = demand_shape(new, AnyObject).metadata or Metadata()
+        metadata = typed(new, AnyObject).metadata or ObjectMeta()
         return metadata_errors(metadata, dns_subdomain_errors, namespaced=namespaced)
 
     return check
@@ -98,14 +107,14 @@ def generic_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
 def _metadata_update_errors(new: Json, old: Json) -> Errors:
     """What is wrong with the change of the metadata; if anything, all that is wrong with them before."""
     generic = generic_update_errors(new, old)
-    whole = common_metadata_errors(demand_shape(new, AnyObject).metadata or Metadata()) if generic else ()
+    whole = common_metadata_errors(typed(new, AnyObject).metadata or ObjectMeta()) if generic else ()
     return [*whole, *generic]
 
 
 def generic_update_errors(new: Json, old: Json) -> Errors:
-    if stays(new["metadata"], old["metadata"]):
+    if is_unchanged(new["metadata"], old["metadata"]):
         return ()
-    metadata = demand_shape(new, AnyObject).metadata or Metadata()
+    metadata = typed(new, AnyObject).metadata or ObjectMeta()
     return metadata_update_errors(new["metadata"], old["metadata"], metadata)
 
 

@@ -7,9 +7,8 @@ import re
 from headgate.apiserver.field_errors import FieldError, complaints, invalid, not_supported, quote, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validate_crd_shapes import Definition, DefinitionSpec, Names, SchemaProps, Version
-from headgate.apiserver.validate_metadata import NameRule, metadata_errors, metadata_update_errors
-from headgate.apiserver.validate_shapes import Metadata, demand_shape
 from headgate.apiserver.validate_structural import structural_errors
+from headgate.apiserver.validation import NameValidator, ObjectMeta, metadata_errors, metadata_update_errors, typed
 from headgate.model.names import dns_subdomain_errors
 
 APPROVED = "api-approved.kubernetes.io"
@@ -24,13 +23,13 @@ _WRONG_LABEL = (
 
 
 def definition_errors(new: Json) -> list[FieldError]:
-    definition = demand_shape(new, Definition)
-    metadata, spec = definition.metadata or Metadata(), definition.spec or DefinitionSpec()
+    definition = typed(new, Definition)
+    metadata, spec = definition.metadata or ObjectMeta(), definition.spec or DefinitionSpec()
     errors = metadata_errors(metadata, _name_rule(spec), namespaced=False)
     return errors + _spec_errors(new.get("spec") or {}, spec) + _approval_errors(metadata, spec)
 
 
-def _name_rule(spec: DefinitionSpec) -> NameRule:
+def _name_rule(spec: DefinitionSpec) -> NameValidator:
     wanted = f"{(spec.names or Names()).plural or ''}.{spec.group or ''}"
 
     def check(name: str) -> tuple[str, ...]:
@@ -41,9 +40,9 @@ def _name_rule(spec: DefinitionSpec) -> NameRule:
 
 
 def definition_update_errors(new: Json, old: Json) -> list[FieldError]:
-    definition = demand_shape(new, Definition)
+    definition = typed(new, Definition)
     spec, was = new.get("spec") or {}, old.get("spec") or {}
-    errors = metadata_update_errors(new["metadata"], old["metadata"], definition.metadata or Metadata())
+    errors = metadata_update_errors(new["metadata"], old["metadata"], definition.metadata or ObjectMeta())
     errors += _spec_errors(spec, definition.spec or DefinitionSpec())
     names, old_names = spec.get("names") or {}, was.get("names") or {}
     errors += unchanged("spec.scope", spec.get("scope"), was.get("scope"))
@@ -128,7 +127,7 @@ def _names_errors(names: Names) -> list[FieldError]:
     return errors
 
 
-def _approval_errors(metadata: Metadata, spec: DefinitionSpec) -> list[FieldError]:
+def _approval_errors(metadata: ObjectMeta, spec: DefinitionSpec) -> list[FieldError]:
     """Kubernetes' own groups are not for everyone."""
     group = f".{spec.group}"
     if not group.endswith((".k8s.io", ".kubernetes.io")) or (metadata.annotations or {}).get(APPROVED):

@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import field
 
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_shapes import Metadata, Shaped
+from headgate.apiserver.validation import ApiType, ObjectMeta
 
 
-class RuleProps(Shaped, frozen=True):
+class RuleProps(ApiType, frozen=True):
     """A rule in CEL."""
 
     rule: str | None = None
@@ -21,7 +21,7 @@ class RuleProps(Shaped, frozen=True):
     optional_old_self: bool | None = None
 
 
-class SchemaProps(Shaped, frozen=True):
+class SchemaProps(ApiType, frozen=True):
     """One node of an OpenAPI v3 schema."""
 
     type: str | None = None
@@ -59,16 +59,16 @@ class SchemaProps(Shaped, frozen=True):
     validations: list[RuleProps] | None = field(default=None, name="x-kubernetes-validations")
 
 
-class VersionSchema(Shaped, frozen=True):
+class VersionSchema(ApiType, frozen=True):
     open_api_schema: SchemaProps | None = field(default=None, name="openAPIV3Schema")
 
 
-class Subresources(Shaped, frozen=True):
+class Subresources(ApiType, frozen=True):
     status: Json | None = None
     scale: Json | None = None
 
 
-class Version(Shaped, frozen=True):
+class Version(ApiType, frozen=True):
     name: str | None = None
     served: bool | None = None
     storage: bool | None = None
@@ -76,7 +76,7 @@ class Version(Shaped, frozen=True):
     subresources: Subresources | None = None
 
 
-class Names(Shaped, frozen=True):
+class Names(ApiType, frozen=True):
     plural: str | None = None
     singular: str | None = None
     kind: str | None = None
@@ -85,13 +85,13 @@ class Names(Shaped, frozen=True):
     categories: list[str] | None = None
 
 
-class DefinitionSpec(Shaped, frozen=True):
+class DefinitionSpec(ApiType, frozen=True):
     group: str | None = None
     scope: str | None = None
     names: Names | None = None
     versions: list[Version] | None = None
 
 
-class Definition(Shaped, frozen=True):
-    metadata: Metadata | None = None
+class Definition(ApiType, frozen=True):
+    metadata: ObjectMeta | None = None
     spec: DefinitionSpec | None = None

@@ -1,4 +1,4 @@
-"""Limit ranges and runtime classes: what they leave unsaid, and what may be said in them."""
+"""Limit ranges and runtime classes: types, defaults and rules."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Iterator, Mapping
 from headgate.apiserver.defaulting import with_canonical_quantities
 from headgate.apiserver.field_errors import FieldError, complaints, duplicate, forbidden, invalid, required, unchanged
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_amounts import (
+from headgate.apiserver.validation.metadata import (
+    dns_label_errors,
+    metadata_errors,
+    metadata_update_errors,
+    qualified_name_errors,
+)
+from headgate.apiserver.validation.resources import (
     container_resource_name_errors,
     container_resources_errors,
     resource_name_errors,
 )
-from headgate.apiserver.validate_metadata import metadata_errors, metadata_update_errors
-from headgate.apiserver.validate_names import dns_label_errors, qualified_name_errors
-from headgate.apiserver.validate_shapes import Amounts, Metadata, Resources, Shaped, demand_shape
+from headgate.apiserver.validation.types import ApiType, ObjectMeta, ResourceList, ResourceRequirements, typed
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import NANOS, Quantity, parse_quantity
 
@@ -23,30 +27,30 @@ _AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _ONE = Quantity(NANOS)
 
 
-class Limit(Shaped, frozen=True):
+class Limit(ApiType, frozen=True):
     type: str | None = None
-    max: Amounts = None
-    min: Amounts = None
-    default: Amounts = None
-    default_request: Amounts = None
-    max_limit_request_ratio: Amounts = None
+    max: ResourceList = None
+    min: ResourceList = None
+    default: ResourceList = None
+    default_request: ResourceList = None
+    max_limit_request_ratio: ResourceList = None
 
 
-class LimitRangeSpec(Shaped, frozen=True):
+class LimitRangeSpec(ApiType, frozen=True):
     limits: list[Limit] | None = None
 
 
-class LimitRange(Shaped, frozen=True):
-    metadata: Metadata | None = None
+class LimitRange(ApiType, frozen=True):
+    metadata: ObjectMeta | None = None
     spec: LimitRangeSpec | None = None
 
 
-class Overhead(Shaped, frozen=True):
-    pod_fixed: Amounts = None
+class Overhead(ApiType, frozen=True):
+    pod_fixed: ResourceList = None
 
 
-class RuntimeClass(Shaped, frozen=True):
-    metadata: Metadata | None = None
+class RuntimeClass(ApiType, frozen=True):
+    metadata: ObjectMeta | None = None
     handler: str | None = None
     overhead: Overhead | None = None
 
@@ -73,29 +77,31 @@ def default_runtime_class(new: Json) -> Json:
 
 
 def limit_range_errors(new: Json) -> list[FieldError]:
-    found = demand_shape(new, LimitRange)
-    errors = metadata_errors(found.metadata or Metadata(), dns_subdomain_errors, namespaced=True)
+    found = typed(new, LimitRange)
+    errors = metadata_errors(found.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=True)
     return errors + _limits_errors(found)
 
 
 def limit_range_update_errors(new: Json, old: Json) -> list[FieldError]:
-    found = demand_shape(new, LimitRange)
-    return metadata_update_errors(new["metadata"], old["metadata"], found.metadata or Metadata()) + _limits_errors(
+    found = typed(new, LimitRange)
+    return metadata_update_errors(new["metadata"], old["metadata"], found.metadata or ObjectMeta()) + _limits_errors(
         found
     )
 
 
 def runtime_class_errors(new: Json) -> list[FieldError]:
-    found = demand_shape(new, RuntimeClass)
-    errors = metadata_errors(found.metadata or Metadata(), dns_subdomain_errors, namespaced=False)
+    found = typed(new, RuntimeClass)
+    errors = metadata_errors(found.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=False)
     handler = found.handler or ""
     errors += complaints("handler", handler, dns_label_errors(handler)) if handler else [required("handler")]
-    fixed = Resources(limits=found.overhead.pod_fixed) if found.overhead is not None else Resources()
+    fixed = (
+        ResourceRequirements(limits=found.overhead.pod_fixed) if found.overhead is not None else ResourceRequirements()
+    )
     return errors + container_resources_errors("overhead", fixed)
 
 
 def runtime_class_update_errors(new: Json, old: Json) -> list[FieldError]:
-    metadata = demand_shape(new, RuntimeClass).metadata or Metadata()
+    metadata = typed(new, RuntimeClass).metadata or ObjectMeta()
     errors = metadata_update_errors(new["metadata"], old["metadata"], metadata)
     return errors + unchanged("handler", new.get("handler"), old.get("handler"))
 

@@ -1,4 +1,4 @@
-"""What may change about a pod after its creation: little, and more while it is gated."""
+"""Which changes of a pod's spec are allowed: few, and more while it is gated."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from headgate.apiserver.field_errors import FieldError, forbidden, invalid, required, same
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_metadata import metadata_update_errors
-from headgate.apiserver.validate_pod import LARGEST_DEADLINE, metadata_errors_of, pod_errors
-from headgate.apiserver.validate_scheduling import gate_errors, new_gate_errors
-from headgate.apiserver.validate_shapes import Metadata, Pod, PodSpec, demand_shape
+from headgate.apiserver.validation.metadata import metadata_update_errors
+from headgate.apiserver.validation.pods import LARGEST_DEADLINE, metadata_errors_of, pod_errors
+from headgate.apiserver.validation.scheduling import gate_errors, new_gate_errors
+from headgate.apiserver.validation.types import ObjectMeta, Pod, PodSpec, typed
 
 UPDATABLE = (
     "`spec.containers[*].image`",
@@ -25,8 +25,8 @@ _AFFINITY = "spec.affinity.nodeAffinity"
 
 
 def pod_update_errors(new: Json, old: Json) -> list[FieldError]:
-    pod = demand_shape(new, Pod)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], pod.metadata or Metadata())
+    pod = typed(new, Pod)
+    errors = metadata_update_errors(new["metadata"], old["metadata"], pod.metadata or ObjectMeta())
     spec, before = new["spec"], old["spec"]
     if spec is before or spec == before:
         return errors + (metadata_errors_of(pod) if errors else [])
@@ -43,7 +43,7 @@ def _equal(new: Any, old: Any) -> bool:
 def _gate_change_errors(spec: PodSpec, old: Json) -> list[FieldError]:
     """The most frequent change by far: what stays as it was accepted needs no second look."""
     path, gates = "spec.schedulingGates", spec.scheduling_gates or ()
-    before = demand_shape({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
+    before = typed({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
     return gate_errors(path, gates) + new_gate_errors(path, gates, before)
 
 
@@ -56,7 +56,7 @@ def _spec_errors(new: Json, old: Json, spec: PodSpec) -> list[FieldError]:
     if deadline_errors:
         return errors + deadline_errors
     errors += _toleration_errors(new.get("tolerations") or [], old.get("tolerations") or [])
-    gates = demand_shape({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
+    gates = typed({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
     errors += new_gate_errors("spec.schedulingGates", spec.scheduling_gates or (), gates)
     if gates:
         errors += _directive_errors(new, old)

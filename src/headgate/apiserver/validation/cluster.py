@@ -17,28 +17,32 @@ from headgate.apiserver.field_errors import (
     unchanged,
 )
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_affinity import selector_errors
-from headgate.apiserver.validate_amounts import node_amounts_errors
-from headgate.apiserver.validate_metadata import STANDARD_FINALIZERS, metadata_errors, metadata_update_errors
-from headgate.apiserver.validate_names import dns_label_errors, qualified_name_errors
-from headgate.apiserver.validate_pod import PREEMPTION_POLICIES
-from headgate.apiserver.validate_scheduling import taint_errors
-from headgate.apiserver.validate_shapes import (
-    BudgetSpec,
+from headgate.apiserver.validation.metadata import (
+    STANDARD_FINALIZERS,
+    dns_label_errors,
+    metadata_errors,
+    metadata_update_errors,
+    qualified_name_errors,
+)
+from headgate.apiserver.validation.pods import PREEMPTION_POLICIES
+from headgate.apiserver.validation.resources import node_resources_errors
+from headgate.apiserver.validation.scheduling import selector_errors, taint_errors
+from headgate.apiserver.validation.types import (
     BudgetStatus,
     ConfigMap,
-    DisruptionBudget,
+    LabelSelector,
     Lease,
     LeaseSpec,
-    Lifetime,
-    Metadata,
     Namespace,
+    NamespaceSpec,
     Node,
     NodeSpec,
     NodeStatus,
+    ObjectMeta,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
     PriorityClass,
-    Selector,
-    demand_shape,
+    typed,
 )
 from headgate.model.names import dns_subdomain_errors
 
@@ -53,21 +57,21 @@ _NOT_PERCENT = (
 
 
 def node_errors(new: Json) -> list[FieldError]:
-    node = demand_shape(new, Node)
-    errors = metadata_errors(node.metadata or Metadata(), dns_subdomain_errors, namespaced=False)
+    node = typed(new, Node)
+    errors = metadata_errors(node.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=False)
     errors += taint_errors("metadata.taints", (node.spec or NodeSpec()).taints or ())
     return errors + _node_status_errors(node)
 
 
 def _node_status_errors(node: Node) -> list[FieldError]:
     status = node.status or NodeStatus()
-    errors = node_amounts_errors("status.capacity", status.capacity)
-    return errors + node_amounts_errors("status.allocatable", status.allocatable)
+    errors = node_resources_errors("status.capacity", status.capacity)
+    return errors + node_resources_errors("status.allocatable", status.allocatable)
 
 
 def node_update_errors(new: Json, old: Json) -> list[FieldError]:
-    node = demand_shape(new, Node)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], node.metadata or Metadata())
+    node = typed(new, Node)
+    errors = metadata_update_errors(new["metadata"], old["metadata"], node.metadata or ObjectMeta())
     spec, was = node.spec or NodeSpec(), old.get("spec") or {}
     errors += taint_errors("metadata.taints", spec.taints or ())
     if was.get("podCIDRs") and not same(spec.pod_cidrs, was["podCIDRs"]):
@@ -78,13 +82,13 @@ def node_update_errors(new: Json, old: Json) -> list[FieldError]:
 
 
 def node_status_errors(new: Json, _old: Json) -> list[FieldError]:
-    return _node_status_errors(demand_shape(new, Node))
+    return _node_status_errors(typed(new, Node))
 
 
 def namespace_errors(new: Json) -> list[FieldError]:
-    namespace = demand_shape(new, Namespace)
-    errors = metadata_errors(namespace.metadata or Metadata(), dns_label_errors, namespaced=False)
-    for name in (namespace.spec or Lifetime()).finalizers or ():
+    namespace = typed(new, Namespace)
+    errors = metadata_errors(namespace.metadata or ObjectMeta(), dns_label_errors, namespaced=False)
+    for name in (namespace.spec or NamespaceSpec()).finalizers or ():
         errors += complaints("spec.finalizers", name, qualified_name_errors(name))
         if "/" not in name and name not in STANDARD_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
@@ -93,7 +97,7 @@ def namespace_errors(new: Json) -> list[FieldError]:
 
 
 def namespace_status_errors(new: Json, old: Json) -> list[FieldError]:
-    phase = (demand_shape(new, Namespace).status or Lifetime()).phase or ""
+    phase = (typed(new, Namespace).status or NamespaceSpec()).phase or ""
     deleted = (old.get("metadata") or {}).get("deletionTimestamp")
     wanted, state = ("Terminating", "not empty") if deleted else ("Active", "empty")
     if phase == wanted:
@@ -102,12 +106,12 @@ def namespace_status_errors(new: Json, old: Json) -> list[FieldError]:
 
 
 def priority_class_errors(new: Json) -> list[FieldError]:
-    one = demand_shape(new, PriorityClass)
-    metadata = one.metadata or Metadata()
+    one = typed(new, PriorityClass)
+    metadata = one.metadata or ObjectMeta()
     errors = metadata_errors(metadata, dns_subdomain_errors, namespaced=False)
     name = metadata.name or ""
     if name.startswith("system-"):
-        trouble = _system_class_trouble(name, one)
+        trouble = _system_class_mismatch(name, one)
         if trouble:
             reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
             errors.append(forbidden("metadata.name", reserved + trouble))
@@ -119,7 +123,7 @@ def priority_class_errors(new: Json) -> list[FieldError]:
     return errors
 
 
-def _system_class_trouble(name: str, one: PriorityClass) -> str:
+def _system_class_mismatch(name: str, one: PriorityClass) -> str:
     """Why this is not one of the classes a cluster is born with; empty when it is."""
     if name not in SYSTEM_PRIORITIES:
         return f"{name} is not a known system priority class"
@@ -129,43 +133,43 @@ def _system_class_trouble(name: str, one: PriorityClass) -> str:
 
 
 def priority_class_update_errors(new: Json, old: Json) -> list[FieldError]:
-    one = demand_shape(new, PriorityClass)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], one.metadata or Metadata())
+    one = typed(new, PriorityClass)
+    errors = metadata_update_errors(new["metadata"], old["metadata"], one.metadata or ObjectMeta())
     if (one.value or 0) != (old.get("value") or 0):
         errors.append(forbidden("value", "may not be changed in an update."))
     return errors + unchanged("preemptionPolicy", one.preemption_policy, old.get("preemptionPolicy"))
 
 
 def budget_errors(new: Json) -> list[FieldError]:
-    budget = demand_shape(new, DisruptionBudget)
-    errors = metadata_errors(budget.metadata or Metadata(), dns_subdomain_errors, namespaced=True)
-    return errors + _budget_spec_errors(budget.spec or BudgetSpec())
+    budget = typed(new, PodDisruptionBudget)
+    errors = metadata_errors(budget.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=True)
+    return errors + _budget_spec_errors(budget.spec or PodDisruptionBudgetSpec())
 
 
 def budget_update_errors(new: Json, old: Json) -> list[FieldError]:
-    budget = demand_shape(new, DisruptionBudget)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], budget.metadata or Metadata())
-    return errors + _budget_spec_errors(budget.spec or BudgetSpec())
+    budget = typed(new, PodDisruptionBudget)
+    errors = metadata_update_errors(new["metadata"], old["metadata"], budget.metadata or ObjectMeta())
+    return errors + _budget_spec_errors(budget.spec or PodDisruptionBudgetSpec())
 
 
 class _ShownBudget(Struct, frozen=True, rename="pascal"):
     """A budget as a real server shows it in this one error."""
 
     min_available: int | str
-    selector: Selector | None
+    selector: LabelSelector | None
     max_unavailable: int | str
     unhealthy_pod_eviction_policy: str | None
 
 
-def _budget_spec_errors(spec: BudgetSpec) -> list[FieldError]:
+def _budget_spec_errors(spec: PodDisruptionBudgetSpec) -> list[FieldError]:
     errors: list[FieldError] = []
     if spec.min_available is not None and spec.max_unavailable is not None:
         shown = _ShownBudget(
             spec.min_available, spec.selector, spec.max_unavailable, spec.unhealthy_pod_eviction_policy
         )
         errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
-    errors += _share_errors("spec.minAvailable", spec.min_available)
-    errors += _share_errors("spec.maxUnavailable", spec.max_unavailable)
+    errors += _int_or_percent_errors("spec.minAvailable", spec.min_available)
+    errors += _int_or_percent_errors("spec.maxUnavailable", spec.max_unavailable)
     errors += selector_errors("spec.selector", spec.selector)
     policy = spec.unhealthy_pod_eviction_policy
     if policy is not None and policy not in _EVICTION_POLICIES:
@@ -173,7 +177,7 @@ def _budget_spec_errors(spec: BudgetSpec) -> list[FieldError]:
     return errors
 
 
-def _share_errors(path: str, share: int | str | None) -> list[FieldError]:
+def _int_or_percent_errors(path: str, share: int | str | None) -> list[FieldError]:
     """A number of pods, or a percentage of them."""
     if not isinstance(share, str):
         return at_least_zero(path, share)
@@ -184,7 +188,7 @@ def _share_errors(path: str, share: int | str | None) -> list[FieldError]:
 
 
 def budget_status_errors(new: Json, _old: Json) -> list[FieldError]:
-    status = demand_shape(new, DisruptionBudget).status or BudgetStatus()
+    status = typed(new, PodDisruptionBudget).status or BudgetStatus()
     counts = (
         ("disruptionsAllowed", status.disruptions_allowed),
         ("currentHealthy", status.current_healthy),
@@ -195,14 +199,14 @@ def budget_status_errors(new: Json, _old: Json) -> list[FieldError]:
 
 
 def lease_errors(new: Json) -> list[FieldError]:
-    lease = demand_shape(new, Lease)
-    errors = metadata_errors(lease.metadata or Metadata(), dns_subdomain_errors, namespaced=True)
+    lease = typed(new, Lease)
+    errors = metadata_errors(lease.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=True)
     return errors + _lease_spec_errors(lease.spec or LeaseSpec())
 
 
 def lease_update_errors(new: Json, old: Json) -> list[FieldError]:
-    lease = demand_shape(new, Lease)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], lease.metadata or Metadata())
+    lease = typed(new, Lease)
+    errors = metadata_update_errors(new["metadata"], old["metadata"], lease.metadata or ObjectMeta())
     return errors + _lease_spec_errors(lease.spec or LeaseSpec())
 
 
@@ -214,8 +218,8 @@ def _lease_spec_errors(spec: LeaseSpec) -> list[FieldError]:
 
 
 def config_map_update_errors(new: Json, old: Json) -> list[FieldError]:
-    config_map = demand_shape(new, ConfigMap)
-    errors = metadata_update_errors(new["metadata"], old["metadata"], config_map.metadata or Metadata())
+    config_map = typed(new, ConfigMap)
+    errors = metadata_update_errors(new["metadata"], old["metadata"], config_map.metadata or ObjectMeta())
     if not old.get("immutable"):
         return errors
     detail = "field is immutable when `immutable` is set"

@@ -1,8 +1,9 @@
-"""Names, labels, annotations, owners and finalizers: the rules every kind shares."""
+"""ObjectMeta: names, labels, annotations, owner references and finalizers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from headgate.apiserver.field_errors import (
     FieldError,
@@ -15,18 +16,24 @@ from headgate.apiserver.field_errors import (
     unchanged,
 )
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_names import dns_label_errors, label_value_errors, qualified_name_errors
-from headgate.apiserver.validate_shapes import Metadata, OwnerReference
+from headgate.apiserver.validation.types import ObjectMeta, OwnerReference
+from headgate.model import names
 
-NameRule = Callable[[str], tuple[str, ...]]
+_NAMES = 4096
+
+dns_label_errors = lru_cache(_NAMES)(names.dns_label_errors)
+label_value_errors = lru_cache(_NAMES)(names.label_value_errors)
+qualified_name_errors = lru_cache(_NAMES)(names.qualified_name_errors)
+
+NameValidator = Callable[[str], tuple[str, ...]]
 
 MOST_ANNOTATION_BYTES = 256 * 1024
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 STANDARD_FINALIZERS = ("kubernetes", _ORPHAN, _FOREGROUND)
-_FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def metadata_errors(metadata: Metadata, name_rule: NameRule, *, namespaced: bool) -> list[FieldError]:
+def metadata_errors(metadata: ObjectMeta, name_rule: NameValidator, *, namespaced: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     if metadata.generate_name:
         errors += complaints(
@@ -53,7 +60,7 @@ def _namespace_errors(namespace: str, namespaced: bool) -> list[FieldError]:
     return complaints("metadata.namespace", namespace, dns_label_errors(namespace))
 
 
-def common_metadata_errors(metadata: Metadata) -> list[FieldError]:
+def common_metadata_errors(metadata: ObjectMeta) -> list[FieldError]:
     """All but the name and the namespace."""
     errors = label_errors("metadata.labels", metadata.labels)
     if metadata.annotations:
@@ -123,21 +130,21 @@ def _finalizer_errors(finalizers: list[str]) -> list[FieldError]:
     return errors
 
 
-def stays(new: Json, old: Json) -> bool:
+def is_unchanged(new: Json, old: Json) -> bool:
     """Nothing was written to the metadata, the server's count of generations aside."""
     return new is old or (
         new.keys() == old.keys() and all(part is old[name] or name == "generation" for name, part in new.items())
     )
 
 
-def metadata_update_errors(new: Json, old: Json, shape: Metadata) -> list[FieldError]:
+def metadata_update_errors(new: Json, old: Json, shape: ObjectMeta) -> list[FieldError]:
     """What may not change, and the rules for what may. `shape` is the new metadata; absent fields count as kept."""
-    if stays(new, old):
+    if is_unchanged(new, old):
         return []
     errors: list[FieldError] = []
     if old.get("deletionTimestamp"):
         errors += _new_finalizer_errors(shape.finalizers or (), old.get("finalizers") or ())
-    for name in _FIXED:
+    for name in _IMMUTABLE:
         if new.get(name) is not None:
             errors += unchanged(f"metadata.{name}", new[name], old.get(name))
     return errors + _changed_errors(new, old, shape)
@@ -152,7 +159,7 @@ def _new_finalizer_errors(new: Iterable[str], old: Iterable[str]) -> list[FieldE
     return [forbidden("metadata.finalizers", detail)]
 
 
-def _changed_errors(new: Json, old: Json, shape: Metadata) -> list[FieldError]:
+def _changed_errors(new: Json, old: Json, shape: ObjectMeta) -> list[FieldError]:
     """The rules on labels and the like, where they differ from what was accepted before."""
     parts = ("labels", "annotations", "ownerReferences", "finalizers")
     return [] if all(same(new.get(part), old.get(part)) for part in parts) else common_metadata_errors(shape)
