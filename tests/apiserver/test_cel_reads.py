@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.api.manifests import definitions, queue_definitions
+from headgate.apiserver.apiextensions.rules import RuleSet
 from headgate.apiserver.cel.expressions import EvaluationError, ValidationRule, compile_rule
 from headgate.apiserver.cel.reads import Reads, note_reads
 from headgate.apiserver.cel.views import compile_view
-from headgate.apiserver.cel_answers import Answers
 from headgate.apiserver.messages import Json
 
 TEXT: Json = {"type": "string"}
@@ -143,12 +143,12 @@ values = st.fixed_dictionaries(
 COMPILED = [
     compile_rule({"rule": text, "messageExpression": "self.b + ' and ' + string(self.a)"}, "") for text in RULES
 ]
-ANSWERS = [(rule, Answers(SCHEMA, [rule], root=False)) for rule in COMPILED]
-TOGETHER = [Answers(SCHEMA, COMPILED, root=False), Answers(SCHEMA, COMPILED, root=True)]
+ANSWERS = [(rule, RuleSet(SCHEMA, [rule], root=False)) for rule in COMPILED]
+TOGETHER = [RuleSet(SCHEMA, COMPILED, root=False), RuleSet(SCHEMA, COMPILED, root=True)]
 NARROW = [
     COMPILED[RULES.index(text)] for text in ("self.a < 2", "!has(self.o.q.t)", "self.l.exists_one(i, i.t == 'x')")
 ]
-BY_PARTS = Answers(SCHEMA, NARROW, root=True)
+BY_PARTS = RuleSet(SCHEMA, NARROW, root=True)
 
 
 def answered_in_full(rule: ValidationRule, new: Json, old: Json | None) -> list[tuple[str, str | EvaluationError]]:

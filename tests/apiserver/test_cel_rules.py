@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.apiextensions.custom_resources import resource_types_of
 from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
 from headgate.apiserver.strategy import RestStrategy

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.apiextensions.custom_resources import resource_types_of
 from headgate.apiserver.field_errors import render
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rules_builders import create_errors, created, update_errors, with_spec
 
-from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.apiextensions.custom_resources import resource_types_of
 from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import ApiError

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.apiserver.apiextensions.schema import Schema
 from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
-from headgate.apiserver.schema import Schema
 
 KEEP = "x-kubernetes-preserve-unknown-fields"
 TEXT: Json = {"type": "string"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.apiserver.admission import Admission
-from headgate.apiserver.crd import default_definition
+from headgate.apiserver.apiextensions import Definition, default_definition, definition_errors, definition_update_errors
 from headgate.apiserver.defaulting import (
     default_config_map,
     default_job,
@@ -35,8 +35,6 @@ from headgate.apiserver.metadata import with_times
 from headgate.apiserver.priority import Priority
 from headgate.apiserver.runtime_overhead import RuntimeOverhead
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.validate_crd import definition_errors, definition_update_errors
-from headgate.apiserver.validate_crd_shapes import Definition
 from headgate.apiserver.validation import (
     SYSTEM_PRIORITIES,
     ConfigMap,

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from headgate.apiserver.admission import Chain, Plugin
+from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.binding import bind, decode_binding
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
-from headgate.apiserver.crd import resource_types_of
 from headgate.apiserver.decoding import decode_object, decode_patch, readable
 from headgate.apiserver.definitions import Definitions
 from headgate.apiserver.deletion import DeleteOptions, Deleter, decode_options

@@ -1,13 +1,21 @@
-"""Validation by a structural schema, compiled once to a chain of small checks, with a real server's texts and paths."""
+"""Validation by a structural schema, compiled once to small checks, with a real server's texts and paths."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from operator import itemgetter
 from typing import Any
+
+import msgspec
 
 from headgate.apiserver.field_errors import (
     FieldError,
+    duplicate,
     invalid,
     not_supported,
     quote,
@@ -18,13 +26,12 @@ from headgate.apiserver.field_errors import (
     wrong_type,
 )
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_formats import FORMATS
-from headgate.apiserver.validate_lists import compile_list_type
+from headgate.model.names import dns_label_errors, dns_subdomain_errors
 
 Check = Callable[[Any, str, list[FieldError]], None]
 """Adds what is wrong with the value at this path."""
 
-_NOWHERE = "<nil>"  # the path a real server shows for errors about combined schemas
+_NIL_PATH = "<nil>"  # the path a real server shows for errors about combined schemas
 _SHORT = frozenset({str, int})
 """Types that are remembered, without those that count as equal to a value of another type."""
 _LONGEST_REMEMBERED = 64  # characters
@@ -181,7 +188,7 @@ def _range(bound: int, name: str) -> Check:
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if not -bound <= value < bound:
-            errors.append(invalid(_NOWHERE, "", f"Checked value must be of type integer {which} in {path}"))
+            errors.append(invalid(_NIL_PATH, "", f"Checked value must be of type integer {which} in {path}"))
 
     return check
 
@@ -328,7 +335,7 @@ def _nearest(outcomes: Sequence[list[FieldError]]) -> list[FieldError]:
 
 
 def _combined(path: str, words: str) -> FieldError:
-    return invalid(_NOWHERE, "", f"{quote(path)} must {words}")
+    return invalid(_NIL_PATH, "", f"{quote(path)} must {words}")
 
 
 def _any_of(alternatives: Sequence[Check]) -> Check:
@@ -371,3 +378,110 @@ def _not(refused: Check) -> Check:
             errors.append(_combined(path, "not validate the schema (not)"))
 
     return check
+
+
+def compile_list_type(schema: Json) -> list[Callable[[Any, str, list[FieldError]], None]]:
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return [_distinct(_itself)]
+        case "map":
+            keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
+            names = itemgetter(*keys) if keys else None
+            return [_distinct(lambda item: {key: item[key] for key in keys if key in item} if item else {}, names)]
+        case _:
+            return []
+
+
+def _distinct(
+    identity: Callable[[Any], Any], names: Callable[[Any], Any] | None = None
+) -> Callable[[Any, str, list[FieldError]], None]:
+    """Reports each repeated item once, where it first comes again; `names` are those of an item of a map."""
+
+    def check(value: Any, path: str, errors: list[FieldError]) -> None:
+        if not isinstance(value, list) or (names is not None and _are_distinct(value, names)):
+            return
+        times: dict[bytes, int] = {}
+        for index, item in enumerate(value):
+            if identity is not _itself and item is not None and not isinstance(item, dict):
+                errors.append(invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
+                return
+            key = identity(item)
+            text = msgspec.json.encode(key, order="sorted")
+            times[text] = times.get(text, 0) + 1
+            if times[text] == 2:
+                errors.append(duplicate(f"{path}[{index}]", key))
+
+    return check
+
+
+def _are_distinct(items: list[Any], names: Callable[[Any], Any]) -> bool:
+    """Whether it is plain to see that all items are objects and no two have the same names."""
+    try:
+        return len(set(map(names, items))) == len(items)
+    except (KeyError, TypeError):  # no object, or without a name, or with one that is no plain value
+        return False
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)").fullmatch
+_FRACTION = re.compile(r"\.\d+")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d").fullmatch
+_DURATION = re.compile(r"[-+]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)([0-9.]+(ns|us|µs|ms|s|m|h))*)").fullmatch
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}").fullmatch
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+").fullmatch
+_URI = re.compile(r"(/|[A-Za-z][A-Za-z0-9+.-]*:).*").fullmatch
+
+
+def _accepts(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    """Whether the text can be parsed."""
+
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except (ValueError, binascii.Error):
+            return False
+        return True
+
+    return check
+
+
+def _date_time(text: str) -> object:
+    if not _DATE_TIME(text):
+        raise ValueError(text)
+    return datetime.fromisoformat(_FRACTION.sub("", text).upper())
+
+
+def _date(text: str) -> object:
+    if not _DATE(text):
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
+def _byte(text: str) -> object:
+    return base64.b64decode(text, validate=True)
+
+
+def _cidr(text: str) -> object:
+    if "/" not in text:
+        raise ValueError(text)
+    return ipaddress.ip_network(text, strict=False)
+
+
+FORMATS: Mapping[str, Callable[[str], bool]] = {
+    "date-time": _accepts(_date_time),
+    "datetime": _accepts(_date_time),
+    "date": _accepts(_date),
+    "duration": lambda text: _DURATION(text) is not None,
+    "byte": _accepts(_byte),
+    "ipv4": _accepts(ipaddress.IPv4Address),
+    "ipv6": _accepts(ipaddress.IPv6Address),
+    "cidr": _accepts(_cidr),
+    "uuid": lambda text: _UUID(text) is not None,
+    "email": lambda text: _EMAIL(text) is not None,
+    "uri": lambda text: _URI(text) is not None,
+    "k8s-short-name": lambda text: not dns_label_errors(text),
+    "k8s-long-name": lambda text: not dns_subdomain_errors(text),
+}

@@ -1,6 +1,7 @@
-"""A schema as a type: values that are complete and right are found so at once, without a word about the others.
+"""A schema compiled to a msgspec type: whether a value is complete and valid is answered by one conversion.
 
-What does not pass may be right all the same: who wants to know, or to say what is wrong, looks at it field by field.
+The answer may err on one side only: a value that passes is complete and valid; one that does not pass may still be, and
+is then looked at field by field.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from headgate.apiserver.defaults_schema import PRESERVE, compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.defaulting import PRESERVE, compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.validation import (
+    FORMATS,
+    Check,
+    compile_list_type,
+    compile_pattern,
+    compile_validation,
+)
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_formats import FORMATS
-from headgate.apiserver.validate_lists import compile_list_type
-from headgate.apiserver.validate_schema import Check, compile_pattern, compile_validation
 
 Test = Callable[[Any], bool]
 
-_SAYS_NOTHING = frozenset(
+_NOT_CHECKED = frozenset(
     {
         "default",
         "description",
@@ -37,7 +42,7 @@ _SAYS_NOTHING = frozenset(
     }
 )
 """Keys that need no test here: what they say of a value is said elsewhere, or not of the value."""
-_UNDERSTOOD: Mapping[str, frozenset[str]] = {
+_SUPPORTED: Mapping[str, frozenset[str]] = {
     "string": frozenset({"maxLength", "minLength", "pattern", "format", "enum"}),
     "integer": frozenset({"format", "minimum", "maximum"}),
     "boolean": frozenset(),
@@ -50,17 +55,17 @@ _INTEGER_RANGES = {"int32": 2**31, "int64": 2**63, "": 2**63}
 _REMEMBERED = 1_024  # texts of one format
 
 
-class _Tested:
+class _Checked:
     """A type whose values must pass a test of their own. Its subclasses are made from schemas; one instance of each
     stands for all values that pass.
     """
 
     __slots__ = ()
     holds: Test
-    passed: _Tested
+    passed: _Checked
 
 
-def compile_quick(schema: Json) -> Test:
+def compile_fast_path(schema: Json) -> Test:
     """Whether a value lacks no default, has no field to drop, and nothing is wrong with it; no may mean perhaps."""
     kind = _type(schema)
     if kind in (str, dict[str, Any]):
@@ -74,7 +79,7 @@ def _test_of(kind: Any) -> Test:
 
     def passes(value: Any) -> bool:
         try:
-            msgspec.convert((value,), holder, dec_hook=_tested)
+            msgspec.convert((value,), holder, dec_hook=_convert_checked)
         except msgspec.ValidationError:
             return False
         return True
@@ -82,30 +87,30 @@ def _test_of(kind: Any) -> Test:
     return passes
 
 
-def _tested(kind: type[_Tested], value: Any) -> Any:
+def _convert_checked(kind: type[_Checked], value: Any) -> Any:
     if not kind.holds(value):
         raise ValueError("see what is wrong with it")
     return kind.passed
 
 
-def _tested_by(holds: Test) -> Any:
-    kind = type("Tested", (_Tested,), {"__slots__": (), "holds": staticmethod(holds)})
+def _checked_by(holds: Test) -> Any:
+    kind = type("Tested", (_Checked,), {"__slots__": (), "holds": staticmethod(holds)})
     kind.passed = kind()  # type: ignore[attr-defined]
     return kind
 
 
 def _type(schema: Json) -> Any:
-    plain = _plain(schema) if _understood(schema) else None
-    kind = _tested_by(_slowly(schema)) if plain is None else plain
+    plain = _msgspec_type(schema) if _is_supported(schema) else None
+    kind = _checked_by(_field_by_field(schema)) if plain is None else plain
     return kind | None if schema.get("nullable") else kind
 
 
-def _understood(schema: Json) -> bool:
-    known = _UNDERSTOOD.get(schema.get("type") or "", frozenset())
-    return all(key in known or key in _SAYS_NOTHING for key in schema)
+def _is_supported(schema: Json) -> bool:
+    known = _SUPPORTED.get(schema.get("type") or "", frozenset())
+    return all(key in known or key in _NOT_CHECKED for key in schema)
 
 
-def _plain(schema: Json) -> Any:
+def _msgspec_type(schema: Json) -> Any:
     """The type of values that pass; None where there is no such type."""
     match schema.get("type") or "":
         case "string":
@@ -123,7 +128,7 @@ def _plain(schema: Json) -> Any:
     return None
 
 
-def _slowly(schema: Json) -> Test:
+def _field_by_field(schema: Json) -> Test:
     """Field by field, with the checks that would also say what is wrong."""
     default, prune, check = compile_defaults(schema), compile_pruning(schema), compile_validation(schema)
 
@@ -147,9 +152,9 @@ def _string(schema: Json) -> Any:
         )
         return Literal[tuple(texts)] if plain else None
     if schema.get("format") in FORMATS:
-        return None if _limits(schema) else _tested_by(_each_text_once(FORMATS[schema["format"]]))
+        return None if _limits(schema) else _checked_by(_each_text_once(FORMATS[schema["format"]]))
     if schema.get("pattern"):
-        return _tested_by(_each_text_once(_test_of(_limited_text(schema))))
+        return _checked_by(_each_text_once(_test_of(_limited_text(schema))))
     return _limited_text(schema)
 
 
@@ -187,13 +192,13 @@ def _array(schema: Json) -> Any:
     items = schema.get("items")
     item = _type(items) if isinstance(items, dict) else Any
     if apart := compile_list_type(schema):
-        return _tested_by(_apart(schema, item, apart))
+        return _checked_by(_unique_items(schema, item, apart))
     length = {"max_length": schema.get("maxItems"), "min_length": schema.get("minItems")}
     limits = {name: limit for name, limit in length.items() if limit is not None}
     return Annotated[list[item], Meta(**limits)] if limits else list[item]  # type: ignore[valid-type]
 
 
-def _apart(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
+def _unique_items(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
     """Lists in which nothing is there twice. They are of few items, and many have an item in common."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", sys.maxsize)
     passes = _test_of(list[item_type])
@@ -235,11 +240,11 @@ def _with_fields(properties: Mapping[str, Json], required: frozenset[str], keeps
 
 def _untyped(schema: Json) -> Any:
     """A number or a text; or nothing is said of it, but null counts as absent and unknown fields go all the same."""
-    if schema.keys() <= _SAYS_NOTHING:
-        return _tested_by(lambda value: value is not None and not isinstance(value, dict))
+    if schema.keys() <= _NOT_CHECKED:
+        return _checked_by(lambda value: value is not None and not isinstance(value, dict))
     if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") not in _INTEGER_OR_STRING:
         return None
-    return _tested_by(_number_or_text(_integer({}) | _limited_text(schema)))
+    return _checked_by(_number_or_text(_integer({}) | _limited_text(schema)))
 
 
 def _number_or_text(kind: Any) -> Test:

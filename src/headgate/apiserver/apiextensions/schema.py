@@ -1,4 +1,4 @@
-"""A structural OpenAPI v3 schema at work: what it completes, what it drops, what it refuses."""
+"""A structural OpenAPI v3 schema: defaults, prunes and validates whole objects, field by field of their top level."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.fast_path import Test, compile_fast_path
+from headgate.apiserver.apiextensions.rules import SchemaRules
+from headgate.apiserver.apiextensions.validation import compile_validation
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
-from headgate.apiserver.schema_parts import Part
-from headgate.apiserver.validate_rules import SchemaRules
-from headgate.apiserver.validate_schema import compile_validation
 
 _IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
-_USUAL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_STANDARD_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -33,7 +33,7 @@ class Schema:
         properties: Json = document.get("properties") or {}
         self._status = compile_validation(properties.get("status") or {})
         self._rules = SchemaRules(document)
-        self._parts = {name: Part(part) for name, part in properties.items()}
+        self._parts = {name: SchemaField(part) for name, part in properties.items()}
         self._rewriting = tuple((name, part) for name, part in self._parts.items() if part.rewrites)
         self._names = frozenset(self._parts)
         self._is_plain = document.keys() <= _PLAIN_ROOT
@@ -64,7 +64,7 @@ class Schema:
     def with_status(self, old: Json, status: Any) -> Json:
         """The object with this status, complete."""
         new = {**old, "status": status}
-        return new if _change_of_status(old, status) in self._right_statuses else self.complete(new)
+        return new if _status_change(old, status) in self._right_statuses else self.complete(new)
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with the value, in a real server's words."""
@@ -78,7 +78,7 @@ class Schema:
         fields as if there were no more.
         """
         spec, status = new.get("spec"), new.get("status")
-        change, stays = _change_of_status(old, status), spec is old.get("spec")
+        change, stays = _status_change(old, status), spec is old.get("spec")
         if stays and change in self._right_statuses:
             return ()
         errors = self._status_errors(new)
@@ -89,7 +89,7 @@ class Schema:
 
     def _is_usual(self, new: Json, old: Json) -> bool:
         """Whether a change of status has to do with nothing but these, and is seen to be complete."""
-        if not self._remembers_statuses or not _USUAL.issuperset((*new, *old)):
+        if not self._remembers_statuses or not _STANDARD_FIELDS.issuperset((*new, *old)):
             return False
         if "status" not in new or None in (*new.values(), *old.values()):
             return False
@@ -117,7 +117,7 @@ class Schema:
         return self._rules.errors(new, old, found)
 
 
-def _change_of_status(old: Json, status: Any) -> tuple[int, ...]:
+def _status_change(old: Json, status: Any) -> tuple[int, ...]:
     """The same for all objects with the very same spec and status. Where there are more fields than usual, their
     number tells.
     """
@@ -134,3 +134,45 @@ def _compiled(encoded: bytes) -> Schema:
     document: Json = msgspec.json.decode(encoded)
     properties = {**_IDENTITY, **(document.get("properties") or {}), "metadata": _METADATA}
     return Schema({**document, "properties": properties})
+
+
+_NESTED = frozenset({"properties", "additionalProperties", "items"})
+
+
+class _Checked(Struct, frozen=True, gc=False):
+    """What was found out of one value, which is kept so that no other can take its identity."""
+
+    value: Any
+    completed: Any
+    right: bool  # no may mean perhaps
+
+
+class SchemaField:
+    """One field: of each value it is found out once how it is completed and whether that is right."""
+
+    def __init__(self, schema: Json) -> None:
+        self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
+        self.rewrites = self._default is not None or self._prune is not None
+        self._passes = compile_fast_path(schema)
+        self._known: Memory[int, _Checked] = Memory()
+        self.is_right: Test = self._is_known_right if not _NESTED.isdisjoint(schema) else self._passes
+        """Whether a value is complete and nothing is wrong with it; no may mean perhaps. What has no parts is soon
+        found out again.
+        """
+
+    def completed(self, value: Any) -> Any:
+        """With what is missing filled in and without what is unknown; the very same at every time."""
+        return (self._known.get(id(value)) or self._looked_at(value)).completed
+
+    def _is_known_right(self, value: Any) -> bool:
+        return (self._known.get(id(value)) or self._looked_at(value)).right
+
+    def _looked_at(self, value: Any) -> _Checked:
+        right = self._passes(value)
+        known = _Checked(value, value if right else self._rewritten(value), right)
+        self._known.put(id(value), known)
+        return known
+
+    def _rewritten(self, value: Any) -> Any:
+        value = value if self._default is None else self._default(value)
+        return value if self._prune is None else self._prune(value)

@@ -1,22 +1,28 @@
-"""The rules of a schema at work: each value is asked for, with the value it replaces where the two can be matched."""
+"""The CEL rules of a schema, evaluated for each value and the old value it is correlated with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
 
 from headgate.apiserver.cel import (
     EMBEDDED,
     VALIDATIONS,
     EvaluationError,
     ObjectView,
+    Reads,
     ReducedObject,
     ValidationRule,
+    compile_reduction,
     compile_rule,
+    compile_view,
     field_path,
     has_rules,
+    note_reads,
 )
-from headgate.apiserver.cel_answers import Answers
 from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, invalid
 from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
@@ -25,7 +31,7 @@ UNCHECKED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-NOWHERE = "<nil>"  # the path a real server shows for the whole object
+NIL_PATH = "<nil>"  # the path a real server shows for the whole object
 _BLOCKING = frozenset({Complaint.NOT_SUPPORTED, Complaint.REQUIRED, Complaint.TOO_LONG, Complaint.TOO_MANY})
 _COMPLAINTS = {
     "FieldValueForbidden": Complaint.FORBIDDEN,
@@ -56,7 +62,7 @@ class SchemaRules:
         if self._tree is None:
             return []
         if found and any(error.complaint in _BLOCKING or error.wrong_type for error in found):
-            return [invalid(NOWHERE, None, UNCHECKED)]
+            return [invalid(NIL_PATH, None, UNCHECKED)]
         now, before = self._seen.of(new), self._seen.of(old)
         if (now, before) in self._held:
             return []
@@ -72,7 +78,7 @@ class _RuleTree:
     def __init__(self, schema: Json, *, root: bool) -> None:
         self._type: str = schema.get("type") or ""
         self._rules = _compiled(schema)
-        self._answers = Answers(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
+        self._answers = RuleSet(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
         properties = {name: _tree(part) for name, part in (schema.get("properties") or {}).items()}
         self._properties = {name: tree for name, tree in properties.items() if tree is not None}
         self._others = _tree(schema.get("additionalProperties"))
@@ -121,10 +127,10 @@ class _RuleTree:
         objections = self._answers.about(*pair)
         for rule, said in objections:
             if isinstance(said, EvaluationError):
-                errors.append(invalid(path or NOWHERE, self._type, _unanswered(rule, said)))
+                errors.append(invalid(path or NIL_PATH, self._type, _evaluation_failure(rule, said)))
             elif rule.test.uses_old or not _unchanged(nearest):
                 shown = OMITTED if self._type in ("object", "array") else pair[0]
-                errors.append(_refusal(rule, path, shown, said))
+                errors.append(_rule_error(rule, path, shown, said))
         return not objections
 
 
@@ -143,14 +149,57 @@ def _tree(schema: Any, *, root: bool = False) -> _RuleTree | None:
     return _RuleTree(schema, root=root) if has_rules(schema) else None
 
 
-def _unanswered(rule: ValidationRule, failed: EvaluationError) -> str:
+def _evaluation_failure(rule: ValidationRule, failed: EvaluationError) -> str:
     if failed.why.startswith("no such overload"):
         detail = "call arguments did not match a supported operator, function or macro signature for rule"
         return f"'{failed.why}': {detail}: {rule.name}"
     return f"{failed.why} evaluating rule: {rule.name}"
 
 
-def _refusal(rule: ValidationRule, path: str, value: Any, detail: str) -> FieldError:
-    where = ".".join(part for part in (path, rule.path) if part) or NOWHERE
+def _rule_error(rule: ValidationRule, path: str, value: Any, detail: str) -> FieldError:
+    where = ".".join(part for part in (path, rule.path) if part) or NIL_PATH
     complaint = _COMPLAINTS.get(rule.reason, Complaint.INVALID)
     return FieldError(where, complaint, "" if complaint is Complaint.DUPLICATE else detail, value)
+
+
+RESULTS = 8_192
+"""How many answers are kept for the rules of one schema; the one not asked for longest goes first."""
+
+
+class Violation(NamedTuple):
+    """A rule that does not hold and what it says about that, or why it could not be evaluated."""
+
+    rule: ValidationRule
+    said: str | EvaluationError
+
+
+class RuleSet:
+    """Asks all rules about a value and the one it replaces."""
+
+    def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:
+        self._rules = rules
+        new, old = Reads(), Reads()
+        for rule in rules:
+            for expression in rule.expressions:
+                note_reads(expression.text, {"self": new, "oldSelf": old})
+        self._new = compile_reduction(schema, new, root=root)
+        self._old = compile_reduction(schema, old, root=root)
+        self._see = compile_view(schema, root=root)
+        self._uses_old = any(rule.uses_old for rule in rules)
+        self._remembered = lru_cache(maxsize=RESULTS)(self._evaluated)
+
+    def about(self, new: Any, old: Any) -> tuple[Violation, ...]:
+        """The rules that do not hold, in order; `old` is None where there is none."""
+        before = self._old(old) if old is not None and self._uses_old else None
+        return self._remembered(self._new(new), before)
+
+    def _evaluated(self, read: bytes, before: bytes | None) -> tuple[Violation, ...]:
+        new = self._see(msgspec.json.decode(read))
+        old = None if before is None else self._see(msgspec.json.decode(before))
+        asked = [rule for rule in self._rules if rule.concerns(old)]
+        answered = [(rule, rule.test.evaluate(new, old)) for rule in asked]
+        return tuple(_violation(rule, held, new, old) for rule, held in answered if held is not True)
+
+
+def _violation(rule: ValidationRule, held: Any, new: Any, old: Any) -> Violation:
+    return Violation(rule, held if isinstance(held, EvaluationError) else rule.complaint(new, old))

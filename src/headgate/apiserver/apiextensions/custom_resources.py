@@ -1,4 +1,4 @@
-"""Kinds that a CustomResourceDefinition adds: how its objects are completed and checked."""
+"""The kinds a CustomResourceDefinition adds: their strategies and resource types."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from headgate.apiserver.apiextensions.schema import Schema, resource_schema
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.schema import Schema, resource_schema
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
 from headgate.model.names import dns_subdomain_errors
 
 
-class CustomRules(Struct, frozen=True):
+class CustomResourceStrategy(Struct, frozen=True):
     """The rules of one version of a custom resource; with a status subresource, status is written only there."""
 
     schema: Schema
@@ -65,16 +65,6 @@ def _only_metadata_differs(new: Json, old: Json) -> bool:
     return new.keys() == old.keys() and all(new[name] == old[name] for name in new if name != "metadata")
 
 
-def default_definition(definition: Json) -> Json:
-    """Names that follow from others filled in; no status until it is established."""
-    spec = definition.get("spec") or {}
-    names = spec.get("names") or {}
-    kind = names.get("kind") or ""
-    derived = {"singular": names.get("singular") or kind.lower(), "listKind": names.get("listKind") or f"{kind}List"}
-    conversion = spec.get("conversion") or {"strategy": "None"}
-    return {**definition, "spec": {**spec, "names": {**names, **derived}, "conversion": conversion}}
-
-
 def resource_types_of(definition: Json) -> tuple[ResourceType, ...]:
     """The served versions of a valid definition, the storage version first."""
     spec = definition["spec"]
@@ -92,7 +82,7 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
         plural=names["plural"],
         kind=names["kind"],
         namespaced=namespaced,
-        rules=CustomRules(schema, namespaced, has_status),
+        rules=CustomResourceStrategy(schema, namespaced, has_status),
         has_status=has_status,
         short_names=tuple(names.get("shortNames") or ()),
     )

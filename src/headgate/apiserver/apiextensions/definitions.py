@@ -1,15 +1,72 @@
-"""CustomResourceDefinitions: names, versions, schemas."""
+"""CustomResourceDefinitions: their types, their defaults, and the rules on names, versions and schemas."""
 
 from __future__ import annotations
 
 import re
 
+from msgspec import field
+
+from headgate.apiserver.apiextensions.structural import SchemaProps, structural_errors
 from headgate.apiserver.field_errors import FieldError, complaints, invalid, not_supported, quote, required, unchanged
 from headgate.apiserver.messages import Json
-from headgate.apiserver.validate_crd_shapes import Definition, DefinitionSpec, Names, SchemaProps, Version
-from headgate.apiserver.validate_structural import structural_errors
-from headgate.apiserver.validation import NameValidator, ObjectMeta, metadata_errors, metadata_update_errors, typed
+from headgate.apiserver.validation import (
+    ApiType,
+    NameValidator,
+    ObjectMeta,
+    metadata_errors,
+    metadata_update_errors,
+    typed,
+)
 from headgate.model.names import dns_subdomain_errors
+
+
+def default_definition(definition: Json) -> Json:
+    """Names that follow from others filled in; no status until it is established."""
+    spec = definition.get("spec") or {}
+    names = spec.get("names") or {}
+    kind = names.get("kind") or ""
+    derived = {"singular": names.get("singular") or kind.lower(), "listKind": names.get("listKind") or f"{kind}List"}
+    conversion = spec.get("conversion") or {"strategy": "None"}
+    return {**definition, "spec": {**spec, "names": {**names, **derived}, "conversion": conversion}}
+
+
+class VersionSchema(ApiType, frozen=True):
+    open_api_schema: SchemaProps | None = field(default=None, name="openAPIV3Schema")
+
+
+class Subresources(ApiType, frozen=True):
+    status: Json | None = None
+    scale: Json | None = None
+
+
+class Version(ApiType, frozen=True):
+    name: str | None = None
+    served: bool | None = None
+    storage: bool | None = None
+    schema: VersionSchema | None = None
+    subresources: Subresources | None = None
+
+
+class Names(ApiType, frozen=True):
+    plural: str | None = None
+    singular: str | None = None
+    kind: str | None = None
+    list_kind: str | None = None
+    short_names: list[str] | None = None
+    categories: list[str] | None = None
+
+
+class DefinitionSpec(ApiType, frozen=True):
+    group: str | None = None
+    scope: str | None = None
+    names: Names | None = None
+    versions: list[Version] | None = None
+
+
+class Definition(ApiType, frozen=True):
+    metadata: ObjectMeta | None = None
+    spec: DefinitionSpec | None = None
+
 
 APPROVED = "api-approved.kubernetes.io"
 _APPROVAL_PROCESS = "https://github.com/kubernetes/enhancements/pull/1111"
@@ -113,17 +170,17 @@ def _one_schema_errors(path: str, schema: SchemaProps | None) -> list[FieldError
 def _names_errors(names: Names) -> list[FieldError]:
     errors: list[FieldError] = []
     mixed = "may have mixed case, but should otherwise match: "
-    for field, name in (("plural", names.plural), ("singular", names.singular)):
-        errors += _label_errors(f"spec.names.{field}", name) if name else [required(f"spec.names.{field}")]
-    for field, name in (("kind", names.kind), ("listKind", names.list_kind)):
-        path = f"spec.names.{field}"
+    for part, name in (("plural", names.plural), ("singular", names.singular)):
+        errors += _label_errors(f"spec.names.{part}", name) if name else [required(f"spec.names.{part}")]
+    for part, name in (("kind", names.kind), ("listKind", names.list_kind)):
+        path = f"spec.names.{part}"
         wrong = _label_errors(path, name.lower()) if name else [required(path)]
         errors += complaints(path, name, [mixed + error.detail for error in wrong]) if name else wrong
     if names.kind and names.kind == names.list_kind:
         errors.append(invalid("spec.names.listKind", names.list_kind, "kind and listKind may not be the same"))
-    for field, many in (("shortNames", names.short_names), ("categories", names.categories)):
+    for part, many in (("shortNames", names.short_names), ("categories", names.categories)):
         for index, name in enumerate(many or ()):
-            errors += _label_errors(f"spec.names.{field}[{index}]", name)
+            errors += _label_errors(f"spec.names.{part}[{index}]", name)
     return errors
 
 
