@@ -17,7 +17,8 @@ import msgspec
 
 from headgate.api.decode import READABLE
 from headgate.api.rereading import Rereading
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
+from headgate.apiserver.admission import ADMISSION
+from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.strategy import ResourceType

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.apiextensions.schema import Schema
+from headgate.apiserver.apiextensions.custom_resources import Schema
 from headgate.apiserver.field_errors import render
 from headgate.apiserver.messages import Json
 

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
+from headgate.apiserver.apiextensions.custom_resources import Schema, SchemaField
 from headgate.apiserver.apiextensions.rules import SchemaRules
-from headgate.apiserver.apiextensions.schema import Schema, SchemaField
 from headgate.apiserver.messages import Json
 
 SPEC: Json = {

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.apiserver.apiextensions.custom_resources import resource_types_of
-from headgate.apiserver.decoding import decode_object
+from headgate.apiserver.handlers.decoding import decode_object
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.patches import SharedMerges, apply_merge_patch
 from headgate.apiserver.registry import Registry

@@ -18,7 +18,8 @@ from integration_scenes import (
     pod_spec,
 )
 
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
+from headgate.apiserver.admission import ADMISSION
+from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
 from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
+from headgate.apiserver.admission import ADMISSION
+from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.server import ApiServer
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings

@@ -11,7 +11,8 @@ import pytest
 from headgate.api.admission import InvalidReview, answer
 from headgate.api.manifests import definitions, rights
 from headgate.api.webhook_manifests import WEBHOOKS, AtService, AtUrl, webhook_configurations
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
+from headgate.apiserver.admission import ADMISSION
+from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.server import ApiServer
 from headgate.gates.judges import JUDGES

@@ -6,20 +6,31 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from headgate.apiserver.admission import Chain, Plugin
+from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
 from headgate.apiserver.apiextensions import resource_types_of
-from headgate.apiserver.binding import bind, decode_binding
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
-from headgate.apiserver.decoding import decode_object, decode_patch, readable
-from headgate.apiserver.definitions import Definitions
-from headgate.apiserver.deletion import DeleteOptions, Deleter, decode_options
-from headgate.apiserver.eviction import decode_eviction, evict
-from headgate.apiserver.finishing import is_pods
-from headgate.apiserver.garbage import Garbage
-from headgate.apiserver.listing import known_version, list_objects
+from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
+from headgate.apiserver.handlers import (
+    DeleteOptions,
+    Deleter,
+    ListScope,
+    Watch,
+    WatchEvent,
+    Writer,
+    bind,
+    decode_binding,
+    decode_eviction,
+    decode_object,
+    decode_options,
+    decode_patch,
+    evict,
+    get_existing,
+    known_version,
+    list_objects,
+    valid_utf8,
+)
+from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
-from headgate.apiserver.namespaces import Namespaces
 from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import selection
 from headgate.apiserver.status import (
@@ -32,10 +43,8 @@ from headgate.apiserver.status import (
     method_not_allowed,
     no_such_path,
 )
-from headgate.apiserver.storage import HISTORY, Store
+from headgate.apiserver.storage import HISTORY, Store, is_pods
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.watch import View, Watch, WatchEvent
-from headgate.apiserver.writing import Writer, found
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
 
@@ -53,13 +62,13 @@ class ApiServer:
     ) -> None:
         self._store = Store(history)
         self._registry = Registry(self._store, types)
-        self._chain = Chain(self._store, admission)
+        self._chain = AdmissionChain(self._store, admission)
         self._writer = Writer(self._store, self._chain, Identities(seed))
         self._deleter = Deleter(self._store, self._chain)
-        self._namespaces = Namespaces(self._store, self._registry, self._deleter)
+        self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
-            Definitions(self._store, self._registry, self._deleter, resource_types_of),
-            Garbage(self._store, self._registry, self._deleter),
+            DefinitionController(self._store, self._registry, self._deleter, resource_types_of),
+            GarbageCollector(self._store, self._registry, self._deleter),
             self._namespaces,
         )
         self._create_initial(objects)
@@ -71,7 +80,7 @@ class ApiServer:
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
         except UnicodeDecodeError:
-            return self.handle(structs.replace(request, body=readable(request.body)), now)
+            return self.handle(structs.replace(request, body=valid_utf8(request.body)), now)
         self._settle(now)
         return response
 
@@ -80,7 +89,7 @@ class ApiServer:
         served, place = self._registry.at(path)
         if place.name:
             raise method_not_allowed()
-        view = View(served, place.namespace, selection(query, served.type))
+        view = ListScope(served, place.namespace, selection(query, served.type))
         initial = query.get("sendInitialEvents") == "true"
         since = None if initial else known_version(self._store, query) or None
         bookmarks = query.get("allowWatchBookmarks") == "true"
@@ -142,7 +151,7 @@ class ApiServer:
                 patch = decode_patch(request.body, request.content_type, served)
                 return 200, self._writer.patch(errand, patch)
             case "GET":
-                return 200, served.shown(found(errand).value)
+                return 200, served.shown(get_existing(errand).value)
             case "PUT":
                 new = decode_object(request.body, served, self._registry)
                 return 200, self._writer.replace(errand, new)
@@ -182,8 +191,8 @@ class ApiServer:
         return listed
 
 
-def _view(request: Request, errand: RequestInfo) -> View:
-    return View(errand.served, errand.namespace, selection(request.query, errand.served.type))
+def _view(request: Request, errand: RequestInfo) -> ListScope:
+    return ListScope(errand.served, errand.namespace, selection(request.query, errand.served.type))
 
 
 def _is_dry_run(query: Mapping[str, str]) -> bool:

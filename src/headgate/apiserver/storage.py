@@ -219,3 +219,32 @@ def _is_of_life(change: Change) -> bool:
 def versioned(value: Json, version: int) -> Json:
     """The object with this resourceVersion; nothing else is copied."""
     return {**value, "metadata": {**value["metadata"], "resourceVersion": str(version)}}
+
+
+PODS = ("", "pods")
+NAMESPACES = ("", "namespaces")
+
+
+def is_pods(collection: Collection) -> bool:
+    return (collection.group, collection.plural) == PODS
+
+
+def is_namespaces(collection: Collection) -> bool:
+    return (collection.group, collection.plural) == NAMESPACES
+
+
+def store_or_remove(store: Store, collection: Collection, namespace: str, name: str, value: Json) -> Json:
+    """Store the object, or take it away if nothing holds a deletion back any more."""
+    if _is_removable(collection, value):
+        return store.remove(collection, namespace, name, value)
+    return store.put(collection, namespace, name, value)
+
+
+def _is_removable(collection: Collection, value: Json) -> bool:
+    """Deleted, with no finalizers and no grace left."""
+    metadata = value["metadata"]
+    if metadata.get("deletionTimestamp") is None or metadata.get("finalizers"):
+        return False
+    if metadata.get("deletionGracePeriodSeconds"):
+        return False
+    return not (is_namespaces(collection) and value.get("spec", {}).get("finalizers"))

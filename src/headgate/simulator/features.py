@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.apiserver.admission import Admission, Catalog, Operation
-from headgate.apiserver.builtin import ADMISSION
+from headgate.apiserver.admission import ADMISSION, AdmissionPlugin, Catalog, Operation
 from headgate.apiserver.field_errors import Complaint, FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import ApiError
@@ -37,7 +36,7 @@ class DroppedGates:
             raise ApiError(422, "Invalid", message, [wrong])
 
 
-def admission_for(features: Mapping[str, bool]) -> tuple[Admission, ...]:
+def admission_for(features: Mapping[str, bool]) -> tuple[AdmissionPlugin, ...]:
     """The admission plugins of a server with these feature gates."""
     return ADMISSION if features.get("PodSchedulingReadiness", True) else (DroppedGates(), *ADMISSION)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from headgate.apiserver.builtin import RESOURCE_TYPES
+from headgate.apiserver.kinds import RESOURCE_TYPES
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.strategy import ResourceType

@@ -1,14 +1,24 @@
-"""The kinds a CustomResourceDefinition adds: their strategies and resource types."""
+"""Custom resources: the strategy and resource types a definition adds, and the schema its objects are checked by.
+
+A schema is compiled once and looks at the top-level fields of an object one by one, because revisions share them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
-from headgate.apiserver.apiextensions.schema import Schema, resource_schema
+from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.fast_path import Test, compile_fast_path
+from headgate.apiserver.apiextensions.rules import SchemaRules
+from headgate.apiserver.apiextensions.validation import compile_validation
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
+from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
@@ -86,3 +96,164 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
         has_status=has_status,
         short_names=tuple(names.get("shortNames") or ()),
     )
+
+
+_IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+_PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
+_STANDARD_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+class Schema:
+    """A schema compiled once and used for every object. Values are never changed, new ones share what they can."""
+
+    def __init__(self, document: Json) -> None:
+        self._defaults = compile_defaults(document)
+        self._pruning = compile_pruning(document)
+        self._validation = compile_validation(document)
+        properties: Json = document.get("properties") or {}
+        self._status = compile_validation(properties.get("status") or {})
+        self._rules = SchemaRules(document)
+        self._parts = {name: SchemaField(part) for name, part in properties.items()}
+        self._rewriting = tuple((name, part) for name, part in self._parts.items() if part.rewrites)
+        self._names = frozenset(self._parts)
+        self._is_plain = document.keys() <= _PLAIN_ROOT
+        self._required = frozenset(document.get("required") or ())
+        self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
+        self._remembers_statuses = self._rules.read_only(frozenset({"spec", "status"}))
+        self._right_statuses: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()
+        """Those that are complete and right in the place of others, beside what stays; kept with the values."""
+
+    def default(self, value: Any) -> Any:
+        """Missing fields filled in, nulls that may not be taken out."""
+        return value if self._defaults is None else self._defaults(value)
+
+    def prune(self, value: Any) -> Any:
+        """Without the fields the schema does not know."""
+        return value if self._pruning is None else self._pruning(value)
+
+    def complete(self, value: Any) -> Any:
+        """Pruned and defaulted; doing it again changes nothing."""
+        if not self._has_known_parts_only(value) or not self._with_default.issubset(value):
+            return self.prune(self.default(value))
+        result = value
+        for name, part in self._rewriting:
+            if name in value and (completed := part.completed(value[name])) is not value[name]:
+                result = {**result, name: completed}
+        return result
+
+    def with_status(self, old: Json, status: Any) -> Json:
+        """The object with this status, complete."""
+        new = {**old, "status": status}
+        return new if _status_change(old, status) in self._right_statuses else self.complete(new)
+
+    def errors(self, value: Any, path: str = "") -> list[FieldError]:
+        """What is wrong with the value, in a real server's words."""
+        errors: list[FieldError] = []
+        if not self._is_right(value):
+            self._validation(value, path, errors)
+        return errors
+
+    def status_errors(self, new: Json, old: Json) -> Sequence[FieldError]:
+        """What is wrong with the status alone, or refused by the rules; a real server's words about the status name
+        fields as if there were no more.
+        """
+        spec, status = new.get("spec"), new.get("status")
+        change, stays = _status_change(old, status), spec is old.get("spec")
+        if stays and change in self._right_statuses:
+            return ()
+        errors = self._status_errors(new)
+        errors += self._rules.errors(new, old, errors)
+        if not errors and stays and self._is_usual(new, old):
+            self._right_statuses.put(change, (spec, status, old.get("status")))
+        return errors
+
+    def _is_usual(self, new: Json, old: Json) -> bool:
+        """Whether a change of status has to do with nothing but these, and is seen to be complete."""
+        if not self._remembers_statuses or not _STANDARD_FIELDS.issuperset((*new, *old)):
+            return False
+        if "status" not in new or None in (*new.values(), *old.values()):
+            return False
+        return self._parts["status"].is_right(new["status"])
+
+    def _status_errors(self, new: Json) -> list[FieldError]:
+        status, part = new.get("status"), self._parts.get("status")
+        if "status" not in new or (part is not None and part.is_right(status)):
+            return []
+        errors: list[FieldError] = []
+        self._status(status, "", errors)
+        return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
+
+    def _has_known_parts_only(self, value: Any) -> bool:
+        return self._is_plain and type(value) is dict and self._names.issuperset(value) and None not in value.values()
+
+    def _is_right(self, value: Any) -> bool:
+        """No may mean perhaps."""
+        if not self._has_known_parts_only(value) or not self._required.issubset(value):
+            return False
+        return all(self._parts[name].is_right(part) for name, part in value.items())
+
+    def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
+        """What the rules in CEL refuse; `old` is None for a new object, `found` the errors found before."""
+        return self._rules.errors(new, old, found)
+
+
+def _status_change(old: Json, status: Any) -> tuple[int, ...]:
+    """The same for all objects with the very same spec and status. Where there are more fields than usual, their
+    number tells.
+    """
+    return len(old), id(old.get("spec")), id(old.get("status")), id(status)
+
+
+def resource_schema(document: Json) -> Schema:
+    """The schema of a custom resource, which has an identity beside what the schema says; metadata is the server's."""
+    return _compiled(msgspec.json.encode(document))
+
+
+@lru_cache(maxsize=64)  # many servers serve the same kinds, and compiling a schema is slow
+def _compiled(encoded: bytes) -> Schema:
+    document: Json = msgspec.json.decode(encoded)
+    properties = {**_IDENTITY, **(document.get("properties") or {}), "metadata": _METADATA}
+    return Schema({**document, "properties": properties})
+
+
+_NESTED = frozenset({"properties", "additionalProperties", "items"})
+
+
+class _Checked(Struct, frozen=True, gc=False):
+    """What was found out of one value, which is kept so that no other can take its identity."""
+
+    value: Any
+    completed: Any
+    right: bool  # no may mean perhaps
+
+
+class SchemaField:
+    """One field: of each value it is found out once how it is completed and whether that is right."""
+
+    def __init__(self, schema: Json) -> None:
+        self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
+        self.rewrites = self._default is not None or self._prune is not None
+        self._passes = compile_fast_path(schema)
+        self._known: Memory[int, _Checked] = Memory()
+        self.is_right: Test = self._is_known_right if not _NESTED.isdisjoint(schema) else self._passes
+        """Whether a value is complete and nothing is wrong with it; no may mean perhaps. What has no parts is soon
+        found out again.
+        """
+
+    def completed(self, value: Any) -> Any:
+        """With what is missing filled in and without what is unknown; the very same at every time."""
+        return (self._known.get(id(value)) or self._looked_at(value)).completed
+
+    def _is_known_right(self, value: Any) -> bool:
+        return (self._known.get(id(value)) or self._looked_at(value)).right
+
+    def _looked_at(self, value: Any) -> _Checked:
+        right = self._passes(value)
+        known = _Checked(value, value if right else self._rewritten(value), right)
+        self._known.put(id(value), known)
+        return known
+
+    def _rewritten(self, value: Any) -> Any:
+        value = value if self._default is None else self._default(value)
+        return value if self._prune is None else self._prune(value)

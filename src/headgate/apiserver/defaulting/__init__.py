@@ -16,8 +16,7 @@ from headgate.apiserver.defaulting.kinds import (
     new_namespace,
     update_namespace,
 )
-from headgate.apiserver.defaulting.pod_resources import Nanos, nanos_of, pod_total
-from headgate.apiserver.defaulting.pods import default_pod, new_pod
+from headgate.apiserver.defaulting.pods import Nanos, default_pod, nanos_of, new_pod, pod_total
 
 __all__ = [
     "CONTROLLER_UID",

@@ -2,12 +2,18 @@
 
 from headgate.apiserver.validation.cluster import (
     SYSTEM_PRIORITIES,
+    LimitRange,
+    RuntimeClass,
     budget_errors,
     budget_status_errors,
     budget_update_errors,
     config_map_update_errors,
+    default_limit_range,
+    default_runtime_class,
     lease_errors,
     lease_update_errors,
+    limit_range_errors,
+    limit_range_update_errors,
     namespace_errors,
     namespace_status_errors,
     node_errors,
@@ -15,18 +21,10 @@ from headgate.apiserver.validation.cluster import (
     node_update_errors,
     priority_class_errors,
     priority_class_update_errors,
-)
-from headgate.apiserver.validation.jobs import job_errors, job_status_errors, job_update_errors
-from headgate.apiserver.validation.limits import (
-    LimitRange,
-    RuntimeClass,
-    default_limit_range,
-    default_runtime_class,
-    limit_range_errors,
-    limit_range_update_errors,
     runtime_class_errors,
     runtime_class_update_errors,
 )
+from headgate.apiserver.validation.jobs import job_errors, job_status_errors, job_update_errors
 from headgate.apiserver.validation.metadata import (
     NameValidator,
     common_metadata_errors,
@@ -34,8 +32,7 @@ from headgate.apiserver.validation.metadata import (
     metadata_errors,
     metadata_update_errors,
 )
-from headgate.apiserver.validation.pod_updates import pod_update_errors
-from headgate.apiserver.validation.pods import new_pod_errors, pod_status_errors
+from headgate.apiserver.validation.pods import new_pod_errors, pod_status_errors, pod_update_errors
 from headgate.apiserver.validation.types import (
     AnyObject,
     ApiType,

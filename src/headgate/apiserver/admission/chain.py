@@ -1,4 +1,4 @@
-"""The chain of admission plugins that every write passes."""
+"""The admission chain: which plugins apply to a write, and one write's way through them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Catalog(Protocol):
         """
 
 
-class Admission(Protocol):
+class AdmissionPlugin(Protocol):
     """A step that may change or refuse a write, after decoding and before validation."""
 
     @property
@@ -60,8 +60,8 @@ class Admission(Protocol):
 
 
 @runtime_checkable
-class ConfiguredAdmission(Protocol):
-    """Admission that stored objects configure: who has a say, about which sorts of writes."""
+class ConfiguredPlugin(Protocol):
+    """AdmissionPlugin that stored objects configure: who has a say, about which sorts of writes."""
 
     @property
     def configured_by(self) -> tuple[str, ...]:
@@ -69,17 +69,17 @@ class ConfiguredAdmission(Protocol):
         about a sort of write: a verb, a resource and subresource, a user.
         """
 
-    def concerned(self, operation: Operation, catalog: Catalog) -> Admission | None:
+    def concerned(self, operation: Operation, catalog: Catalog) -> AdmissionPlugin | None:
         """Who has a say about writes of this one's sort; None for nobody."""
 
 
-SORTS = 4_096
+REQUEST_CLASSES = 4_096
 """For how many sorts of writes it is known at least who is concerned."""
 
-Plugin = Admission | ConfiguredAdmission
+Plugin = AdmissionPlugin | ConfiguredPlugin
 
 
-class Shown(Struct):
+class _CachedList(Struct):
     """A collection as admission plugins see it. It is asked for at every write and listed once for each version."""
 
     collection: Collection
@@ -87,12 +87,12 @@ class Shown(Struct):
     values: Sequence[Json] = ()
 
 
-class StoredCatalog:
+class StoreCatalog:
     """The store as admission plugins see it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, _CachedList] = {}
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
         found = self.collection(resource).get(namespace, name)
@@ -108,21 +108,26 @@ class StoredCatalog:
     def collection(self, resource: str) -> Collection:
         return self._of(resource).collection
 
-    def _of(self, resource: str) -> Shown:
+    def _of(self, resource: str) -> _CachedList:
         known = self._shown.get(resource)
         if known is None:
             plural, _, group = resource.partition(".")
-            known = self._shown[resource] = Shown(self._store.collection(group, plural))
+            known = self._shown[resource] = _CachedList(self._store.collection(group, plural))
         return known
 
 
-class Passage:
+class WriteAdmission:
     """One write on its way past the plugins that are concerned, each in turn: first to change, later to judge."""
 
     __slots__ = ("_catalog", "_errand", "_old", "_operation", "_plugins", "_verb", "complete")
 
     def __init__(
-        self, plugins: Sequence[Admission], catalog: StoredCatalog, verb: str, errand: RequestInfo, old: Json | None
+        self,
+        plugins: Sequence[AdmissionPlugin],
+        catalog: StoreCatalog,
+        verb: str,
+        errand: RequestInfo,
+        old: Json | None,
     ) -> None:
         self._plugins, self._catalog, self._verb, self._errand, self._old = plugins, catalog, verb, errand, old
         self._operation: Operation | None = None  # as it was last seen
@@ -150,17 +155,19 @@ class Passage:
         return self._operation
 
 
-class Chain:
+class AdmissionChain:
     """All plugins, and who of them is concerned."""
 
     def __init__(self, store: Store, plugins: Sequence[Plugin]) -> None:
-        self._catalog, self._plugins = StoredCatalog(store), tuple(plugins)
-        by_objects = [each for each in plugins if isinstance(each, ConfiguredAdmission)]
+        self._catalog, self._plugins = StoreCatalog(store), tuple(plugins)
+        by_objects = [each for each in plugins if isinstance(each, ConfiguredPlugin)]
         self._configurations = [self._catalog.collection(name) for each in by_objects for name in each.configured_by]
         self._configured = 0  # the sum of their versions, of which none ever falls
-        self._by_sort: Memory[tuple[ServedResource, str, str, str], tuple[Admission, ...]] = Memory(SORTS)
+        self._by_sort: Memory[tuple[ServedResource, str, str, str], tuple[AdmissionPlugin, ...]] = Memory(
+            REQUEST_CLASSES
+        )
 
-    def passage(self, verb: str, errand: RequestInfo, old: Json | None) -> Passage | None:
+    def passage(self, verb: str, errand: RequestInfo, old: Json | None) -> WriteAdmission | None:
         """The way of a write of what was so before; None if it concerns nobody.
 
         Whom a sort of write concerns is found out once, as long as the configurations stay.
@@ -176,12 +183,12 @@ class Chain:
         if plugins is None:
             plugins = self._concerned(_operation(verb, errand, None, None))
             self._by_sort.put(sort, plugins)
-        return Passage(plugins, self._catalog, verb, errand, old) if plugins else None
+        return WriteAdmission(plugins, self._catalog, verb, errand, old) if plugins else None
 
-    def _concerned(self, operation: Operation) -> tuple[Admission, ...]:
-        found: list[Admission] = []
+    def _concerned(self, operation: Operation) -> tuple[AdmissionPlugin, ...]:
+        found: list[AdmissionPlugin] = []
         for plugin in self._plugins:
-            if isinstance(plugin, ConfiguredAdmission):
+            if isinstance(plugin, ConfiguredPlugin):
                 concerned = plugin.concerned(operation, self._catalog)
                 found += [] if concerned is None else [concerned]
             elif plugin.resources is None or (operation.resource.group, operation.resource.plural) in plugin.resources:

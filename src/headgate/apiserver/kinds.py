@@ -1,8 +1,11 @@
-"""The kinds a cluster is born with: how each is completed and checked, and the objects there from the start."""
+"""The built-in kinds: their strategies, their resource types, and the objects every cluster begins with."""
 
 from __future__ import annotations
 
-from headgate.apiserver.admission import Admission
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
 from headgate.apiserver.apiextensions import Definition, default_definition, definition_errors, definition_update_errors
 from headgate.apiserver.defaulting import (
     default_config_map,
@@ -15,44 +18,36 @@ from headgate.apiserver.defaulting import (
     new_namespace,
     new_pod,
     update_namespace,
+    with_metadata_trimmed,
 )
-from headgate.apiserver.defaults_taints import TaintNewNodes
-from headgate.apiserver.defaults_tolerations import DefaultTolerationSeconds
-from headgate.apiserver.kind_rules import (
-    Rules,
-    as_given,
-    as_it_is,
-    generic_errors,
-    generic_update_errors,
-    keeping_status,
-    no_status,
-    only_status,
-    plain_rules,
-)
-from headgate.apiserver.limit_ranger import LimitRanger
+from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import with_times
-from headgate.apiserver.priority import Priority
-from headgate.apiserver.runtime_overhead import RuntimeOverhead
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validation import (
     SYSTEM_PRIORITIES,
+    AnyObject,
+    ApiType,
     ConfigMap,
     Job,
     Lease,
     LimitRange,
     Namespace,
     Node,
+    ObjectMeta,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
     RuntimeClass,
+    bad_request,
     budget_errors,
     budget_status_errors,
     budget_update_errors,
+    common_metadata_errors,
     config_map_update_errors,
     default_limit_range,
     default_runtime_class,
+    is_unchanged,
     job_errors,
     job_status_errors,
     job_update_errors,
@@ -60,6 +55,8 @@ from headgate.apiserver.validation import (
     lease_update_errors,
     limit_range_errors,
     limit_range_update_errors,
+    metadata_errors,
+    metadata_update_errors,
     namespace_errors,
     namespace_status_errors,
     new_pod_errors,
@@ -72,7 +69,115 @@ from headgate.apiserver.validation import (
     priority_class_update_errors,
     runtime_class_errors,
     runtime_class_update_errors,
+    typed,
 )
+from headgate.model.names import dns_subdomain_errors
+from headgate.model.quantity import InvalidQuantity
+
+_Change = Callable[[Json, Json], Json]
+_Errors = Sequence[FieldError]
+
+
+def _unchanged_new(new: Json) -> Json:
+    return new
+
+
+def _without_status(new: Json) -> Json:
+    """Status is for those who observe the object, not for those who create it."""
+    return {**new, "status": {}}
+
+
+def _keeping_status(new: Json, old: Json) -> Json:
+    return {**new, "status": old.get("status") or {}}
+
+
+def _unchanged_update(new: Json, _old: Json) -> Json:
+    return new
+
+
+def _only_status(new: Json, old: Json) -> Json:
+    """Labels, annotations and the like are written along with the status."""
+    return {**old, "metadata": new["metadata"], "status": new.get("status") or {}}
+
+
+def _no_errors(_new: Json, _old: Json) -> _Errors:
+    return ()
+
+
+class KindStrategy(Struct, frozen=True):
+    """The rules of one kind, put together from functions. `shape` is checked before anything else looks."""
+
+    shape: type[ApiType]
+    create: Callable[[Json], Json]
+    update: _Change
+    check: Callable[[Json], _Errors]
+    check_update: Callable[[Json, Json], _Errors]
+    write_status: _Change = _only_status
+    check_status: Callable[[Json, Json], _Errors] = _no_errors
+
+    def prepare_create(self, new: Json) -> Json:
+        typed(new, self.shape)
+        try:
+            return self.create(with_metadata_trimmed(new))
+        except InvalidQuantity as trouble:
+            raise bad_request(new, trouble.reason) from None
+
+    def prepare_update(self, new: Json, old: Json) -> Json:
+        typed(new, self.shape)
+        try:
+            return self.update(with_metadata_trimmed(new), old)
+        except InvalidQuantity as trouble:
+            raise bad_request(new, trouble.reason) from None
+
+    def prepare_status(self, new: Json, old: Json) -> Json:
+        try:
+            return self.write_status(with_metadata_trimmed(new), old)
+        except InvalidQuantity as trouble:
+            raise bad_request(new, trouble.reason) from None
+
+    def validate_create(self, new: Json) -> _Errors:
+        return self.check(new)
+
+    def validate_update(self, new: Json, old: Json) -> _Errors:
+        """What every kind keeps comes first, then the kind's own rules, which say some of it again."""
+        return [*_metadata_update_errors(new, old), *self.check_update(new, old)]
+
+    def validate_status(self, new: Json, old: Json) -> _Errors:
+        again = _generic_update_errors(new, old)
+        return [*_metadata_update_errors(new, old), *again, *self.check_status(new, old)]
+
+
+def _metadata_only_errors(*, namespaced: bool) -> Callable[[Json], _Errors]:
+    def check(new: Json) -> _Errors:
+        metadata = typed(new, AnyObject).metadata or ObjectMeta()
+        return metadata_errors(metadata, dns_subdomain_errors, namespaced=namespaced)
+
+    return check
+
+
+def _metadata_update_errors(new: Json, old: Json) -> _Errors:
+    """What is wrong with the change of the metadata; if anything, all that is wrong with them before."""
+    generic = _generic_update_errors(new, old)
+    whole = common_metadata_errors(typed(new, AnyObject).metadata or ObjectMeta()) if generic else ()
+    return [*whole, *generic]
+
+
+def _generic_update_errors(new: Json, old: Json) -> _Errors:
+    if is_unchanged(new["metadata"], old["metadata"]):
+        return ()
+    metadata = typed(new, AnyObject).metadata or ObjectMeta()
+    return metadata_update_errors(new["metadata"], old["metadata"], metadata)
+
+
+def _plain_strategy(*, namespaced: bool, with_status: bool) -> KindStrategy:
+    """Of a kind with no rules of its own beyond its metadata."""
+    return KindStrategy(
+        shape=AnyObject,
+        create=_without_status if with_status else _unchanged_new,
+        update=_keeping_status if with_status else _unchanged_update,
+        check=_metadata_only_errors(namespaced=namespaced),
+        check_update=_generic_update_errors,
+    )
 
 
 def _update_pod(new: Json, old: Json) -> Json:
@@ -99,7 +204,7 @@ def _with_owners_of(old: Json, new: Json) -> Json:
 
 
 def _job_status(new: Json, old: Json) -> Json:
-    whole = only_status(new, old)
+    whole = _only_status(new, old)
     return {**whole, "status": with_times(whole["status"])}
 
 
@@ -113,7 +218,7 @@ def _update_node(new: Json, old: Json) -> Json:
 
 
 def _node_status(new: Json, old: Json) -> Json:
-    return default_node(only_status(new, old))
+    return default_node(_only_status(new, old))
 
 
 def _update_priority_class(new: Json, _old: Json) -> Json:
@@ -121,11 +226,11 @@ def _update_priority_class(new: Json, _old: Json) -> Json:
 
 
 def _new_definition(new: Json) -> Json:
-    return no_status(default_definition(new))
+    return _without_status(default_definition(new))
 
 
 def _update_definition(new: Json, old: Json) -> Json:
-    return keeping_status(default_definition(new), old)
+    return _keeping_status(default_definition(new), old)
 
 
 def _update_limit_range(new: Json, _old: Json) -> Json:
@@ -140,7 +245,7 @@ def _update_config_map(new: Json, _old: Json) -> Json:
     return default_config_map(new)
 
 
-POD = Rules(
+POD = KindStrategy(
     shape=Pod,
     create=new_pod,
     update=_update_pod,
@@ -149,7 +254,7 @@ POD = Rules(
     write_status=_pod_status,
     check_status=pod_status_errors,
 )
-NODE = Rules(
+NODE = KindStrategy(
     shape=Node,
     create=default_node,
     update=_update_node,
@@ -158,15 +263,15 @@ NODE = Rules(
     write_status=_node_status,
     check_status=node_status_errors,
 )
-NAMESPACE = Rules(
+NAMESPACE = KindStrategy(
     shape=Namespace,
     create=new_namespace,
     update=update_namespace,
     check=namespace_errors,
-    check_update=generic_update_errors,
+    check_update=_generic_update_errors,
     check_status=namespace_status_errors,
 )
-JOB = Rules(
+JOB = KindStrategy(
     shape=Job,
     create=new_job,
     update=_update_job,
@@ -175,37 +280,39 @@ JOB = Rules(
     write_status=_job_status,
     check_status=job_status_errors,
 )
-PRIORITY_CLASS = Rules(
+PRIORITY_CLASS = KindStrategy(
     shape=PriorityClass,
     create=default_priority_class,
     update=_update_priority_class,
     check=priority_class_errors,
     check_update=priority_class_update_errors,
 )
-DISRUPTION_BUDGET = Rules(
+DISRUPTION_BUDGET = KindStrategy(
     shape=PodDisruptionBudget,
     create=new_budget,
-    update=keeping_status,
+    update=_keeping_status,
     check=budget_errors,
     check_update=budget_update_errors,
     check_status=budget_status_errors,
 )
-LEASE = Rules(shape=Lease, create=as_it_is, update=as_given, check=lease_errors, check_update=lease_update_errors)
-CONFIG_MAP = Rules(
+LEASE = KindStrategy(
+    shape=Lease, create=_unchanged_new, update=_unchanged_update, check=lease_errors, check_update=lease_update_errors
+)
+CONFIG_MAP = KindStrategy(
     shape=ConfigMap,
     create=default_config_map,
     update=_update_config_map,
-    check=generic_errors(namespaced=True),
+    check=_metadata_only_errors(namespaced=True),
     check_update=config_map_update_errors,
 )
-LIMIT_RANGE = Rules(
+LIMIT_RANGE = KindStrategy(
     shape=LimitRange,
     create=default_limit_range,
     update=_update_limit_range,
     check=limit_range_errors,
     check_update=limit_range_update_errors,
 )
-RUNTIME_CLASS = Rules(
+RUNTIME_CLASS = KindStrategy(
     shape=RuntimeClass,
     create=default_runtime_class,
     update=_update_runtime_class,
@@ -213,7 +320,7 @@ RUNTIME_CLASS = Rules(
     check_update=runtime_class_update_errors,
 )
 
-DEFINITION = Rules(
+DEFINITION = KindStrategy(
     shape=Definition,
     create=_new_definition,
     update=_update_definition,
@@ -222,14 +329,14 @@ DEFINITION = Rules(
 )
 
 
-def _core(plural: str, kind: str, rules: Rules, *short_names: str) -> ResourceType:
+def _core(plural: str, kind: str, rules: KindStrategy, *short_names: str) -> ResourceType:
     return ResourceType("", "v1", plural, kind, True, rules, short_names=short_names)
 
 
-_NAMESPACED = plain_rules(namespaced=True, with_status=False)
-_NAMESPACED_WITH_STATUS = plain_rules(namespaced=True, with_status=True)
-_CLUSTER_WIDE = plain_rules(namespaced=False, with_status=False)
-_CLUSTER_WIDE_WITH_STATUS = plain_rules(namespaced=False, with_status=True)
+_NAMESPACED = _plain_strategy(namespaced=True, with_status=False)
+_NAMESPACED_WITH_STATUS = _plain_strategy(namespaced=True, with_status=True)
+_CLUSTER_WIDE = _plain_strategy(namespaced=False, with_status=False)
+_CLUSTER_WIDE_WITH_STATUS = _plain_strategy(namespaced=False, with_status=True)
 
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _core("pods", "Pod", POD, "po"),
@@ -279,15 +386,6 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ),
 )
 """Every built-in kind, in the order in which discovery lists them."""
-
-ADMISSION: tuple[Admission, ...] = (
-    LimitRanger(),
-    TaintNewNodes(),
-    Priority(),
-    DefaultTolerationSeconds(),
-    RuntimeOverhead(),
-)
-"""The built-in admission plugins, in order; webhooks come after them."""
 
 
 def _namespace(name: str) -> Json:

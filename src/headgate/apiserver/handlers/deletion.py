@@ -1,4 +1,4 @@
-"""Deletions: preconditions, grace of pods, finalizers, and what becomes of dependents."""
+"""Deletion: preconditions, grace periods, finalizers and propagation policies."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.apiserver.admission import Chain
+from headgate.apiserver.admission import AdmissionChain
 from headgate.apiserver.field_errors import not_supported
-from headgate.apiserver.finishing import is_namespaces, is_pods, store_or_finish
+from headgate.apiserver.handlers.writing import get_existing
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import seconds_of, timestamp
 from headgate.apiserver.registry import RequestInfo
 from headgate.apiserver.status import bad_request, conflict, deletion_conflict, forbidden, invalid
-from headgate.apiserver.storage import Store
+from headgate.apiserver.storage import Store, is_namespaces, is_pods, store_or_remove
 from headgate.apiserver.strategy import ResourceType
-from headgate.apiserver.writing import found
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 POLICY_FINALIZER: Mapping[str, str] = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
 """The finalizer that stands for a propagation policy while the object waits."""
-ENDED = ("Succeeded", "Failed")
+TERMINAL_PHASES = ("Succeeded", "Failed")
 UNDELETABLE = ("default", "kube-system", "kube-public")
 PURGING = (
     "The system is ensuring all content is removed from this namespace.  "
@@ -75,12 +74,12 @@ def _from_query(query: Mapping[str, str]) -> DeleteOptions:
 
 
 class Deleter:
-    def __init__(self, store: Store, chain: Chain) -> None:
+    def __init__(self, store: Store, chain: AdmissionChain) -> None:
         self._store, self._chain = store, chain
 
     def delete(self, errand: RequestInfo, options: DeleteOptions) -> Json:
         """Delete the object or begin to; returns its last state. It is gone if the store has it no more."""
-        revision = found(errand)
+        revision = get_existing(errand)
         value = revision.value
         _refuse_unmet(errand.served.type, value["metadata"], options.preconditions or Preconditions())
         passage = self._chain.passage("DELETE", errand, value)
@@ -92,7 +91,7 @@ class Deleter:
         new = _deleted(errand, value, options)
         if errand.dry_run or options.dry_run or new is None:
             return new or value
-        return store_or_finish(self._store, errand.served.collection, errand.namespace, errand.name, new)
+        return store_or_remove(self._store, errand.served.collection, errand.namespace, errand.name, new)
 
 
 def _refuse_unmet(resource: ResourceType, metadata: Json, asked: Preconditions) -> None:
@@ -119,14 +118,14 @@ def _deleted(errand: RequestInfo, value: Json, options: DeleteOptions) -> Json |
     metadata = _with_policy(value["metadata"], options.policy)
     grace = _pod_grace(value, options.grace_period_seconds) if is_pods(errand.served.collection) else 0
     if metadata.get("deletionTimestamp") is None:
-        return _marked(errand, value, metadata, grace)
+        return _with_deletion_timestamp(errand, value, metadata, grace)
     shorter = _shortened(metadata, grace)
     if shorter is value["metadata"]:
         return None
     return {**value, "metadata": shorter}
 
 
-def _marked(errand: RequestInfo, value: Json, metadata: Json, grace: int) -> Json:
+def _with_deletion_timestamp(errand: RequestInfo, value: Json, metadata: Json, grace: int) -> Json:
     marks: Json = {"deletionTimestamp": timestamp(int(errand.now) + grace)}
     if is_namespaces(errand.served.collection):
         return _terminating(value, {**metadata, **marks})
@@ -169,7 +168,7 @@ def _shortened(metadata: Json, grace: int) -> Json:
 def _pod_grace(pod: Json, asked: int | None) -> int:
     """Seconds a pod may take to stop: none when no kubelet has it or it has ended."""
     spec = pod.get("spec") or {}
-    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ENDED:
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in TERMINAL_PHASES:
         return 0
     grace = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
     return grace if grace >= 0 else 1

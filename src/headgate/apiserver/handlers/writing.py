@@ -1,14 +1,13 @@
-"""Creations and updates, in the order of a real server: prepare, mutate, prepare again, validate, judge, store."""
+"""Create and update, in the order of a real server: prepare, mutate, prepare again, validate, admit, store."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.apiserver.admission import Chain, Passage
-from headgate.apiserver.decoding import Transform, with_metadata
+from headgate.apiserver.admission import AdmissionChain, WriteAdmission
 from headgate.apiserver.field_errors import IMMUTABLE, FieldError
 from headgate.apiserver.field_errors import invalid as invalid_field
-from headgate.apiserver.finishing import store_or_finish
+from headgate.apiserver.handlers.decoding import Patch, with_metadata
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import Identities, born, carried, counted_up, counts_generation, has_generation
 from headgate.apiserver.registry import RequestInfo
@@ -21,7 +20,7 @@ from headgate.apiserver.status import (
     not_found,
     unmet_precondition,
 )
-from headgate.apiserver.storage import Revision, Store
+from headgate.apiserver.storage import Revision, Store, store_or_remove
 
 NAME_TRIES = 8
 CONDITIONAL_ONLY = frozenset(
@@ -40,14 +39,14 @@ OTHER_NAMESPACE = "the namespace of the provided object does not match the names
 class Writer:
     """Creates and changes objects; what it returns is the object as stored."""
 
-    def __init__(self, store: Store, chain: Chain, identities: Identities) -> None:
+    def __init__(self, store: Store, chain: AdmissionChain, identities: Identities) -> None:
         self._store, self._chain, self._identities = store, chain, identities
 
     def create(self, errand: RequestInfo, value: Json) -> Json:
         rules, passage = errand.served.type.rules, self._chain.passage("CREATE", errand, None)
         new = rules.prepare_create(self._born(errand, _in_namespace(errand, value)))
         if passage is not None:
-            given, new = new, _mutated(passage, new)
+            given, new = new, _mutate(passage, new)
             if not passage.complete:
                 new = rules.prepare_create(_with_carried(with_metadata(new), given))
         refuse_invalid(errand, new, rules.validate_create(new))
@@ -57,24 +56,24 @@ class Writer:
 
     def replace(self, errand: RequestInfo, new: Json) -> Json:
         """Put the object in the place of the stored one, or its status in the place of that."""
-        old, uid = errand.served.shown(found(errand).value), new["metadata"].get("uid")
+        old, uid = errand.served.shown(get_existing(errand).value), new["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
             raise unmet_precondition(errand.served.type, old["metadata"], "uid", uid)
         return self._update(errand, new, old)
 
-    def patch(self, errand: RequestInfo, transform: Transform) -> Json:
+    def patch(self, errand: RequestInfo, transform: Patch) -> Json:
         """Change the stored object, or its status."""
-        old = errand.served.shown(found(errand).value)
+        old = errand.served.shown(get_existing(errand).value)
         return self._update(errand, transform(old), old)
 
     def _update(self, errand: RequestInfo, new: Json, old: Json) -> Json:
         """A change that changes nothing leaves no trace."""
         served, rules, of_status = errand.served, errand.served.type.rules, errand.subresource == "status"
         prepare = rules.prepare_status if of_status else rules.prepare_update
-        new = prepare(_agreed(errand, new, old), old)
+        new = prepare(_with_preconditions_met(errand, new, old), old)
         passage = self._chain.passage("UPDATE", errand, old)
         if passage is not None:
-            new = _mutated(passage, new)
+            new = _mutate(passage, new)
             if not passage.complete:
                 new = prepare(_with_carried(with_metadata(new), old), old)
         if not of_status and counts_generation(served):
@@ -84,7 +83,7 @@ class Writer:
             passage.validate(new)
         if errand.dry_run or new == old:
             return new
-        return store_or_finish(self._store, served.collection, errand.namespace, errand.name, new)
+        return store_or_remove(self._store, served.collection, errand.namespace, errand.name, new)
 
     def _born(self, errand: RequestInfo, value: Json) -> Json:
         metadata = value["metadata"]
@@ -114,7 +113,7 @@ class Writer:
         return self._store.put(collection, errand.namespace, name, value)
 
 
-def found(errand: RequestInfo) -> Revision:
+def get_existing(errand: RequestInfo) -> Revision:
     """The object the errand is about; refuses when there is none."""
     revision = errand.served.collection.get(errand.namespace, errand.name)
     if revision is None:
@@ -128,7 +127,7 @@ def refuse_invalid(errand: RequestInfo, value: Json, errors: Sequence[FieldError
         raise invalid(resource.kind, resource.group, value["metadata"].get("name") or "", errors)
 
 
-def _mutated(passage: Passage, value: Json) -> Json:
+def _mutate(passage: WriteAdmission, value: Json) -> Json:
     made = passage.mutate(value)
     assert made is not None, "an admission plugin made nothing of an object"
     return made
@@ -145,7 +144,7 @@ def _in_namespace(errand: RequestInfo, value: Json) -> Json:
     return {**value, "metadata": {**metadata, "namespace": errand.namespace}}
 
 
-def _agreed(errand: RequestInfo, new: Json, old: Json) -> Json:
+def _with_preconditions_met(errand: RequestInfo, new: Json, old: Json) -> Json:
     """The new object, once it is known to be meant for the stored one; the server's own fields as they were."""
     if new["metadata"] is not old["metadata"]:
         _refuse_other_name(errand, new["metadata"])

@@ -1,13 +1,20 @@
-"""What a watcher sees: the changes of a collection, through its selectors."""
+"""List and watch: pages of one consistent list, and the changes of a collection through selectors."""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+
+import msgspec
 from msgspec import Struct
 
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import ServedResource
 from headgate.apiserver.selectors import Match
-from headgate.apiserver.storage import Change, Revision, Store, versioned
+from headgate.apiserver.status import ApiError, StatusError, bad_request, expired
+from headgate.apiserver.storage import Change, Placed, Revision, Store, versioned
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -29,7 +36,7 @@ class WatchEvent(Struct, frozen=True, gc=False):
         return self.shown.raw
 
 
-class View(Struct, frozen=True):
+class ListScope(Struct, frozen=True):
     """Which objects are looked at: of this resource, in this namespace (empty: all), those that match."""
 
     served: ServedResource
@@ -52,7 +59,7 @@ class Watch:
     `since` None begins with every object that exists now as ADDED; `marks_end` adds a bookmark that says so.
     """
 
-    def __init__(self, store: Store, view: View, since: int | None, *, bookmarks: bool, marks_end: bool) -> None:
+    def __init__(self, store: Store, view: ListScope, since: int | None, *, bookmarks: bool, marks_end: bool) -> None:
         self._store, self._view, self._bookmarks = store, view, bookmarks
         self.collection = view.served.collection
         self._seen = store.version if since is None else since
@@ -110,3 +117,75 @@ def _last_seen(change: Change, shown: bool) -> Revision:
     if shown or change.type == "DELETED" or change.before is None:
         return change.after
     return Revision(change.after.version, versioned(change.before.value, change.after.version))
+
+
+class Continuation(Struct, frozen=True):
+    """Where the next page begins: after this object, in the list as it was at this version."""
+
+    rv: int
+    namespace: str
+    name: str
+
+    def encode(self) -> str:
+        return urlsafe_b64encode(msgspec.json.encode(self)).decode()
+
+
+def decode_continuation(text: str) -> Continuation:
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(text), type=Continuation)
+    except (NotBase64, ValueError, msgspec.DecodeError):
+        raise bad_request(f"continue key is not valid: {text}") from None
+
+
+def list_objects(store: Store, view: ListScope, query: Mapping[str, str]) -> Json:
+    """The List object a request asks for."""
+    limit = whole_number(query, "limit")
+    version, placed = _snapshot(store, view, query)
+    shown = [place for place in placed if view.shows(place[2].value)] if view.match is not None else list(placed)
+    metadata: Json = {"resourceVersion": str(version)}
+    if limit and len(shown) > limit:
+        namespace, name, _ = shown[limit - 1]
+        metadata["continue"] = Continuation(version, namespace, name).encode()
+        if view.match is None:
+            metadata["remainingItemCount"] = len(shown) - limit
+        shown = shown[:limit]
+    served = view.served
+    items = [served.listed(revision.value) for _, _, revision in shown]
+    return {"kind": f"{served.type.kind}List", "apiVersion": served.api_version, "metadata": metadata, "items": items}
+
+
+def whole_number(query: Mapping[str, str], name: str) -> int:
+    text = query.get(name, "") or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise bad_request(f"{name}: expected a whole number, found {text!r}")
+    return int(text)
+
+
+def known_version(store: Store, query: Mapping[str, str]) -> int:
+    """The resourceVersion a request names; one that lies in the future is refused."""
+    text = query.get("resourceVersion", "") or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise bad_request(f"invalid resource version {text!r}: expected a whole number")
+    if int(text) > store.version:
+        message = f"Too large resource version: {text}, current: {store.version}"
+        raise StatusError(504, "Timeout", message, {"retryAfterSeconds": 1})
+    return int(text)
+
+
+def _snapshot(store: Store, view: ListScope, query: Mapping[str, str]) -> tuple[int, Iterable[Placed]]:
+    collection = view.served.collection
+    if token := query.get("continue", ""):
+        return _rest(view, decode_continuation(token))
+    asked = known_version(store, query)
+    if query.get("resourceVersionMatch") == "Exact":
+        return asked, collection.items_at(asked, view.namespace)
+    return store.version, collection.items(view.namespace)
+
+
+def _rest(view: ListScope, start: Continuation) -> tuple[int, list[Placed]]:
+    try:
+        then = view.served.collection.items_at(start.rv, view.namespace)
+    except ApiError:
+        text = "The provided continue parameter is too old to display a consistent list result."
+        raise expired(f"{text} You can start a new list without the continue parameter.") from None
+    return start.rv, then[bisect_right(then, (start.namespace, start.name), key=lambda place: place[:2]) :]

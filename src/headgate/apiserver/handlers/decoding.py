@@ -1,4 +1,4 @@
-"""Bodies of requests: objects, patches and what they must agree on with the path."""
+"""Request bodies: objects and patches, and what they must agree on with the path."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
 
-SHOWN = 30
+SHOWN_CHARACTERS = 30
 """How many characters of an unreadable body an error shows."""
 
-TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+STRING_FIELDS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 """Metadata the server reads before the kind's own rules look at the object."""
 _TEXT_OR_NOTHING = frozenset({str, type(None)})
 
 SCHEME = "pkg/runtime/scheme.go:111"
 """What a real server calls the list of its kinds: the place in its sources."""
 
-Transform = Callable[[Json], Json]
+Patch = Callable[[Json], Json]
 """How the stored object becomes the one that is asked for."""
 
 SHARED = 8_192
@@ -50,15 +50,15 @@ _PATCHES: Mapping[tuple[str, bool], Callable[[Json, Json], Any]] = {
 }
 """How patches that are objects are applied, by media type and whether the kind is custom."""
 
-NO_TEXT = re.compile("[\udc80-\udcff]")
+INVALID_UTF8 = re.compile("[\udc80-\udcff]")
 """What Python makes of bytes that belong to no character."""
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def readable(body: bytes) -> bytes:
+def valid_utf8(body: bytes) -> bytes:
     """The body in UTF-8: as a real server has it, each byte that belongs to no character is one unknown character."""
-    return NO_TEXT.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
+    return INVALID_UTF8.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
 
 
 def decode_object(body: bytes, served: ServedResource, registry: Registry) -> Json:
@@ -110,7 +110,7 @@ def _shared_status(text: bytes) -> Json:
 
 
 def _unrecognized(served: ServedResource, why: str, body: bytes) -> StatusError:
-    shown = body[:SHOWN].decode(errors="replace")
+    shown = body[:SHOWN_CHARACTERS].decode(errors="replace")
     return bad_request(f"the object provided is unrecognized (must be of type {served.type.kind}): {why} ({shown})")
 
 
@@ -144,22 +144,22 @@ def with_metadata(value: Json) -> Json:
         return {**value, "metadata": {}}
     if not isinstance(metadata, dict):
         raise bad_request("metadata: expected an object")
-    if not _TEXT_OR_NOTHING.issuperset(map(type, map(metadata.get, TEXTS))):
-        name = next(name for name in TEXTS if type(metadata.get(name)) not in _TEXT_OR_NOTHING)
+    if not _TEXT_OR_NOTHING.issuperset(map(type, map(metadata.get, STRING_FIELDS))):
+        name = next(name for name in STRING_FIELDS if type(metadata.get(name)) not in _TEXT_OR_NOTHING)
         raise bad_request(f"metadata.{name}: expected a string")
     return value
 
 
-def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Transform:
+def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patch:
     """The patch of a body as a change of the stored object."""
     media = _media_type(content_type)
     if media == JSON:
-        return partial(_patched, _json_patched, decode_json_patch(body))
+        return partial(_apply, _json_patched, decode_json_patch(body))
     apply = _PATCHES.get((media, served.custom))
     if apply is None:
         raise _unsupported(served)
     try:
-        return partial(_patched, apply, _decoded(body, served))
+        return partial(_apply, apply, _decoded(body, served))
     except msgspec.DecodeError as trouble:
         raise bad_request(f"error decoding patch: {trouble}") from None
 
@@ -183,7 +183,7 @@ def _json_patched(value: Json, steps: list[Any]) -> Any:
         raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request") from None
 
 
-def _patched(apply: Callable[[Json, Any], Any], patch: Any, original: Json) -> Json:
+def _apply(apply: Callable[[Json, Any], Any], patch: Any, original: Json) -> Json:
     value = apply(original, patch)
     if not isinstance(value, dict):
         raise bad_request("the patched document is no object")
