@@ -66,7 +66,7 @@ def create_errors(value: Json) -> list[str]:
 
 
 def update_errors(new: Json, old: Json) -> list[str]:
-    """Each error once; a server says some of them several times."""
+    """Each error once; a server message_expression some of them several times."""
     rules = TYPES[old["kind"]].rules
     errors = rules.validate_update(rules.prepare_update(new, old), old)
     return list(dict.fromkeys(render(error) for error in errors))

@@ -63,7 +63,7 @@ def test_a_stored_value_is_not_changed_by_later_writes():
 @pytest.mark.parametrize(
     "metadata, called",
     [
-        pytest.param({}, False, id="what it says"),
+        pytest.param({}, False, id="what it message_expression"),
         pytest.param({"labels": {"a": "b"}}, False, id="its labels"),
         pytest.param({"ownerReferences": [{"uid": "u"}]}, True, id="its owners"),
         pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="that it is going"),
@@ -73,13 +73,13 @@ def test_a_change_calls_for_action_by(metadata, called):
     store = Store()
     things = store.collection("", "things")
     store.put(things, "x", "a", value("one"))
-    assert [change.type for change in store.take_fresh()] == ["ADDED"]
+    assert [change.type for change in store.take_unreconciled()] == ["ADDED"]
     store.put(things, "x", "a", {**value("two"), "metadata": metadata})
-    assert bool(store.take_fresh()) == called
-    things.is_followed = True
+    assert bool(store.take_unreconciled()) == called
+    things.is_reconciled = True
     store.put(things, "x", "a", {**value("three"), "metadata": metadata})
     store.remove(things, "x", "a", value())
-    assert [change.type for change in store.take_fresh()] == ["MODIFIED", "DELETED"]
+    assert [change.type for change in store.take_unreconciled()] == ["MODIFIED", "DELETED"]
 
 
 def test_a_revision_is_encoded_once():

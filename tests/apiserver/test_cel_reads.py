@@ -154,10 +154,10 @@ BY_PARTS = RuleSet(SCHEMA, NARROW, root=True)
 def answered_in_full(rule: ValidationRule, new: Json, old: Json | None) -> list[tuple[str, str | EvaluationError]]:
     see = compile_view(SCHEMA)
     seen, before = see(new), None if old is None else see(old)
-    held: Any = rule.test.evaluate(seen, before) if rule.concerns(before) else True
+    held: Any = rule.expression.evaluate(seen, before) if rule.applies_to(before) else True
     if held is True:
         return []
-    return [(rule.text, held if isinstance(held, EvaluationError) else rule.complaint(seen, before))]
+    return [(rule.text, held if isinstance(held, EvaluationError) else rule.message_for(seen, before))]
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 
 
 class Complaint(StrEnum):
-    """What is wrong with a field; the value is how a real server begins the sentence."""
+    """The type of a field error; the value is how a real server begins its text."""
 
     REQUIRED = "Required value"
     INVALID = "Invalid value"
@@ -24,9 +24,9 @@ class Complaint(StrEnum):
 
 
 class FieldError(Struct, frozen=True):
-    """One thing wrong with one field. `value` is shown unless the complaint is Required, Forbidden or Too long.
+    """One error of one field. `value` is shown unless the type is Required, Forbidden or Too long.
 
-    `wrong_type`: the value is not even of the kind that the schema of a custom resource declares.
+    `wrong_type`: the value is not of the type a custom resource's schema declares.
     """
 
     path: str
@@ -37,7 +37,7 @@ class FieldError(Struct, frozen=True):
 
 
 OMITTED: Final = UNSET
-"""Given as the value of an error, it keeps the value out of the text."""
+"""As the value of an error, keeps the value out of its text."""
 
 _WITHOUT_VALUE = frozenset({Complaint.REQUIRED, Complaint.FORBIDDEN, Complaint.TOO_LONG})
 
@@ -47,12 +47,12 @@ NOT_POSITIVE = "must be greater than zero"
 
 
 def render(error: FieldError) -> str:
-    """The error as users read it: path, what is wrong, the value where it helps, the detail."""
+    """The error as users read it: path, type, value where it helps, detail."""
     return f"{error.path}: {render_body(error)}"
 
 
 def render_body(error: FieldError) -> str:
-    """The same without the path, as the causes of a Status object show it."""
+    """The same without the path, as the causes of a Status show it."""
     parts = [error.complaint.value]
     if error.complaint not in _WITHOUT_VALUE and error.value is not OMITTED:
         parts.append(render_value(error.value))
@@ -112,17 +112,17 @@ def at_least_zero(path: str, value: int | None) -> list[FieldError]:
 
 
 def unchanged(path: str, new: Any, old: Any) -> list[FieldError]:
-    """Refuses a change of a field that must stay as it was created."""
+    """An error if an immutable field changes."""
     return [] if same(new, old) else [invalid(path, new, IMMUTABLE)]
 
 
-def complaints(path: str, value: Any, texts: Sequence[str]) -> list[FieldError]:
-    """One error for each text a rule of the shared grammar has returned about the value."""
+def invalid_each(path: str, value: Any, texts: Sequence[str]) -> list[FieldError]:
+    """One Invalid error for each text a rule of the shared grammar returned."""
     return [invalid(path, value, text) for text in texts] if texts else []
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values mean the same to a server that keeps no difference between absent, null and empty."""
+    """Whether two JSON values are equal to a server that does not distinguish absent, null and empty."""
     if one is other or one == other:
         return True
     if isinstance(one, dict) and isinstance(other, dict):
@@ -133,7 +133,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    """Null, the empty string and collections that hold nothing; zero and false are values."""
+    """Whether the value is null, an empty string or an empty collection; zero and false are not."""
     if isinstance(value, dict):
         return all(_is_empty(part) for part in value.values())
     return value is None or value in ("", [])

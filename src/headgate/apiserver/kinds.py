@@ -83,7 +83,7 @@ def _unchanged_new(new: Json) -> Json:
 
 
 def _without_status(new: Json) -> Json:
-    """Status is for those who observe the object, not for those who create it."""
+    """The new object without the status the client sent."""
     return {**new, "status": {}}
 
 
@@ -96,7 +96,7 @@ def _unchanged_update(new: Json, _old: Json) -> Json:
 
 
 def _only_status(new: Json, old: Json) -> Json:
-    """Labels, annotations and the like are written along with the status."""
+    """The old object with the new status and metadata."""
     return {**old, "metadata": new["metadata"], "status": new.get("status") or {}}
 
 
@@ -105,7 +105,7 @@ def _no_errors(_new: Json, _old: Json) -> _Errors:
 
 
 class KindStrategy(Struct, frozen=True):
-    """The rules of one kind, put together from functions. `shape` is checked before anything else looks."""
+    """The strategy of one kind, composed of functions. `shape` is checked first."""
 
     shape: type[ApiType]
     create: Callable[[Json], Json]
@@ -139,7 +139,7 @@ class KindStrategy(Struct, frozen=True):
         return self.check(new)
 
     def validate_update(self, new: Json, old: Json) -> _Errors:
-        """What every kind keeps comes first, then the kind's own rules, which say some of it again."""
+        """Generic metadata errors come first, then the kind's own, which repeat some of them, as on a real server."""
         return [*_metadata_update_errors(new, old), *self.check_update(new, old)]
 
     def validate_status(self, new: Json, old: Json) -> _Errors:
@@ -156,7 +156,7 @@ def _metadata_only_errors(*, namespaced: bool) -> Callable[[Json], _Errors]:
 
 
 def _metadata_update_errors(new: Json, old: Json) -> _Errors:
-    """What is wrong with the change of the metadata; if anything, all that is wrong with them before."""
+    """Errors of a metadata update; if there are any, preceded by all errors of the new metadata."""
     generic = _generic_update_errors(new, old)
     whole = common_metadata_errors(typed(new, AnyObject).metadata or ObjectMeta()) if generic else ()
     return [*whole, *generic]
@@ -170,7 +170,7 @@ def _generic_update_errors(new: Json, old: Json) -> _Errors:
 
 
 def _plain_strategy(*, namespaced: bool, with_status: bool) -> KindStrategy:
-    """Of a kind with no rules of its own beyond its metadata."""
+    """The strategy of a kind without rules beyond its metadata."""
     return KindStrategy(
         shape=AnyObject,
         create=_without_status if with_status else _unchanged_new,
@@ -186,7 +186,7 @@ def _update_pod(new: Json, old: Json) -> Json:
 
 
 def _pod_status(new: Json, old: Json) -> Json:
-    """The quality of service is settled at creation; a report without it means the same."""
+    """The pod with the new status; its QoS class is immutable and may be left out."""
     status, settled = new.get("status") or {}, (old.get("status") or {}).get("qosClass")
     changed: Json = {}
     if settled and not status.get("qosClass"):
@@ -196,7 +196,7 @@ def _pod_status(new: Json, old: Json) -> Json:
 
 
 def _with_owners_of(old: Json, new: Json) -> Json:
-    """Kubelets are known to spoil the owners of a pod, so these are not written along with its status."""
+    """Owner references are not written through the status, because kubelets are known to corrupt them."""
     if new.get("ownerReferences") == old.get("ownerReferences"):
         return new
     kept = {"ownerReferences": old["ownerReferences"]} if "ownerReferences" in old else {}
@@ -407,4 +407,4 @@ INITIAL_OBJECTS: tuple[Json, ...] = (
     _system_class("system-node-critical", "For pods a node cannot do without; they stay on their node."),
     _system_class("system-cluster-critical", "For pods the cluster cannot do without; another node will do."),
 )
-"""What exists before the first request."""
+"""The objects that exist before the first request."""

@@ -17,15 +17,15 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.status import bad_request
 
 Edit = Callable[[Any, str], Any]
-"""What becomes of a container when something is done to its child of this name."""
+"""Returns the container with its child of this name edited."""
 
 
 class PatchFailed(Exception):
-    """An operation does not fit the document: a path that is not there, a test that does not hold."""
+    """An operation cannot be applied: its path does not exist or its test fails."""
 
 
 class PatchOperation(Struct, frozen=True, rename={"source": "from"}):
-    """One operation. Which members it needs depends on `op`."""
+    """One operation of a JSON patch. Which members it needs depends on `op`."""
 
     op: str
     path: str
@@ -37,7 +37,7 @@ _decoder = msgspec.json.Decoder(list[PatchOperation])
 
 
 def decode_json_patch(body: bytes) -> list[PatchOperation]:
-    """The operations of a patch document; a document that is none is a bad request."""
+    """The operations of a patch; a malformed one is a bad request."""
     try:
         steps = _decoder.decode(body)
     except msgspec.DecodeError as trouble:
@@ -129,7 +129,7 @@ def _index(part: str, last: int) -> int:
 
 
 def _edited(document: Any, path: list[str], edit: Edit) -> Any:
-    """The document with its last container edited; containers on the way are copied, all else is shared."""
+    """The document with the container at the path edited; containers on the way are copied, all else is shared."""
     if not path:
         return edit({"": document}, "").get("")
     if len(path) == 1:
@@ -184,8 +184,8 @@ _TEXT = frozenset({str})
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """The patched value; neither argument is changed. The target itself where its texts and objects all stay, the
-    patch itself where it says all that there is then.
+    """The patched value; neither argument is changed. Identical to the target if nothing changes, and to the patch
+    where the result equals it.
     """
     if not isinstance(patch, dict):
         return patch
@@ -204,18 +204,18 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
             del result[name]
         else:
             result[name] = after
-    return result if result is original or not _says_all(patch, result) else patch
+    return result if result is original or not _is_equal(patch, result) else patch
 
 
-def _says_all(patch: Json, result: Json) -> bool:
-    """Whether they are the same from the first field to the last."""
+def _is_equal(patch: Json, result: Json) -> bool:
+    """Whether patch and result have identical values under the same names in the same order."""
     if len(patch) != len(result) or list(patch) != list(result):
         return False
     return all(map(is_, patch.values(), result.values()))
 
 
 def _is_precondition(change: Any, metadata: Any) -> bool:
-    """Whether it says nothing but texts that are there: it names the object that is meant, and it is that."""
+    """Whether the patch of metadata only repeats strings that are there, as a precondition does."""
     if type(change) is not dict or type(metadata) is not dict:
         return False
     return _TEXT.issuperset(map(type, change.values())) and change.items() <= metadata.items()
@@ -283,9 +283,9 @@ MERGE_KEYS: Mapping[str, str] = {
     "volumes": "name",
     "webhooks": "name",
 }
-"""Lists of objects that merge, and the field that tells their items apart; all other lists are replaced whole."""
+"""Lists that merge by a key; all other lists of objects are replaced."""
 SETS = ("finalizers",)
-"""Lists of plain values to which a patch adds."""
+"""Lists of primitives that merge."""
 DIRECTIVE, KEEP_ONLY = "$patch", "$retainKeys"
 ORDER, DELETE_VALUES = "$setElementOrder/", "$deleteFromPrimitiveList/"
 
@@ -336,7 +336,7 @@ def _field(name: str, current: Any, change: Any) -> Any:
 
 
 def _merge_key(name: str, items: list[Any]) -> str | None:
-    """The list's merge key; a service's ports have none called containerPort and go by port."""
+    """The list's merge key; ports of services merge by `port`, those of containers by `containerPort`."""
     key = MERGE_KEYS.get(name)
     if key is None or not all(isinstance(item, dict) for item in items):
         return None

@@ -14,7 +14,7 @@ from headgate.apiserver.strategy import ResourceType
 
 
 class RequestInfo(Struct, frozen=True, gc=False):
-    """A write on its way: to which object, for whom, when. `name` is empty for a creation."""
+    """A request resolved: resource, namespace, name and subresource, user and time. `name` is empty for a creation."""
 
     served: ServedResource
     namespace: str
@@ -29,7 +29,7 @@ NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class ResourcePath(Struct, frozen=True, gc=False):
-    """A path taken apart; parts it does not name are empty."""
+    """A parsed request path; parts it does not have are empty."""
 
     group: str
     version: str
@@ -40,7 +40,7 @@ class ResourcePath(Struct, frozen=True, gc=False):
 
 
 def parse_path(path: str) -> ResourcePath:
-    """Take `/api/v1/…` or `/apis/group/version/…` apart; anything else is refused as not found."""
+    """Parses `/api/v1/…` or `/apis/group/version/…`; refuses anything else as not found."""
     root, *parts = path.strip("/").split("/")
     if root == "apis" and len(parts) > 1:
         return _resource(parts[0], parts[1], parts[2:])
@@ -59,7 +59,7 @@ def _resource(group: str, version: str, parts: list[str]) -> ResourcePath:
 
 
 class ServedResource(Struct, frozen=True, gc=False, eq=False):
-    """A resource type in one version, with the collection all its versions share; defined anew, it is another."""
+    """A resource in one version, with the collection all its versions share. Redefining it makes a new one."""
 
     type: ResourceType
     api_version: str
@@ -67,18 +67,18 @@ class ServedResource(Struct, frozen=True, gc=False, eq=False):
     custom: bool  # defined by a CustomResourceDefinition
 
     def shown(self, value: Json) -> Json:
-        """The object as this version serves it."""
+        """The object in this API version."""
         return value if value["apiVersion"] == self.api_version else {**value, "apiVersion": self.api_version}
 
     def listed(self, value: Json) -> Json:
-        """The object as an item of a list: of a built-in kind it does not repeat what the list says of all."""
+        """The object as an item of a list; items of built-in kinds omit apiVersion and kind."""
         if self.custom:
             return self.shown(value)
         return {name: part for name, part in value.items() if name not in ("apiVersion", "kind")}
 
 
 class Registry:
-    """The types served now; definitions come and go while the server runs."""
+    """The resources served now, built-in and custom."""
 
     def __init__(self, store: Store, types: Sequence[ResourceType]) -> None:
         self._store = store
@@ -93,13 +93,13 @@ class Registry:
             self._add(resource, custom=False)
 
     def define(self, types: Iterable[ResourceType]) -> None:
-        """Serve custom types. As on a real server, one in the version of a built-in group stays out of reach."""
+        """Serves custom resources. As on a real server, one in a built-in group and version is unreachable."""
         for resource in types:
             if _api_version(resource) not in self._built_in:
                 self._add(resource, custom=True)
 
     def withdraw(self, group: str, plural: str) -> None:
-        """Serve no version of this custom resource any more."""
+        """Stops serving all versions of this custom resource."""
         for served in self.versions(group, plural):
             if served.custom:
                 self._forget()
@@ -118,7 +118,9 @@ class Registry:
         self._places.clear()
 
     def at(self, path: str) -> tuple[ServedResource, ResourcePath]:
-        """What is served there and where it is; refuses a path that names nothing or does not fit the resource."""
+        """The resource at this path and the parsed path; refuses a path that names no resource or does not fit its
+        scope.
+        """
         known = self._places.get(path)
         if known is None:
             place = parse_path(path)
@@ -140,7 +142,7 @@ class Registry:
     def types(self) -> tuple[ResourceType, ...]:
         """Built-in types in their order, then custom ones by definition, the storage version first.
 
-        As long as nothing has changed, the very same tuple.
+        The tuple is identical as long as nothing changes.
         """
         if self._types is None:
             self._types = tuple(served.type for served in self._by_path.values())
@@ -150,7 +152,7 @@ class Registry:
         return [found for key, found in self._by_path.items() if (key[0], key[2]) == (group, plural)]
 
     def preferred(self) -> list[ServedResource]:
-        """Every resource once, in its first version, in order of group and name."""
+        """Every resource once, in its preferred version, by group and name."""
         first: dict[tuple[str, str], ServedResource] = {}
         for (group, _, plural), served in self._by_path.items():
             first.setdefault((group, plural), served)

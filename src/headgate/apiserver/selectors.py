@@ -46,11 +46,11 @@ FIELDS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "type": "",
     },
 }
-"""Fields that can be selected by, beyond name and namespace, and what they count as when absent."""
+"""Supported field selectors beyond name and namespace, and the value of an absent field."""
 
 
 def selection(query: Mapping[str, str], resource: ResourceType) -> Match | None:
-    """What a request selects; None when it selects everything."""
+    """The selectors of a request as one predicate; None if it has none."""
     try:
         by_label = parse_label_selector(query.get("labelSelector", ""))
         by_field = parse_field_selector(query.get("fieldSelector", ""))
@@ -65,7 +65,7 @@ def selection(query: Mapping[str, str], resource: ResourceType) -> Match | None:
 
 
 def object_selector(selector: Json | None) -> LabelTest:
-    """A `matchLabels`/`matchExpressions` selector; None selects nothing, an empty one everything."""
+    """A LabelSelector as a predicate on labels; None selects nothing, an empty one everything."""
     if selector is None:
         return lambda _: False
     try:

@@ -15,12 +15,12 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.status import expired
 
 HISTORY = 50_000
-"""How many changes of each collection can still be watched or paged from."""
+"""How many changes of each collection are kept for watches and pages."""
 FIRST_VERSION = 1
 
 
 class Revision(Struct, gc=False):
-    """An object as it was from one resourceVersion on; its bytes are made once, when first asked for."""
+    """An object at one resourceVersion. It is encoded once, when its bytes are first needed."""
 
     version: int
     value: Json
@@ -34,7 +34,7 @@ class Revision(Struct, gc=False):
 
 
 class Change(Struct, frozen=True, gc=False):
-    """One step of a collection. `after` of a DELETED object is its last state at the deletion's version."""
+    """One change of a collection. `after` of a DELETED object is its last state, at the version of the deletion."""
 
     type: str  # ADDED, MODIFIED or DELETED
     collection: Collection
@@ -44,8 +44,8 @@ class Change(Struct, frozen=True, gc=False):
     before: Revision | None
 
 
-class Shelf:
-    """The objects of one namespace by name; in order of their names whenever that is asked for."""
+class _NamespaceObjects:
+    """The objects of one namespace by name; the names are sorted when they are asked for."""
 
     __slots__ = ("_names", "objects")
 
@@ -67,51 +67,51 @@ class Shelf:
         self._names = None
 
 
-_NO_SHELF = Shelf()
+_NO_OBJECTS = _NamespaceObjects()
 
 Placed = tuple[str, str, Revision]
 """Namespace, name and revision of an object in a listing."""
 
 
 class Collection:
-    """All objects of one resource, whatever version they are served in, and their recent changes."""
+    """All objects of one resource, in any API version, and their recent changes."""
 
     def __init__(self, group: str, plural: str, keep: int) -> None:
         self.group, self.plural = group, plural
         self._keep, self._most = keep, keep + keep // 4  # changes are forgotten many at a time
         self.version = 0  # of the last change
-        self.is_followed = False  # whether any change of an object may call for action
-        self._shelves: dict[str, Shelf] = {}
+        self.is_reconciled = False  # whether any change of an object may call for action
+        self._by_namespace: dict[str, _NamespaceObjects] = {}
         self._namespaces: list[str] = []
         self._changes: list[Change] = []
-        self._forgotten_to = 0  # version of the last forgotten change
+        self._compacted_to = 0  # version of the last forgotten change
 
     def get(self, namespace: str, name: str) -> Revision | None:
-        return self._shelves.get(namespace, _NO_SHELF).objects.get(name)
+        return self._by_namespace.get(namespace, _NO_OBJECTS).objects.get(name)
 
     def items(self, namespace: str = "") -> Iterator[Placed]:
         """Objects in order of namespace and name; an empty namespace means all."""
         for space in [namespace] if namespace else self._namespaces:
-            shelf = self._shelves.get(space)
-            for name in shelf.names if shelf is not None else ():
-                yield space, name, self._shelves[space].objects[name]
+            objects = self._by_namespace.get(space)
+            for name in objects.names if objects is not None else ():
+                yield space, name, self._by_namespace[space].objects[name]
 
     def is_empty(self) -> bool:
-        return not self._shelves
+        return not self._by_namespace
 
     def is_empty_in(self, namespace: str) -> bool:
-        return namespace not in self._shelves
+        return namespace not in self._by_namespace
 
     def changes_after(self, version: int) -> list[Change]:
-        """What happened after this version; refuses a version whose successors are forgotten."""
-        if version < self._forgotten_to:
-            raise expired(f"too old resource version: {version} ({self._forgotten_to})")
+        """The changes after this version; refuses a version whose successors are compacted."""
+        if version < self._compacted_to:
+            raise expired(f"too old resource version: {version} ({self._compacted_to})")
         if self.version <= version:
             return []
         return self._changes[bisect_right(self._changes, version, key=_version) :]
 
     def items_at(self, version: int, namespace: str = "") -> list[Placed]:
-        """The objects as they were at an earlier version: now, with every later change taken back."""
+        """The objects as of an earlier version: now, with every later change undone."""
         later = self.changes_after(version)
         if not later:
             return list(self.items(namespace))
@@ -125,34 +125,34 @@ class Collection:
         return [(*place, then[place]) for place in sorted(then) if not namespace or place[0] == namespace]
 
     def record(self, change: Change) -> None:
-        """Make the change so and remember it."""
+        """Applies the change and adds it to the history."""
         if change.type == "MODIFIED":
-            self._shelves[change.namespace].objects[change.name] = change.after
+            self._by_namespace[change.namespace].objects[change.name] = change.after
         elif change.type == "DELETED":
-            self._take_off(change.namespace, change.name)
+            self._remove(change.namespace, change.name)
         else:
-            self._shelf(change.namespace).add(change.name, change.after)
+            self._objects_of(change.namespace).add(change.name, change.after)
         self._changes.append(change)
         self.version = change.after.version
         if len(self._changes) > self._most:
-            self._forget(len(self._changes) - self._keep)
+            self._compact(len(self._changes) - self._keep)
 
-    def _shelf(self, namespace: str) -> Shelf:
-        shelf = self._shelves.get(namespace)
-        if shelf is None:
-            shelf = self._shelves[namespace] = Shelf()
+    def _objects_of(self, namespace: str) -> _NamespaceObjects:
+        objects = self._by_namespace.get(namespace)
+        if objects is None:
+            objects = self._by_namespace[namespace] = _NamespaceObjects()
             insort(self._namespaces, namespace)
-        return shelf
+        return objects
 
-    def _take_off(self, namespace: str, name: str) -> None:
-        shelf = self._shelves[namespace]
-        shelf.remove(name)
-        if not shelf.objects:
-            del self._shelves[namespace]
+    def _remove(self, namespace: str, name: str) -> None:
+        objects = self._by_namespace[namespace]
+        objects.remove(name)
+        if not objects.objects:
+            del self._by_namespace[namespace]
             self._namespaces.remove(namespace)
 
-    def _forget(self, count: int) -> None:
-        self._forgotten_to = self._changes[count - 1].after.version
+    def _compact(self, count: int) -> None:
+        self._compacted_to = self._changes[count - 1].after.version
         del self._changes[:count]
 
 
@@ -161,15 +161,15 @@ def _version(change: Change) -> int:
 
 
 class Store:
-    """Every collection, the one version counter, and the changes that may call for action nobody has taken yet: those
-    in the lives of objects, and all of collections that are followed.
+    """Every collection, the version counter, and the changes controllers have yet to reconcile: objects added, deleted
+    or with other owners, and every change of a collection that `is_reconciled`.
     """
 
     def __init__(self, keep: int = HISTORY) -> None:
         self.version = FIRST_VERSION
         self._keep = keep
         self._collections: dict[tuple[str, str], Collection] = {}
-        self.fresh: list[Change] = []
+        self.unreconciled: list[Change] = []
 
     def collection(self, group: str, plural: str) -> Collection:
         found = self._collections.get((group, plural))
@@ -188,14 +188,14 @@ class Store:
         return self._record(Change(step, collection, namespace, name, self._next(value), before))
 
     def remove(self, collection: Collection, namespace: str, name: str, value: Json) -> Json:
-        """Take the object away; `value` is the last that is to be seen of it."""
+        """Removes the object; `value` is its last state."""
         before = collection.get(namespace, name)
         return self._record(Change("DELETED", collection, namespace, name, self._next(value), before))
 
-    def take_fresh(self) -> list[Change]:
-        """The changes that may call for action since the last call."""
-        fresh, self.fresh = self.fresh, []
-        return fresh
+    def take_unreconciled(self) -> list[Change]:
+        """The changes to be reconciled since the last call."""
+        unreconciled, self.unreconciled = self.unreconciled, []
+        return unreconciled
 
     def _next(self, value: Json) -> Revision:
         self.version += 1
@@ -203,13 +203,13 @@ class Store:
 
     def _record(self, change: Change) -> Json:
         change.collection.record(change)
-        if change.collection.is_followed or _is_of_life(change):
-            self.fresh.append(change)
+        if change.collection.is_reconciled or _is_lifecycle_change(change):
+            self.unreconciled.append(change)
         return change.after.value
 
 
-def _is_of_life(change: Change) -> bool:
-    """Whether the object has come or gone, is going, or may have other owners."""
+def _is_lifecycle_change(change: Change) -> bool:
+    """Whether the object was added or removed, is being deleted, or may have other owners."""
     if change.before is None or change.type == "DELETED":
         return True
     now, before = change.after.value["metadata"], change.before.value["metadata"]
@@ -234,14 +234,14 @@ def is_namespaces(collection: Collection) -> bool:
 
 
 def store_or_remove(store: Store, collection: Collection, namespace: str, name: str, value: Json) -> Json:
-    """Store the object, or take it away if nothing holds a deletion back any more."""
+    """Stores the object, or removes it if it is deleted and nothing holds it back."""
     if _is_removable(collection, value):
         return store.remove(collection, namespace, name, value)
     return store.put(collection, namespace, name, value)
 
 
 def _is_removable(collection: Collection, value: Json) -> bool:
-    """Deleted, with no finalizers and no grace left."""
+    """Whether the object is deleted, without finalizers and grace period."""
     metadata = value["metadata"]
     if metadata.get("deletionTimestamp") is None or metadata.get("finalizers"):
         return False

@@ -12,16 +12,21 @@ from headgate.apiserver.messages import Json
 
 
 class RestStrategy(Protocol):
-    """How one kind is completed and checked. Objects are never changed in place: `prepare_*` return new ones."""
+    """How objects of one kind are defaulted and validated. Objects are never changed in place.
+
+    The server's metadata (name, uid, creationTimestamp, generation) is set before `prepare_create`. `prepare_create`
+    and `prepare_update` are idempotent: they are called again on what admission has changed, unless the plugin keeps
+    objects complete.
+    """
 
     def prepare_create(self, new: Json) -> Json:
-        """Defaults filled in, fields a client may not set at creation (such as status) dropped."""
+        """The new object defaulted, without fields a client may not set, such as status."""
 
     def prepare_update(self, new: Json, old: Json) -> Json:
-        """The same for a write to the main resource: status is kept from `old`."""
+        """The same for an update; status is kept from `old`."""
 
     def prepare_status(self, new: Json, old: Json) -> Json:
-        """For a write to the status subresource: everything but status (and metadata bookkeeping) is kept."""
+        """The same for an update of the status subresource; everything but status and metadata is kept."""
 
     def validate_create(self, new: Json) -> Sequence[FieldError]: ...
 
@@ -31,7 +36,7 @@ class RestStrategy(Protocol):
 
 
 class ResourceType(Struct, frozen=True):
-    """A kind as it is served: its names, its place, its rules."""
+    """A resource in one version: its names, scope and strategy."""
 
     group: str
     version: str

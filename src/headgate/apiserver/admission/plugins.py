@@ -18,7 +18,7 @@ LIMIT_RANGER_ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 class LimitRanger:
-    """Looks at pods when they are created: what they ask for does not change afterwards."""
+    """Applies limit ranges to new pods: defaults requests and limits of containers, refuses what is out of bounds."""
 
     resources = frozenset({("", "pods")})
     keeps_complete = False
@@ -54,7 +54,7 @@ def _limits(limit_range: Json) -> Sequence[Json]:
 
 
 def _with_limit_defaults(pod: Json, limits: Sequence[Json]) -> Json:
-    """The very same pod where nothing is missing."""
+    """The pod with default requests and limits; the identical pod where none is missing."""
     spec, told = pod.get("spec") or {}, list[str]()
     changed = {
         field: [_with_container_defaults(one, limits, called, told) for one in spec[field]]
@@ -146,7 +146,7 @@ _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
 
 class _ResolvedPriority(Struct, frozen=True, gc=False):
-    """What a pod gets from its class, or from there being none."""
+    """The priority and preemption policy a pod gets from its class, or without one."""
 
     name: str = ""
     priority: int = 0
@@ -181,7 +181,7 @@ def _is_of(operation: Operation, group: str, plural: str) -> bool:
 
 
 def _with_kept_priority(new: Json, old: Json) -> Json:
-    """An update that does not mention the priority means the one the pod has."""
+    """The updated pod with the priority and preemption policy it has, where the update leaves them out."""
     before, spec = old.get("spec") or {}, new.get("spec") or {}
     if spec is before:
         return new
@@ -233,7 +233,7 @@ def _resolved_priority(operation: Operation, name: str, catalog: Catalog) -> _Re
 
 
 def _default_class(catalog: Catalog) -> Json | None:
-    """The lowest, should there ever be several."""
+    """The global default class; of several, the one with the lowest value."""
     marked = [one for one in catalog.list(_PRIORITY_CLASSES) if one.get("globalDefault")]
     return min(marked, key=lambda one: one.get("value") or 0, default=None)
 
@@ -257,7 +257,7 @@ _OVERHEAD_UNDEFINED = "pod rejected: Pod Overhead set without corresponding Runt
 
 
 class RuntimeClassOverhead:
-    """Refuses a pod whose class is not there, and an overhead other than that of its class."""
+    """The RuntimeClass plugin: sets a new pod's overhead from its class and refuses any other."""
 
     resources = frozenset({("", "pods")})
     keeps_complete = True
@@ -298,7 +298,7 @@ _TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 
 
 class DefaultTolerationSeconds:
-    """Adds the two tolerations where a pod says nothing about these taints."""
+    """Pods tolerate the not-ready and unreachable taints for five minutes, unless they say otherwise."""
 
     resources = frozenset({("", "pods")})
     keeps_complete = True
@@ -317,7 +317,7 @@ class DefaultTolerationSeconds:
         return {**new, "spec": {**spec, "tolerations": [*tolerations, *added]}} if added else new
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        """Nothing is refused here."""
+        """Refuses nothing."""
 
 
 def _tolerates(toleration: Json, taint: str) -> bool:
@@ -334,8 +334,8 @@ _NOT_READY: Json = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule
 class TaintNodesByCondition:
     """Taints new nodes as not ready.
 
-    On a real cluster a controller takes the taint off when the node reports that it is ready; a node that is created
-    ready is therefore left alone.
+    On a real cluster a controller removes the taint when the node reports that it is ready; a node that is created
+    ready is therefore not tainted.
     """
 
     resources = frozenset({("", "nodes")})
@@ -353,7 +353,7 @@ class TaintNodesByCondition:
         return {**new, "spec": {**spec, "taints": [*taints, _NOT_READY]}}
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        """Nothing is refused here."""
+        """Refuses nothing."""
 
 
 def _is_ready(node: Json) -> bool:

@@ -27,13 +27,15 @@ from headgate.apiserver.status import ApiError, forbidden
 
 
 class Allowed(Struct, frozen=True):
-    """It may be stored; by a mutating webhook, once it has become `changed`, which shares what it can with it."""
+    """The write is allowed. A mutating webhook may return the object it `changed`, which shares unchanged parts with
+    it.
+    """
 
     changed: Json | None = None
 
 
 class Denied(Struct, frozen=True):
-    """It may not; a code below 400 would look like success and counts as 400."""
+    """The write is denied. A code below 400 would look like success and is raised to 400."""
 
     message: str = ""
     reason: str = ""
@@ -41,7 +43,7 @@ class Denied(Struct, frozen=True):
 
 
 Handler = Callable[[Operation], Allowed | Denied]
-"""Answers for one webhook; may raise Unreachable."""
+"""The implementation of one webhook; may raise Unreachable."""
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = f"mutatingwebhookconfigurations.{_GROUP}"
@@ -49,11 +51,11 @@ _VALIDATING = f"validatingwebhookconfigurations.{_GROUP}"
 
 
 class Unreachable(Exception):
-    """The webhook could not be asked; its failurePolicy decides."""
+    """The webhook could not be called; its failurePolicy applies."""
 
 
 class _Webhook(Struct, frozen=True):
-    """A webhook ready to be asked."""
+    """A configured webhook with its handler, selectors and the match conditions still to be evaluated."""
 
     name: str
     handler: Handler
@@ -64,7 +66,7 @@ class _Webhook(Struct, frozen=True):
 
 
 class _MatchingWebhooks:
-    """Calls the webhooks that writes of one sort may concern."""
+    """Calls the webhooks whose rules match one class of requests."""
 
     resources = None
     keeps_complete = False
@@ -73,7 +75,7 @@ class _MatchingWebhooks:
         self._mutating, self._validating = mutating, validating
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
-        """Whether a webhook is concerned is asked about what those before it have made."""
+        """Each webhook is matched against the object as the webhooks before it have changed it."""
         for hook in self._mutating:
             changed = _call(hook, operation).changed if _matches(hook, operation, catalog) else None
             if changed is not None and operation.new is not None:
@@ -81,26 +83,26 @@ class _MatchingWebhooks:
         return operation.new
 
     def validate(self, operation: Operation, catalog: Catalog) -> None:
-        """Who is concerned is known before anyone is asked."""
+        """All webhooks are matched before the first is called."""
         for hook in [hook for hook in self._validating if _matches(hook, operation, catalog)]:
             _call(hook, operation)
 
 
 class WebhookAdmission:
-    """Finds the handlers of the configured webhooks. Without configurations there are none."""
+    """The admission plugin that calls configured webhooks through in-process handlers."""
 
     configured_by = (_MUTATING, _VALIDATING)
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
 
-    def concerned(self, operation: Operation, catalog: Catalog) -> _MatchingWebhooks | None:
-        mutating, validating = (self._fitting(catalog.list(each), operation) for each in self.configured_by)
+    def applicable(self, operation: Operation, catalog: Catalog) -> _MatchingWebhooks | None:
+        mutating, validating = (self._matching(catalog.list(each), operation) for each in self.configured_by)
         return _MatchingWebhooks(mutating, validating) if mutating or validating else None
 
-    def _fitting(self, configurations: Sequence[Json], operation: Operation) -> Sequence[_Webhook]:
-        """Those whose rules fit, by configuration name and then in their order. Conditions that can be told from the
-        user and the sort of write hold.
+    def _matching(self, configurations: Sequence[Json], operation: Operation) -> Sequence[_Webhook]:
+        """The webhooks whose rules match, by configuration name and then in their order, without those excluded by a
+        match condition that depends on the class of the request only.
         """
         if operation.resource.group == _GROUP:
             return ()
@@ -114,7 +116,7 @@ class WebhookAdmission:
 
 
 def _call(hook: _Webhook, operation: Operation) -> Allowed:
-    """What the webhook allows, nothing to change when it failed and may be ignored; a refusal is raised."""
+    """The webhook's answer; an empty one if it is unreachable and may be ignored. Raises ApiError for a denial."""
     try:
         answer = hook.handler(operation)
     except Unreachable as trouble:
@@ -131,8 +133,8 @@ def _no_handler(_operation: Operation) -> Allowed:
 
 
 def _webhook(webhook: Json, handlers: Mapping[str, Handler], operation: Operation) -> _Webhook | None:
-    """For writes of this user and this sort; None if its conditions exclude them all. Selectors that are not given
-    select everything.
+    """The webhook for requests of this class; None if its match conditions exclude all of them. An absent selector
+    selects everything.
     """
     given = [compile_condition(each["expression"]) for each in webhook.get("matchConditions") or ()]
     conditions = _undecided(given, operation)
@@ -163,7 +165,9 @@ def _matches(hook: _Webhook, operation: Operation, catalog: Catalog) -> bool:
 
 
 def _conditions_hold(hook: _Webhook, operation: Operation) -> bool:
-    """Where they fail, the webhook is not asked: either that does not matter or the write is refused."""
+    """Whether all match conditions hold. If one fails to evaluate, failurePolicy decides: no match, or the write is
+    refused.
+    """
     held = _all_hold(hook.conditions, operation)
     if not isinstance(held, EvaluationError):
         return held
@@ -173,7 +177,7 @@ def _conditions_hold(hook: _Webhook, operation: Operation) -> bool:
 
 
 def _object_matches(selects: LabelTest, operation: Operation) -> bool:
-    """As it is to be or as it was."""
+    """Whether the selector matches the new object or the old one."""
     new, old = operation.new, operation.old
     return (new is not None and selects(_labels(new))) or (old is not None and selects(_labels(old)))
 
@@ -208,7 +212,7 @@ def _labels(value: Json) -> Mapping[str, str]:
 
 
 def _namespace_matches(selects: LabelTest, operation: Operation, catalog: Catalog) -> bool:
-    """Cluster-wide objects are not excluded by namespaces; a namespace speaks for itself."""
+    """Whether the namespace's labels match; other cluster-wide objects always do, and a namespace by its own labels."""
     if operation.resource.namespaced:
         namespace = catalog.get("namespaces", "", operation.namespace)
         return selects({} if namespace is None else _labels(namespace))
@@ -223,7 +227,7 @@ def _call_failure(hook: _Webhook, why: str) -> ApiError:
 
 
 def _denial(hook: _Webhook, denied: Denied) -> ApiError:
-    """The webhook's own code and reason."""
+    """The error for a denied write, with the webhook's code and reason."""
     said = denied.message or denied.reason
     text = f'admission webhook "{hook.name}" denied the request' + (f": {said}" if said else " without explanation")
     return ApiError(max(400, denied.code), denied.reason, text)
@@ -241,23 +245,23 @@ _CLASS_FIELDS = frozenset(
         "userInfo",
     }
 )
-"""What requests of one user for one sort of write have in common."""
+"""Request fields that are equal for all requests of one class: one user, verb, resource and subresource."""
 _AUTHENTICATED = "system:authenticated"
 _ACCOUNTS = "system:serviceaccounts"
 
 
 class MatchCondition:
-    """One expression. `of_sort`: its answer depends on who writes and on the sort of write, and on nothing else."""
+    """One match condition. `of_class`: its result depends on the class of the request only."""
 
     def __init__(self, text: str) -> None:
-        self._text, self.of_sort = text, False
+        self._text, self.of_class = text, False
         self._program: Any = None
         try:
             self._program = compile_program(text, "request", "object", "oldObject")
         except CompilationError as problem:
             self._broken = EvaluationError(f"compilation error: compilation failed: {problem}")
         else:
-            self.of_sort = _reads_class_only(text)
+            self.of_class = _reads_class_only(text)
 
     def holds(self, operation: Operation) -> bool | EvaluationError:
         if self._program is None:
@@ -272,20 +276,20 @@ class MatchCondition:
 
 @lru_cache(maxsize=1024)
 def compile_condition(text: str) -> MatchCondition:
-    """One that does not compile fails whenever it is asked."""
+    """The compiled condition; one that does not compile fails at every evaluation."""
     return MatchCondition(text)
 
 
 def _undecided(conditions: Sequence[MatchCondition], operation: Operation) -> tuple[MatchCondition, ...] | None:
-    """Those that have to be asked about each write of this user and this sort; None if one never holds."""
-    said = [(each, each.holds(operation) if each.of_sort else None) for each in conditions]
+    """The conditions to be evaluated for each request of this class; None if one of the others is false."""
+    said = [(each, each.holds(operation) if each.of_class else None) for each in conditions]
     if any(held is False for _, held in said):
         return None
     return tuple(each for each, held in said if held is not True)
 
 
 def _all_hold(conditions: Sequence[MatchCondition], operation: Operation) -> bool | EvaluationError:
-    """One that does not hold outweighs those that fail."""
+    """Whether all conditions hold; a false one takes precedence over those that fail to evaluate."""
     failed: list[str] = []
     for condition in conditions:
         said = condition.holds(operation)
@@ -306,7 +310,7 @@ def _reads_class_only(text: str) -> bool:
 
 
 def _admission_request(operation: Operation) -> Json:
-    """As a server shows it: fields that are empty are left out."""
+    """The `request` variable: an AdmissionRequest without its empty fields."""
     of, subresource = operation.resource, operation.subresource
     kind = {"group": of.group, "version": of.version, "kind": of.kind}
     resource = {"group": of.group, "version": of.version, "resource": of.plural}
@@ -331,7 +335,7 @@ def _admission_request(operation: Operation) -> Json:
 
 
 def _groups(user: str) -> list[str]:
-    """Of a service account its namespace's; whoever has a name is known."""
+    """The groups of a user: those of its namespace for a service account."""
     if user.startswith("system:serviceaccount:"):
         return [_ACCOUNTS, f"{_ACCOUNTS}:{user.split(':')[2]}", _AUTHENTICATED]
     return ["system:masters", _AUTHENTICATED] if user == "system:admin" else [_AUTHENTICATED]

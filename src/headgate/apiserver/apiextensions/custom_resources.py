@@ -26,7 +26,7 @@ from headgate.model.names import dns_subdomain_errors
 
 
 class CustomResourceStrategy(Struct, frozen=True):
-    """The rules of one version of a custom resource; with a status subresource, status is written only there."""
+    """The strategy of one version of a custom resource. A status subresource is the only way to write status."""
 
     schema: Schema
     namespaced: bool
@@ -105,7 +105,7 @@ _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": Tru
 
 
 class Schema:
-    """A schema compiled once and used for every object. Values are never changed, new ones share what they can."""
+    """A compiled schema. Values are never changed in place; results share what they can with them."""
 
     def __init__(self, document: Json) -> None:
         self._defaults = compile_defaults(document)
@@ -114,27 +114,27 @@ class Schema:
         properties: Json = document.get("properties") or {}
         self._status = compile_validation(properties.get("status") or {})
         self._rules = SchemaRules(document)
-        self._parts = {name: SchemaField(part) for name, part in properties.items()}
-        self._rewriting = tuple((name, part) for name, part in self._parts.items() if part.rewrites)
-        self._names = frozenset(self._parts)
-        self._is_plain = document.keys() <= _PLAIN_ROOT
+        self._fields = {name: SchemaField(part) for name, part in properties.items()}
+        self._rewriting = tuple((name, part) for name, part in self._fields.items() if part.rewrites)
+        self._names = frozenset(self._fields)
+        self._is_simple = document.keys() <= _PLAIN_ROOT
         self._required = frozenset(document.get("required") or ())
         self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
-        self._remembers_statuses = self._rules.read_only(frozenset({"spec", "status"}))
-        self._right_statuses: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()
-        """Those that are complete and right in the place of others, beside what stays; kept with the values."""
+        self._caches_status_changes = self._rules.reads_only(frozenset({"spec", "status"}))
+        self._valid_status_changes: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()
+        """Those that are complete and valid in the place of others, beside what stays; kept with the values."""
 
     def default(self, value: Any) -> Any:
-        """Missing fields filled in, nulls that may not be taken out."""
+        """The value with missing fields defaulted and nulls of fields that are not nullable dropped."""
         return value if self._defaults is None else self._defaults(value)
 
     def prune(self, value: Any) -> Any:
-        """Without the fields the schema does not know."""
+        """The value without fields the schema does not declare."""
         return value if self._pruning is None else self._pruning(value)
 
     def complete(self, value: Any) -> Any:
-        """Pruned and defaulted; doing it again changes nothing."""
-        if not self._has_known_parts_only(value) or not self._with_default.issubset(value):
+        """The value defaulted and pruned; idempotent."""
+        if not self._has_declared_fields_only(value) or not self._with_default.issubset(value):
             return self.prune(self.default(value))
         result = value
         for name, part in self._rewriting:
@@ -143,70 +143,68 @@ class Schema:
         return result
 
     def with_status(self, old: Json, status: Any) -> Json:
-        """The object with this status, complete."""
+        """The object with this status, defaulted and pruned."""
         new = {**old, "status": status}
-        return new if _status_change(old, status) in self._right_statuses else self.complete(new)
+        return new if _status_change(old, status) in self._valid_status_changes else self.complete(new)
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
-        """What is wrong with the value, in a real server's words."""
+        """What validation by the schema finds, CEL rules aside."""
         errors: list[FieldError] = []
-        if not self._is_right(value):
+        if not self._is_valid(value):
             self._validation(value, path, errors)
         return errors
 
     def status_errors(self, new: Json, old: Json) -> Sequence[FieldError]:
-        """What is wrong with the status alone, or refused by the rules; a real server's words about the status name
-        fields as if there were no more.
+        """What is wrong with the status, by the schema or by the CEL rules. As on a real server, details name fields
+        relative to the status.
         """
         spec, status = new.get("spec"), new.get("status")
         change, stays = _status_change(old, status), spec is old.get("spec")
-        if stays and change in self._right_statuses:
+        if stays and change in self._valid_status_changes:
             return ()
         errors = self._status_errors(new)
         errors += self._rules.errors(new, old, errors)
-        if not errors and stays and self._is_usual(new, old):
-            self._right_statuses.put(change, (spec, status, old.get("status")))
+        if not errors and stays and self._is_cacheable(new, old):
+            self._valid_status_changes.put(change, (spec, status, old.get("status")))
         return errors
 
-    def _is_usual(self, new: Json, old: Json) -> bool:
-        """Whether a change of status has to do with nothing but these, and is seen to be complete."""
-        if not self._remembers_statuses or not _STANDARD_FIELDS.issuperset((*new, *old)):
+    def _is_cacheable(self, new: Json, old: Json) -> bool:
+        """Whether validity of the change depends on spec and status only, and the status is complete."""
+        if not self._caches_status_changes or not _STANDARD_FIELDS.issuperset((*new, *old)):
             return False
         if "status" not in new or None in (*new.values(), *old.values()):
             return False
-        return self._parts["status"].is_right(new["status"])
+        return self._fields["status"].is_valid(new["status"])
 
     def _status_errors(self, new: Json) -> list[FieldError]:
-        status, part = new.get("status"), self._parts.get("status")
-        if "status" not in new or (part is not None and part.is_right(status)):
+        status, part = new.get("status"), self._fields.get("status")
+        if "status" not in new or (part is not None and part.is_valid(status)):
             return []
         errors: list[FieldError] = []
         self._status(status, "", errors)
         return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
 
-    def _has_known_parts_only(self, value: Any) -> bool:
-        return self._is_plain and type(value) is dict and self._names.issuperset(value) and None not in value.values()
+    def _has_declared_fields_only(self, value: Any) -> bool:
+        return self._is_simple and type(value) is dict and self._names.issuperset(value) and None not in value.values()
 
-    def _is_right(self, value: Any) -> bool:
-        """No may mean perhaps."""
-        if not self._has_known_parts_only(value) or not self._required.issubset(value):
+    def _is_valid(self, value: Any) -> bool:
+        """Whether the value is known to be complete and valid; False may also mean unknown."""
+        if not self._has_declared_fields_only(value) or not self._required.issubset(value):
             return False
-        return all(self._parts[name].is_right(part) for name, part in value.items())
+        return all(self._fields[name].is_valid(part) for name, part in value.items())
 
     def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
-        """What the rules in CEL refuse; `old` is None for a new object, `found` the errors found before."""
+        """What the CEL rules refuse; `old` is None for a new object, `found` the errors found before."""
         return self._rules.errors(new, old, found)
 
 
 def _status_change(old: Json, status: Any) -> tuple[int, ...]:
-    """The same for all objects with the very same spec and status. Where there are more fields than usual, their
-    number tells.
-    """
+    """Identifies a change of status by the identities of the spec and both statuses, and by the number of fields."""
     return len(old), id(old.get("spec")), id(old.get("status")), id(status)
 
 
 def resource_schema(document: Json) -> Schema:
-    """The schema of a custom resource, which has an identity beside what the schema says; metadata is the server's."""
+    """The schema of a custom resource: the given one with apiVersion, kind and metadata added."""
     return _compiled(msgspec.json.encode(document))
 
 
@@ -221,37 +219,37 @@ _NESTED = frozenset({"properties", "additionalProperties", "items"})
 
 
 class _Checked(Struct, frozen=True, gc=False):
-    """What was found out of one value, which is kept so that no other can take its identity."""
+    """A value, what it is completed to, and whether it is valid; False may also mean unknown."""
 
     value: Any
     completed: Any
-    right: bool  # no may mean perhaps
+    valid: bool  # no may mean perhaps
 
 
 class SchemaField:
-    """One field: of each value it is found out once how it is completed and whether that is right."""
+    """One top-level field of a schema. Each value of it is completed and checked once, as revisions share values."""
 
     def __init__(self, schema: Json) -> None:
         self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
         self.rewrites = self._default is not None or self._prune is not None
         self._passes = compile_fast_path(schema)
-        self._known: Memory[int, _Checked] = Memory()
-        self.is_right: Test = self._is_known_right if not _NESTED.isdisjoint(schema) else self._passes
+        self._checked: Memory[int, _Checked] = Memory()
+        self.is_valid: Test = self._is_cached_valid if not _NESTED.isdisjoint(schema) else self._passes
         """Whether a value is complete and nothing is wrong with it; no may mean perhaps. What has no parts is soon
         found out again.
         """
 
     def completed(self, value: Any) -> Any:
-        """With what is missing filled in and without what is unknown; the very same at every time."""
-        return (self._known.get(id(value)) or self._looked_at(value)).completed
+        """The value defaulted and pruned; identical for identical values."""
+        return (self._checked.get(id(value)) or self._check(value)).completed
 
-    def _is_known_right(self, value: Any) -> bool:
-        return (self._known.get(id(value)) or self._looked_at(value)).right
+    def _is_cached_valid(self, value: Any) -> bool:
+        return (self._checked.get(id(value)) or self._check(value)).valid
 
-    def _looked_at(self, value: Any) -> _Checked:
-        right = self._passes(value)
-        known = _Checked(value, value if right else self._rewritten(value), right)
-        self._known.put(id(value), known)
+    def _check(self, value: Any) -> _Checked:
+        valid = self._passes(value)
+        known = _Checked(value, value if valid else self._rewritten(value), valid)
+        self._checked.put(id(value), known)
         return known
 
     def _rewritten(self, value: Any) -> Any:

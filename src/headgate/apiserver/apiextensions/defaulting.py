@@ -10,14 +10,14 @@ from headgate.apiserver.cel import EMBEDDED
 from headgate.apiserver.messages import Json
 
 Rewrite = Callable[[Any], Any]
-"""A new value, or the very same one when nothing changes. None in place of one: nothing can change below here."""
+"""Returns a new value, or the identical one if nothing changes. None instead of a function: never changes anything."""
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def compile_defaults(schema: Json) -> Rewrite | None:
-    """Missing properties get their default; nulls that may not be become the default or go."""
+    """Adds missing properties that have a default, and drops or defaults nulls of properties that are not nullable."""
     properties, others, items = _parts(schema)
     if items is not None:
         return _each_item(compile_defaults(items))
@@ -41,7 +41,7 @@ def compile_defaults(schema: Json) -> Rewrite | None:
 
 
 def compile_pruning(schema: Json) -> Rewrite | None:
-    """Properties the schema does not know go, unless it says to preserve them."""
+    """Drops undeclared properties, except where the schema preserves unknown fields."""
     properties, others, items = _parts(schema)
     if items is not None:
         return _each_item(compile_pruning(items))
@@ -81,7 +81,7 @@ def _nulls_taken_out(properties: Mapping[str, Json], others: Json | None) -> Rew
 
 
 def _rewritten(below: Mapping[str, Rewrite | None], of_others: Rewrite | None) -> Rewrite:
-    """Objects with each part rewritten by its name."""
+    """Rewrites each property of an object by the function for its name."""
     if of_others is None and not any(below.values()):
         return lambda value: value
 

@@ -7,7 +7,7 @@ import re
 from msgspec import field
 
 from headgate.apiserver.apiextensions.structural import SchemaProps, structural_errors
-from headgate.apiserver.field_errors import FieldError, complaints, invalid, not_supported, quote, required, unchanged
+from headgate.apiserver.field_errors import FieldError, invalid, invalid_each, not_supported, quote, required, unchanged
 from headgate.apiserver.messages import Json
 from headgate.apiserver.validation import (
     ApiType,
@@ -21,7 +21,7 @@ from headgate.model.names import dns_subdomain_errors
 
 
 def default_definition(definition: Json) -> Json:
-    """Names that follow from others filled in; no status until it is established."""
+    """The definition with singular, listKind and conversion strategy defaulted."""
     spec = definition.get("spec") or {}
     names = spec.get("names") or {}
     kind = names.get("kind") or ""
@@ -149,7 +149,9 @@ def _version_errors(raw: Json, versions: list[Version]) -> list[FieldError]:
 
 
 def _schema_errors(versions: list[Version]) -> list[FieldError]:
-    """A real server moves a schema that all versions share to one place, and names that place."""
+    """Errors of the schemas. A real server moves a schema that all versions share to spec.validation and reports it
+    there.
+    """
     schemas = [version.schema.open_api_schema if version.schema else None for version in versions]
     errors = [
         required(f"spec.versions[{index}].schema.openAPIV3Schema")
@@ -175,7 +177,7 @@ def _names_errors(names: Names) -> list[FieldError]:
     for part, name in (("kind", names.kind), ("listKind", names.list_kind)):
         path = f"spec.names.{part}"
         wrong = _label_errors(path, name.lower()) if name else [required(path)]
-        errors += complaints(path, name, [mixed + error.detail for error in wrong]) if name else wrong
+        errors += invalid_each(path, name, [mixed + error.detail for error in wrong]) if name else wrong
     if names.kind and names.kind == names.list_kind:
         errors.append(invalid("spec.names.listKind", names.list_kind, "kind and listKind may not be the same"))
     for part, many in (("shortNames", names.short_names), ("categories", names.categories)):
@@ -185,7 +187,7 @@ def _names_errors(names: Names) -> list[FieldError]:
 
 
 def _approval_errors(metadata: ObjectMeta, spec: DefinitionSpec) -> list[FieldError]:
-    """Kubernetes' own groups are not for everyone."""
+    """Definitions in Kubernetes' own groups need an approval annotation."""
     group = f".{spec.group}"
     if not group.endswith((".k8s.io", ".kubernetes.io")) or (metadata.annotations or {}).get(APPROVED):
         return []

@@ -41,7 +41,7 @@ _NOT_CHECKED = frozenset(
         "x-kubernetes-validations",
     }
 )
-"""Keys that need no test here: what they say of a value is said elsewhere, or not of the value."""
+"""Schema keys that do not restrict values, or are checked elsewhere."""
 _SUPPORTED: Mapping[str, frozenset[str]] = {
     "string": frozenset({"maxLength", "minLength", "pattern", "format", "enum"}),
     "integer": frozenset({"format", "minimum", "maximum"}),
@@ -56,8 +56,8 @@ _REMEMBERED = 1_024  # texts of one format
 
 
 class _Checked:
-    """A type whose values must pass a test of their own. Its subclasses are made from schemas; one instance of each
-    stands for all values that pass.
+    """A type whose values are checked by a function. Subclasses are made from schemas; `passed` stands for any valid
+    value.
     """
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class _Checked:
 
 
 def compile_fast_path(schema: Json) -> Test:
-    """Whether a value lacks no default, has no field to drop, and nothing is wrong with it; no may mean perhaps."""
+    """Whether a value is complete and valid: True is certain, False is not."""
     kind = _type(schema)
     if kind in (str, dict[str, Any]):
         return str.__instancecheck__ if kind is str else dict.__instancecheck__
@@ -74,7 +74,7 @@ def compile_fast_path(schema: Json) -> Test:
 
 
 def _test_of(kind: Any) -> Test:
-    """Whether a value is of the type, which is looked at once: a struct keeps what it knows of its fields."""
+    """Whether a value converts to the msgspec type. A struct around it lets msgspec analyse it once."""
     holder = msgspec.defstruct("Holder", [("value", kind)], array_like=True, gc=False)
 
     def passes(value: Any) -> bool:
@@ -111,7 +111,7 @@ def _is_supported(schema: Json) -> bool:
 
 
 def _msgspec_type(schema: Json) -> Any:
-    """The type of values that pass; None where there is no such type."""
+    """The type whose values are exactly those the schema accepts; None if there is none."""
     match schema.get("type") or "":
         case "string":
             return _string(schema)
@@ -129,7 +129,7 @@ def _msgspec_type(schema: Json) -> Any:
 
 
 def _field_by_field(schema: Json) -> Test:
-    """Field by field, with the checks that would also say what is wrong."""
+    """A check by defaulting, pruning and validation."""
     default, prune, check = compile_defaults(schema), compile_pruning(schema), compile_validation(schema)
 
     def holds(value: Any) -> bool:
@@ -171,7 +171,7 @@ def _limited_text(schema: Json) -> Any:
 
 
 def _each_text_once(test: Test) -> Test:
-    """Texts of one format or pattern are few."""
+    """The check, cached by text."""
 
     @lru_cache(maxsize=_REMEMBERED)
     def holds(value: Any) -> bool:
@@ -199,7 +199,7 @@ def _array(schema: Json) -> Any:
 
 
 def _unique_items(schema: Json, item_type: Any, checks: Sequence[Check]) -> Test:
-    """Lists in which nothing is there twice. They are of few items, and many have an item in common."""
+    """Lists of type `set` or `map` with valid items and no duplicates."""
     least, most = schema.get("minItems", 0), schema.get("maxItems", sys.maxsize)
     passes = _test_of(list[item_type])
 
@@ -225,7 +225,7 @@ def _object(schema: Json) -> Any:
 
 
 def _with_fields(properties: Mapping[str, Json], required: frozenset[str], keeps_others: bool) -> Any:
-    """An object in which nothing is missing that is required or has a default."""
+    """A struct type with the properties; required ones and those with a default must be present."""
     if not required <= properties.keys():
         return None
     names = {f"field_{index}": name for index, name in enumerate(properties)}
@@ -239,7 +239,7 @@ def _with_fields(properties: Mapping[str, Json], required: frozenset[str], keeps
 
 
 def _untyped(schema: Json) -> Any:
-    """A number or a text; or nothing is said of it, but null counts as absent and unknown fields go all the same."""
+    """An int-or-string, or a schema without restrictions, which accepts all but null and objects to be pruned."""
     if schema.keys() <= _NOT_CHECKED:
         return _checked_by(lambda value: value is not None and not isinstance(value, dict))
     if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") not in _INTEGER_OR_STRING:
@@ -248,6 +248,6 @@ def _untyped(schema: Json) -> Any:
 
 
 def _number_or_text(kind: Any) -> Test:
-    """The same few amounts come again and again, and are found right once."""
+    """An int-or-string check, cached by value."""
     passes = lru_cache(maxsize=_REMEMBERED, typed=True)(_test_of(kind))
     return lambda value: type(value) in (int, str) and passes(value)

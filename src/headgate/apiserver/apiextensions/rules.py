@@ -41,44 +41,48 @@ _COMPLAINTS = {
 
 
 _Pair = tuple[Any, Any]
-"""A value and the one it replaces, None where there is none."""
+"""A value and its correlated old value, None where there is none."""
 
 
 class SchemaRules:
-    """All rules of the schema of whole objects. Of objects that rules see alike, one is asked about."""
+    """All CEL rules of a schema. Objects that agree in what the rules read are evaluated once."""
 
     def __init__(self, schema: Json) -> None:
-        """The schema is one whose rules are known to compile."""
+        """The rules of the schema must compile."""
         self._tree = _tree(schema, root=True)
-        self._seen = ObjectView(schema)
-        self._held: Memory[tuple[ReducedObject, ReducedObject], bool] = Memory()  # all rules hold for what is seen so
+        self._view = ObjectView(schema)
+        self._satisfied: Memory[tuple[ReducedObject, ReducedObject], bool] = (
+            Memory()
+        )  # all rules hold for what is seen so
 
-    def read_only(self, names: frozenset[str]) -> bool:
-        """Whether they look at nothing but fields of these names."""
-        return self._seen.lies_in(names)
+    def reads_only(self, names: frozenset[str]) -> bool:
+        """Whether the rules read nothing but the top-level fields of these names."""
+        return self._view.reads_only(names)
 
     def errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
-        """What the rules refuse; nothing more is asked of an object whose errors `found` so far are too bad."""
+        """What the rules refuse. They are not evaluated if an error in `found` makes the object too broken, as on a
+        real server.
+        """
         if self._tree is None:
             return []
         if found and any(error.complaint in _BLOCKING or error.wrong_type for error in found):
             return [invalid(NIL_PATH, None, UNCHECKED)]
-        now, before = self._seen.of(new), self._seen.of(old)
-        if (now, before) in self._held:
+        now, before = self._view.of(new), self._view.of(old)
+        if (now, before) in self._satisfied:
             return []
         errors: list[FieldError] = []
         if self._tree.check((new, old), (new, None), "", errors) and now is not None and before is not None:
-            self._held.put((now, before), True)
+            self._satisfied.put((now, before), True)
         return errors
 
 
 class _RuleTree:
-    """The rules of one schema and of all below it."""
+    """The rules of one schema node and of all nodes below it."""
 
     def __init__(self, schema: Json, *, root: bool) -> None:
         self._type: str = schema.get("type") or ""
         self._rules = _compiled(schema)
-        self._answers = RuleSet(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
+        self._rule_set = RuleSet(schema, self._rules, root=root or bool(schema.get(EMBEDDED)))
         properties = {name: _tree(part) for name, part in (schema.get("properties") or {}).items()}
         self._properties = {name: tree for name, tree in properties.items() if tree is not None}
         self._others = _tree(schema.get("additionalProperties"))
@@ -87,12 +91,14 @@ class _RuleTree:
         self._keys: Sequence[str] = (schema.get("x-kubernetes-list-map-keys") or ()) if by_key else ()
 
     def check(self, pair: _Pair, above: _Pair, path: str, errors: list[FieldError]) -> bool:
-        """Whether all rules hold, also those that are not asked to; `above` is the nearest pair that was matched."""
+        """Adds the errors of violated rules and returns whether there was no violation at all. `above` is the nearest
+        correlated pair: unless a rule uses oldSelf, its violation counts only if that pair differs.
+        """
         new, old = pair
         if new is None:
             return True
         nearest = above if old is None else pair
-        holds = not self._rules or self._ask(pair, nearest, path, errors)
+        holds = not self._rules or self._evaluate(pair, nearest, path, errors)
         if isinstance(new, dict):
             holds &= self._check_fields(pair, nearest, path, errors)
         elif isinstance(new, list) and self._items is not None:
@@ -123,15 +129,15 @@ class _RuleTree:
     def _identity(self, item: Any) -> tuple[Any, ...]:
         return tuple(item.get(key) for key in self._keys) if isinstance(item, dict) else ()
 
-    def _ask(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:
-        objections = self._answers.about(*pair)
-        for rule, said in objections:
+    def _evaluate(self, pair: _Pair, nearest: _Pair, path: str, errors: list[FieldError]) -> bool:
+        violations = self._rule_set.violations(*pair)
+        for rule, said in violations:
             if isinstance(said, EvaluationError):
                 errors.append(invalid(path or NIL_PATH, self._type, _evaluation_failure(rule, said)))
-            elif rule.test.uses_old or not _unchanged(nearest):
+            elif rule.expression.uses_old or not _unchanged(nearest):
                 shown = OMITTED if self._type in ("object", "array") else pair[0]
                 errors.append(_rule_error(rule, path, shown, said))
-        return not objections
+        return not violations
 
 
 def _unchanged(pair: _Pair) -> bool:
@@ -145,7 +151,7 @@ def _compiled(schema: Json) -> tuple[ValidationRule, ...]:
 
 
 def _tree(schema: Any, *, root: bool = False) -> _RuleTree | None:
-    """None where there are no rules."""
+    """The rule tree of a schema node; None if it has no rules."""
     return _RuleTree(schema, root=root) if has_rules(schema) else None
 
 
@@ -167,14 +173,14 @@ RESULTS = 8_192
 
 
 class Violation(NamedTuple):
-    """A rule that does not hold and what it says about that, or why it could not be evaluated."""
+    """A violated rule with its message, or the error of its evaluation."""
 
     rule: ValidationRule
     said: str | EvaluationError
 
 
 class RuleSet:
-    """Asks all rules about a value and the one it replaces."""
+    """The rules of one schema node, evaluated together."""
 
     def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:
         self._rules = rules
@@ -186,20 +192,20 @@ class RuleSet:
         self._old = compile_reduction(schema, old, root=root)
         self._see = compile_view(schema, root=root)
         self._uses_old = any(rule.uses_old for rule in rules)
-        self._remembered = lru_cache(maxsize=RESULTS)(self._evaluated)
+        self._cached = lru_cache(maxsize=RESULTS)(self._compute)
 
-    def about(self, new: Any, old: Any) -> tuple[Violation, ...]:
-        """The rules that do not hold, in order; `old` is None where there is none."""
+    def violations(self, new: Any, old: Any) -> tuple[Violation, ...]:
+        """The violated rules, in order; `old` is None where there is none."""
         before = self._old(old) if old is not None and self._uses_old else None
-        return self._remembered(self._new(new), before)
+        return self._cached(self._new(new), before)
 
-    def _evaluated(self, read: bytes, before: bytes | None) -> tuple[Violation, ...]:
+    def _compute(self, read: bytes, before: bytes | None) -> tuple[Violation, ...]:
         new = self._see(msgspec.json.decode(read))
         old = None if before is None else self._see(msgspec.json.decode(before))
-        asked = [rule for rule in self._rules if rule.concerns(old)]
-        answered = [(rule, rule.test.evaluate(new, old)) for rule in asked]
+        asked = [rule for rule in self._rules if rule.applies_to(old)]
+        answered = [(rule, rule.expression.evaluate(new, old)) for rule in asked]
         return tuple(_violation(rule, held, new, old) for rule, held in answered if held is not True)
 
 
 def _violation(rule: ValidationRule, held: Any, new: Any, old: Any) -> Violation:
-    return Violation(rule, held if isinstance(held, EvaluationError) else rule.complaint(new, old))
+    return Violation(rule, held if isinstance(held, EvaluationError) else rule.message_for(new, old))

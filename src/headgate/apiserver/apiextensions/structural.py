@@ -20,7 +20,7 @@ from headgate.apiserver.validation import ApiType
 
 
 class RuleProps(ApiType, frozen=True):
-    """A rule in CEL."""
+    """One rule of `x-kubernetes-validations`."""
 
     rule: str | None = None
     message: str | None = None
@@ -88,7 +88,7 @@ def structural_errors(path: str, schema: SchemaProps) -> list[FieldError]:
 
 
 def _nodes(path: str, schema: SchemaProps, level: str) -> Iterator[tuple[str, SchemaProps, str]]:
-    """Every place where fields are declared, the root first."""
+    """Every node of the schema that declares fields, the root first, with its path and level."""
     yield path, schema, level
     for name, part in (schema.properties or {}).items():
         yield from _nodes(f"{path}.properties[{name}]", part, "field")
@@ -181,7 +181,9 @@ def _value_validations(path: str, node: SchemaProps) -> Iterator[tuple[str, Sche
 
 
 def _nested_errors(path: str, part: SchemaProps, *, plain: bool) -> list[FieldError]:
-    """Combined schemas check values; what they declare must be declared outside of them (`plain`: types may be too)."""
+    """Errors of a schema under allOf, anyOf, oneOf or not, which may restrict values but declare nothing (`plain`:
+    except types).
+    """
     errors: list[FieldError] = []
     declared = (
         ("type", part.type if not plain else None),
@@ -202,7 +204,7 @@ def _nested_errors(path: str, part: SchemaProps, *, plain: bool) -> list[FieldEr
 
 
 def _default_errors(path: str, node: SchemaProps) -> list[FieldError]:
-    """A default must be what the schema itself accepts."""
+    """A default must be valid by the schema itself."""
     if node.default is None:
         return []
     errors: list[FieldError] = []
@@ -225,7 +227,7 @@ class _GoValidationRule(msgspec.Struct, rename="pascal", frozen=True):
 
 
 def rule_format_errors(path: str, node: SchemaProps) -> list[FieldError]:
-    """What is wrong with the rules of one node before they are compiled."""
+    """What is wrong with the rules of one node before compilation."""
     errors: list[FieldError] = []
     for here, rule in _rules(path, node):
         errors += _text_errors(here, rule)
@@ -240,9 +242,9 @@ def rule_format_errors(path: str, node: SchemaProps) -> list[FieldError]:
 
 
 def rule_errors(path: str, node: SchemaProps, unmatched: str = "") -> list[FieldError]:
-    """What is wrong with the rules of well-formed nodes, this one and all below.
+    """Compilation errors of the rules of this node and all nodes below it.
 
-    `unmatched` is the path of the list in which old and new items cannot be matched, where there is one above.
+    `unmatched` is the path of the nearest list above whose items cannot be correlated, empty if there is none.
     """
     errors = [error for here, rule in _rules(path, node) for error in _compile_errors(here, rule, unmatched)]
     for name, part in (node.properties or {}).items():

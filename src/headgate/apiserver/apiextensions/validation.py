@@ -29,7 +29,7 @@ from headgate.apiserver.messages import Json
 from headgate.model.names import dns_label_errors, dns_subdomain_errors
 
 Check = Callable[[Any, str, list[FieldError]], None]
-"""Adds what is wrong with the value at this path."""
+"""Appends what is wrong with the value at this path."""
 
 _NIL_PATH = "<nil>"  # the path a real server shows for errors about combined schemas
 _SHORT = frozenset({str, int})
@@ -51,7 +51,7 @@ _USUAL_TYPES: dict[str, type] = {name: kind for kind, name in _TYPE_NAMES.items(
 
 
 def compile_validation(schema: Json) -> Check:
-    """All checks a schema asks for, in the order in which a real server reports them."""
+    """All checks of a schema, in the order in which a real server reports errors."""
     parts = (
         _composition(schema),
         _strings(schema),
@@ -96,7 +96,7 @@ def _fits(schema: Json) -> Callable[[Any], bool]:
 
 
 def _is_integer(value: Any) -> bool:
-    """A number without a fraction counts, however it was written."""
+    """Whether the value is a number without a fraction, however it is written."""
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return whole and not isinstance(value, bool)
 
@@ -131,7 +131,7 @@ def _shortest(limit: int) -> Check:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The pattern, with `$` as the very end of the text, as the language it was written for has it."""
+    """The pattern as a Python regular expression; a final `$` matches only at the very end, as in Go."""
     ends = pattern.endswith("$") and not pattern.endswith("\\$")
     return re.compile(pattern[:-1] + r"\Z" if ends else pattern)
 
@@ -320,7 +320,7 @@ def _composition(schema: Json) -> list[Check]:
 
 
 def _outcomes(checks: Sequence[Check], value: Any, path: str) -> list[list[FieldError]]:
-    """What each alternative finds wrong."""
+    """The errors of each alternative."""
     outcomes: list[list[FieldError]] = []
     for check in checks:
         found: list[FieldError] = []
@@ -330,7 +330,7 @@ def _outcomes(checks: Sequence[Check], value: Any, path: str) -> list[list[Field
 
 
 def _nearest(outcomes: Sequence[list[FieldError]]) -> list[FieldError]:
-    """The complaints of the alternative that lacks least."""
+    """The errors of the alternative with the fewest."""
     return sorted(outcomes, key=len)[0]
 
 
@@ -395,7 +395,7 @@ def compile_list_type(schema: Json) -> list[Callable[[Any, str, list[FieldError]
 def _distinct(
     identity: Callable[[Any], Any], names: Callable[[Any], Any] | None = None
 ) -> Callable[[Any, str, list[FieldError]], None]:
-    """Reports each repeated item once, where it first comes again; `names` are those of an item of a map."""
+    """Reports each duplicate once, at its second occurrence. `names` gets the keys of an item of a map."""
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if not isinstance(value, list) or (names is not None and _are_distinct(value, names)):
@@ -415,7 +415,7 @@ def _distinct(
 
 
 def _are_distinct(items: list[Any], names: Callable[[Any], Any]) -> bool:
-    """Whether it is plain to see that all items are objects and no two have the same names."""
+    """Whether all items are objects with different keys; False if that takes a closer look."""
     try:
         return len(set(map(names, items))) == len(items)
     except (KeyError, TypeError):  # no object, or without a name, or with one that is no plain value

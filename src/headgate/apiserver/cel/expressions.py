@@ -26,17 +26,17 @@ _MESSAGES = (
 
 
 class CompilationError(Exception):
-    """A rule that cannot be compiled; the text is a real server's as far as the compilers agree."""
+    """An expression that does not compile; the text is a real server's as far as the compilers agree."""
 
 
 class EvaluationError(Struct, frozen=True):
-    """The rule could not be evaluated for this value."""
+    """An expression that could not be evaluated for a value."""
 
     why: str
 
 
 def compile_program(text: str, *variables: str) -> Any:
-    """An expression over these variables. Raises CompilationError."""
+    """The compiled expression over these variables. Raises CompilationError."""
     try:
         return _environment(*variables).compile(text)
     except RuntimeError as trouble:
@@ -45,14 +45,14 @@ def compile_program(text: str, *variables: str) -> Any:
 
 
 def evaluate_program(program: Any, data: Json) -> Any:
-    """The value it makes of its variables, or EvaluationError."""
+    """The expression's value, or EvaluationError."""
     result = program.eval(data=data)
     made = result.plain_value()
     return EvaluationError(_real_message(str(made))) if result.type() == cel.Type.ERROR else made
 
 
 class CelExpression:
-    """A compiled expression over `self` and perhaps `oldSelf`."""
+    """A compiled expression over `self` and optionally `oldSelf`."""
 
     def __init__(self, text: str, *, optional_old: bool) -> None:
         """Raises CompilationError."""
@@ -69,11 +69,11 @@ class CelExpression:
         return compile_program(text, "self", "oldSelf")
 
     def returns(self, name: str) -> bool:
-        """Whether it is known, or at least possible, that it makes a value of this type."""
+        """Whether the expression's type is this one or dynamic."""
         return self._compiled.return_type().name() in (name, "DYN")
 
     def evaluate(self, new: Any, old: Any) -> Any:
-        """The value it makes, or EvaluationError; `old` is None where there is none."""
+        """The expression's value, or EvaluationError; `old` is None where there is none."""
         data: Json = {"self": new}
         if self.uses_old and self._optional:
             data[_OLD] = {} if old is None else {"value": old}
@@ -83,48 +83,48 @@ class CelExpression:
 
 
 class ValidationRule(Struct, frozen=True):
-    """`old_optional`: it is asked about new values too."""
+    """A compiled rule. `old_optional`: a rule that uses oldSelf is evaluated for new values too."""
 
     text: str
-    test: CelExpression
+    expression: CelExpression
     message: str = ""
-    says: CelExpression | None = None
+    message_expression: CelExpression | None = None
     reason: str = ""
     path: str = ""
     old_optional: bool = False
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The rule as errors name it."""
         return self.message or self.text
 
     @property
     def expressions(self) -> tuple[CelExpression, ...]:
-        return (self.test,) if self.says is None else (self.test, self.says)
+        return (self.expression,) if self.message_expression is None else (self.expression, self.message_expression)
 
     @property
     def uses_old(self) -> bool:
         return any(expression.uses_old for expression in self.expressions)
 
-    def concerns(self, old: Any) -> bool:
-        return old is not None or not self.test.uses_old or self.old_optional
+    def applies_to(self, old: Any) -> bool:
+        return old is not None or not self.expression.uses_old or self.old_optional
 
-    def complaint(self, new: Any, old: Any) -> str:
-        """What to say of a value that does not hold."""
-        said = None if self.says is None else self.says.evaluate(new, old)
+    def message_for(self, new: Any, old: Any) -> str:
+        """The message for a value that violates the rule."""
+        said = None if self.message_expression is None else self.message_expression.evaluate(new, old)
         if isinstance(said, str) and _is_message(said.strip()):
             return said.strip()
         return self.message or f"failed rule: {self.text}"
 
 
 def compile_rule(given: Json, path: str) -> ValidationRule:
-    """The rule, whose complaints name this path below the value. Raises CompilationError."""
+    """The compiled rule; its violations are reported at `path` below the value. Raises CompilationError."""
     optional, said = bool(given.get("optionalOldSelf")), given.get("messageExpression")
     return ValidationRule(
         text=given["rule"].strip(),
-        test=compile_expression(given["rule"], optional_old=optional),
+        expression=compile_expression(given["rule"], optional_old=optional),
         message=(given.get("message") or "").strip(),
-        says=compile_expression(said, optional_old=optional) if said else None,
+        message_expression=compile_expression(said, optional_old=optional) if said else None,
         reason=given.get("reason") or "",
         path=path,
         old_optional=optional,
@@ -145,7 +145,7 @@ def _real_message(trouble: str) -> str:
 
 @lru_cache(maxsize=1024)
 def compile_expression(text: str, *, optional_old: bool) -> CelExpression:
-    """Raises CompilationError."""
+    """The compiled expression. Raises CompilationError."""
     return CelExpression(text, optional_old=optional_old)
 
 
@@ -167,7 +167,7 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class InvalidPath(ValueError):
-    """The path leads nowhere in the schema."""
+    """The path does not exist in the schema."""
 
 
 def field_path(schema: Json, path: str) -> str:

@@ -151,7 +151,7 @@ _METHODS: Sequence[tuple[str, Any, Implementation, tuple[Any, ...]]] = (
 
 
 def kubernetes_functions() -> Any:
-    """An extension for CEL environments."""
+    """The CEL extension with all functions of the library."""
     overloads: dict[str, list[Any]] = {}
     for is_member, table in ((False, _FUNCTIONS), (True, _METHODS)):
         for name, returned, implementation, parameters in table:

@@ -19,13 +19,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _QUANTIFIERS = ("all", "exists", "exists_one")
-"""They answer yes or no, so of each item only what their condition reads matters."""
+"""Macros with a boolean result: of each item, only what the condition reads matters."""
 
 
 class Reads:
-    """What is read of one value: all of it, its size, some of its fields, something of each of its items.
+    """What is read of one value: all of it, its size, some of its fields, something of each item.
 
-    If nothing is: only whether it is there.
+    If none of these, only whether it is present.
     """
 
     __slots__ = ("fields", "items", "size", "whole")
@@ -56,11 +56,11 @@ class _Token(NamedTuple):
 
 
 class _NotUnderstood(Exception):
-    """The text is not understood well enough."""
+    """The text is beyond this scanner."""
 
 
 def note_reads(text: str, variables: Mapping[str, Reads]) -> None:
-    """Add what the expression, which is known to compile, reads of each variable."""
+    """Adds what the expression, which is known to compile, reads of each variable."""
     try:
         _Scanner(_tokens(text)).note(0, None, dict(variables))
     except _NotUnderstood:
@@ -81,13 +81,13 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Scanner:
-    """Goes through the tokens once and follows each variable as far as fields are selected from it."""
+    """Scans the tokens once and follows each variable through field selections."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens
 
     def note(self, place: int, end: int | None, scope: dict[str, Reads]) -> None:
-        """From one place to another, with these names known."""
+        """Scans the tokens from `place` to `end` with these names in scope."""
         stop = len(self._tokens) if end is None else end
         while place < stop:
             token = self._tokens[place]
@@ -103,7 +103,7 @@ class _Scanner:
         return before.sort == "sign" and before.text not in (")", "]", "}")
 
     def _follow(self, place: int, scope: dict[str, Reads]) -> int:
-        """Notes what is read of the variable there; the place to go on from."""
+        """Notes what is read of the variable at `place`; returns the place after it."""
         reads, first = scope[self._tokens[place].text], place
         place += 1
         while self._text(place) == "." and self._sort(place + 1) == "name":
@@ -126,14 +126,14 @@ class _Scanner:
                 reads.whole = True
 
     def _function_of(self, first: int, after: int) -> str:
-        """The function whose only argument lies between these places, however it is called; empty if there is none."""
+        """The function whose only argument lies between these places, in either call style; empty if there is none."""
         if [self._text(after + step) for step in range(4)] == [".", "size", "(", ")"]:
             return "size"
         is_argument = self._text(first - 1) == "(" and self._text(after) == ")"
         return self._text(first - 2) if is_argument and self._text(first - 3) not in (".", ".?") else ""
 
     def _quantified(self, reads: Reads, opening: int, scope: dict[str, Reads]) -> int:
-        """At the parenthesis after `all` and the like: a name, a comma and one condition about each item."""
+        """Scans the arguments of a quantifier, a name and a condition, from its opening parenthesis."""
         closing = self._closing(opening)
         if self._sort(opening + 1) != "name" or self._commas(opening, closing) != 1:
             raise _NotUnderstood
@@ -149,7 +149,7 @@ class _Scanner:
         raise _NotUnderstood
 
     def _commas(self, opening: int, closing: int) -> int:
-        """Between these parentheses, not inside of others."""
+        """The number of commas between these parentheses, outside of nested ones."""
         depth, commas = 0, 0
         for place in range(opening + 1, closing):
             depth += (self._text(place) in ("(", "[", "{", "[?")) - (self._text(place) in (")", "]", "}"))
@@ -157,7 +157,7 @@ class _Scanner:
         return commas
 
     def _text(self, place: int) -> str:
-        """Empty beyond the ends; a literal text is none of the signs that are looked for."""
+        """The token's text; empty beyond the ends and for string literals."""
         if not 0 <= place < len(self._tokens) or self._tokens[place].sort in ("raw", "text"):
             return ""
         return self._tokens[place].text

@@ -28,14 +28,16 @@ _VISIBLE_METADATA: Json = {"type": "object", "properties": {"name": {}, "generat
 
 
 def escaped(name: str) -> str | None:
-    """The field's name in a rule; None for one that no rule can name."""
+    """The field's escaped name in CEL; None if it cannot be named there."""
     if not _SPEAKABLE(name):
         return None
     return f"__{name}__" if _RESERVED(name) else _TO_ESCAPE.sub(lambda found: _ESCAPED[found.group()], name)
 
 
 def visible_fields(schema: Json, *, root: bool = False) -> Json:
-    """Fields the schema does not declare cannot be seen; of whole objects' metadata only the name can."""
+    """The fields rules can read: declared ones, and of root or embedded objects also apiVersion, kind and metadata's
+    name.
+    """
     fields: Json = schema.get("properties") or {}
     if root or schema.get(EMBEDDED):
         return {"apiVersion": {}, "kind": {}, **fields, "metadata": _VISIBLE_METADATA}
@@ -43,7 +45,7 @@ def visible_fields(schema: Json, *, root: bool = False) -> Json:
 
 
 def compile_view(schema: Json, *, root: bool = False) -> View:
-    """How rules see values of this schema."""
+    """Converts values of this schema to what rules read."""
     match schema.get("type"):
         case "object" if isinstance(schema.get("additionalProperties"), dict):
             return _map(compile_view(schema["additionalProperties"]))
@@ -87,15 +89,15 @@ def _list(view: View) -> View:
 
 
 Reduction = Callable[[Any], bytes]
-"""The text of what is left of a value."""
+"""Encodes what is read of a value as JSON."""
 
 
 class _Presence(Struct):
-    """An object of which nothing is read but that it is there."""
+    """An object of which only its presence is read."""
 
 
 def compile_reduction(schema: Json, reads: Reads, *, root: bool = False) -> Reduction:
-    """Takes what is read from values of this schema; what is of another type is left as it is."""
+    """Reduces values of this schema to what is read of them; values of another type are encoded whole."""
     kind = _reduced_type(schema, reads, root=root)
     return msgspec.json.encode if kind is Any else _taken(kind)
 
@@ -113,7 +115,7 @@ def _taken(kind: Any) -> Reduction:
 
 
 def fields_read(fields: Json, reads: Reads) -> dict[str, Reads]:
-    """What is read of each of these fields, those of which nothing is left out."""
+    """What is read of each of these fields, without those of which nothing is."""
     return {name: reads.fields[spelled] for name in fields if (spelled := escaped(name)) in reads.fields}
 
 
@@ -145,11 +147,11 @@ def _reduced_object(fields: Json, reads: Reads) -> Any:
 VALIDATIONS = "x-kubernetes-validations"
 
 ReducedObject = tuple[bytes | None, ...]
-"""The text of what is seen of each part, None for one that is not there."""
+"""Each field that is read, reduced to JSON; None for an absent one."""
 
 
 class _ReducedField:
-    """A field of whole objects. It outlives many changes beside it, first as what is new and then as what was."""
+    """One top-level field that is read. Revisions share its values, so each value is reduced once."""
 
     def __init__(self, name: str, reduced: Reduction) -> None:
         self.name, self._reduced = name, reduced
@@ -164,33 +166,33 @@ class _ReducedField:
 
 
 class ObjectView:
-    """Objects that are seen alike are answered alike, in place of others that are seen alike."""
+    """What the rules of a schema read of whole objects: objects with equal reductions satisfy the same rules."""
 
     def __init__(self, schema: Json) -> None:
         reads = Reads()
         _note_schema_reads(schema, reads)
-        self._is_clear = not (reads.whole or reads.size or reads.items)
+        self._is_known = not (reads.whole or reads.size or reads.items)
         fields = visible_fields(schema, root=True)
         read = fields_read(fields, reads)
         self._parts = [
             _ReducedField(name, compile_reduction(fields[name], of_field)) for name, of_field in read.items()
         ]
 
-    def lies_in(self, names: frozenset[str]) -> bool:
-        """Whether nothing is seen but fields of these names."""
-        return self._is_clear and names.issuperset(part.name for part in self._parts)
+    def reads_only(self, names: frozenset[str]) -> bool:
+        """Whether nothing is read but the fields of these names."""
+        return self._is_known and names.issuperset(part.name for part in self._parts)
 
     def of(self, value: Any) -> ReducedObject | None:
-        """Nothing of one that is not there. None where it is not known what is seen."""
+        """The object reduced to what is read; empty for None, and None if it is unknown what is read."""
         if value is None:
             return ()
-        if not self._is_clear or type(value) is not dict:
+        if not self._is_known or type(value) is not dict:
             return None
         return tuple([part.text(value[part.name]) if part.name in value else None for part in self._parts])
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether there is any rule, here or below."""
+    """Whether the schema has a rule, here or below."""
     if not isinstance(schema, dict):
         return False
     below = (*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties"))
@@ -198,7 +200,7 @@ def has_rules(schema: Any) -> bool:
 
 
 def _note_schema_reads(schema: Json, reads: Reads) -> None:
-    """Add what the rules of a schema and of all below it read, of new values and of old ones."""
+    """Adds what the rules of a schema and of all schemas below it read, of new values and of old ones."""
     for rule in schema.get(VALIDATIONS) or ():
         note_reads(rule["rule"], {"self": reads, "oldSelf": reads})
     for name, part in (schema.get("properties") or {}).items():

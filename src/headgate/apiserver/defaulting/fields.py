@@ -107,14 +107,14 @@ JOB_SPEC = frozenset(
 
 
 def without_unknown(fields: Json, names: frozenset[str]) -> Json:
-    """Only the fields with these names; the very same when there are no others."""
+    """The fields with these names only; the identical mapping if there are no others."""
     if fields.keys() <= names:
         return fields
     return {name: value for name, value in fields.items() if name in names}
 
 
 def without_empty(fields: Json) -> Json:
-    """Without nulls and fields that hold nothing; the very same when there are none."""
+    """The fields without nulls, empty strings, lists and objects; the identical mapping if there are none."""
     if all(fields.values()):
         return fields
     kept = {name: value for name, value in fields.items() if not _is_empty(value) and value != {}}
@@ -122,7 +122,7 @@ def without_empty(fields: Json) -> Json:
 
 
 def without_empty_lists(fields: Json) -> Json:
-    """The same, but empty objects stay: that they are there can mean something."""
+    """The same, but empty objects are kept, because their presence can mean something."""
     if all(fields.values()):
         return fields
     kept = {name: value for name, value in fields.items() if not _is_empty(value)}
@@ -143,7 +143,7 @@ _MILLI = NANOS // 1000
 
 @lru_cache(maxsize=4096)
 def _canonical_quantity(text: str) -> str:
-    """Nothing finer than a thousandth is kept; it is rounded up, so that asking never becomes asking for nothing."""
+    """The canonical form, rounded up to thousandths as a real server does."""
     quantity = parse_quantity(text)
     if quantity.nanos % _MILLI:
         quantity = Quantity(-(-quantity.nanos // _MILLI) * _MILLI, quantity.notation)
@@ -151,7 +151,7 @@ def _canonical_quantity(text: str) -> str:
 
 
 def canonical_quantities(amounts: Json) -> Json:
-    """The same amounts by resource name, the very same mapping when all were canonical; raises InvalidQuantity."""
+    """The quantities in canonical form; the identical mapping if they all are. Raises InvalidQuantity."""
     canonical = {
         name: _canonical_quantity(amount if isinstance(amount, str) else str(amount))
         for name, amount in amounts.items()
@@ -160,7 +160,7 @@ def canonical_quantities(amounts: Json) -> Json:
 
 
 def with_canonical_quantities(owner: Json, fields: tuple[str, ...]) -> Json:
-    """The owner with these fields, where set, in canonical amounts; the very same when nothing changes."""
+    """The owner with these fields, where set, in canonical form; the identical owner if nothing changes."""
     changed = {
         field: canonical
         for field in fields

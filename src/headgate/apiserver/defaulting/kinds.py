@@ -15,7 +15,7 @@ _UNLIMITED = 2**31 - 1
 
 
 def default_job(job: Json) -> Json:
-    """The Job with its counts and its template completed; applied to its own result it changes nothing."""
+    """The Job with counts and pod template defaulted; idempotent."""
     spec = _with_counts(without_unknown(job.get("spec") or {}, JOB_SPEC))
     template = spec.get("template") or {}
     spec["template"] = {**template, "spec": default_pod_spec(template.get("spec") or {})}
@@ -23,7 +23,7 @@ def default_job(job: Json) -> Json:
 
 
 def new_job(job: Json) -> Json:
-    """A Job as it is created: completed, with its selector, without status."""
+    """A new Job: defaulted, with its generated selector and labels, without status."""
     return {**_labelled(_with_selector(default_job(job))), "status": {}}
 
 
@@ -47,7 +47,7 @@ def _with_counts(spec: Json) -> Json:
 
 
 def _labelled(job: Json) -> Json:
-    """A Job without labels of its own takes those of its template."""
+    """A Job without labels gets those of its template."""
     labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
     if not labels or job["metadata"].get("labels"):
         return job
@@ -55,9 +55,9 @@ def _labelled(job: Json) -> Json:
 
 
 def _with_selector(job: Json) -> Json:
-    """Unless the Job selects by hand, its pods are labelled with its name and uid and selected by the uid.
+    """The Job with the generated selector and template labels, unless manualSelector is set.
 
-    Labels that are there already stay; validation refuses those that contradict.
+    Labels that are already set are kept; validation refuses contradicting ones.
     """
     spec, metadata = job["spec"], job["metadata"]
     if spec["manualSelector"]:
@@ -88,7 +88,7 @@ _NO_DISRUPTIONS: Json = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsA
 
 
 def default_node(node: Json) -> Json:
-    """Allocatable is the whole capacity unless it is said."""
+    """Allocatable defaults to capacity."""
     status = with_canonical_quantities(_NODE_STATUS | (node.get("status") or {}), ("capacity", "allocatable"))
     if status.get("capacity") and status.get("allocatable") is None:
         status = {**status, "allocatable": status["capacity"]}
@@ -96,7 +96,7 @@ def default_node(node: Json) -> Json:
 
 
 def default_namespace(namespace: Json) -> Json:
-    """Every namespace carries its name as a label, so that selectors can find it, and the finalizer of its content."""
+    """The namespace with its name label and the finalizer of its content."""
     metadata, spec = namespace["metadata"], namespace.get("spec") or {}
     labels = {**(metadata.get("labels") or {}), NAME_LABEL: metadata.get("name")}
     finalizers = spec.get("finalizers") or []
@@ -106,7 +106,7 @@ def default_namespace(namespace: Json) -> Json:
 
 
 def update_namespace(new: Json, old: Json) -> Json:
-    """As at creation, but the finalizers of the content are not the client's to change."""
+    """The updated namespace; its spec and status are kept."""
     return default_namespace({**new, "spec": old.get("spec") or {}, "status": old.get("status") or {}})
 
 
@@ -123,7 +123,7 @@ def default_priority_class(priority_class: Json) -> Json:
 
 
 def new_budget(budget: Json) -> Json:
-    """Until somebody counts, nothing may be disrupted."""
+    """A new budget allows no disruptions until its controller has counted."""
     return {**budget, "status": _NO_DISRUPTIONS}
 
 

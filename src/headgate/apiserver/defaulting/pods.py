@@ -33,7 +33,7 @@ _QOS_RESOURCES = ("cpu", "memory")
 
 
 def default_pod(pod: Json) -> Json:
-    """The pod as it is stored; applied to its own result it changes nothing."""
+    """The pod with its spec defaulted; idempotent."""
     spec = default_pod_spec(pod.get("spec") or {})
     for name in _CONTAINER_LISTS:
         if spec.get(name):
@@ -49,14 +49,14 @@ def default_pod(pod: Json) -> Json:
 
 
 def new_pod(pod: Json) -> Json:
-    """A pod as it is created: completed, with its first status whatever the client says."""
+    """A new pod: defaulted, with the initial status whatever the client sent."""
     whole = default_pod(pod)
     spec = with_label_keys(whole["spec"], pod["metadata"].get("labels") or {})
     return {**whole, "spec": spec, "status": _first_status(spec, pod["metadata"].get("creationTimestamp"))}
 
 
 def default_pod_spec(spec: Json) -> Json:
-    """A new spec with what pods and pod templates share."""
+    """The defaults that pods and pod templates share."""
     spec = without_unknown(without_empty_lists(spec), POD_SPEC)
     whole = {**spec, **{name: value for name, value in _SPEC_DEFAULTS.items() if not spec.get(name)}}
     if spec.get("terminationGracePeriodSeconds") is None:
@@ -74,7 +74,7 @@ def default_pod_spec(spec: Json) -> Json:
 
 
 def _first_status(spec: Json, now: str | None) -> Json:
-    """Pending, with its quality of service; gated pods say so in their PodScheduled condition."""
+    """The initial status: Pending, with its QoS class and, if gated, the PodScheduled condition."""
     status: Json = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [{**_GATED_CONDITION, "lastTransitionTime": now}]
@@ -82,7 +82,9 @@ def _first_status(spec: Json, now: str | None) -> Json:
 
 
 def _qos_class(spec: Json) -> str:
-    """BestEffort asks for nothing; Guaranteed limits all cpu and memory to what it asks for; Burstable is between."""
+    """BestEffort without requests and limits, Guaranteed if all cpu and memory limits equal the requests, else
+    Burstable.
+    """
     asking = (
         [spec]
         if spec.get("resources") is not None
@@ -99,7 +101,7 @@ def _qos_class(spec: Json) -> str:
 
 
 def _added(total: Nanos, amounts: Json) -> int:
-    """Adds what is more than nothing of the resources that count; returns of how many there was any."""
+    """Adds the positive amounts of cpu and memory to the total; returns how many there were."""
     found = 0
     for name in _QOS_RESOURCES:
         if name in amounts and (nanos := parse_quantity(amounts[name]).nanos) > 0:
@@ -112,13 +114,13 @@ _CONTAINER_DEFAULTS: Json = {"terminationMessagePath": "/dev/termination-log", "
 
 
 def each_container(containers: list[Json], rewrite: Callable[[Json], Json]) -> list[Json]:
-    """All of them rewritten; the very same list when nothing changes."""
+    """The containers rewritten; the identical list if nothing changes."""
     rewritten = [rewrite(container) for container in containers]
     return containers if all(map(is_, rewritten, containers)) else rewritten
 
 
 def default_container(container: Json) -> Json:
-    """What pods and pod templates share; the very same container when nothing is missing."""
+    """The defaults that containers of pods and pod templates share; the identical container if none is missing."""
     whole = without_unknown(container, CONTAINER)
     missing = {name: value for name, value in _CONTAINER_DEFAULTS.items() if not container.get(name)}
     if not container.get("imagePullPolicy"):
@@ -133,13 +135,13 @@ def default_container(container: Json) -> Json:
 
 
 def _pull_policy(image: str) -> str:
-    """An image without a tag or a digest is the latest, and the latest is always pulled."""
+    """Always for the tag `latest` or no tag, else IfNotPresent."""
     tag = image.rpartition("/")[2].partition(":")[2]
     return "IfNotPresent" if "@" in image or (tag and tag != "latest") else "Always"
 
 
 def requests_from_limits(container: Json) -> Json:
-    """Where a limit is given without a request, the request is the limit; for pods only, never for templates."""
+    """Requests default to limits; in pods only, not in templates."""
     resources = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     if limits.keys() <= requests.keys():
@@ -148,7 +150,7 @@ def requests_from_limits(container: Json) -> Json:
 
 
 def host_ports_from_ports(container: Json) -> Json:
-    """On the host's network a port of the container is the same port of the host; for pods only."""
+    """On the host network, hostPort defaults to containerPort; in pods only."""
     if not container.get("ports"):
         return container
     ports = [{**port, "hostPort": port.get("hostPort") or port.get("containerPort")} for port in container["ports"]]
@@ -159,7 +161,7 @@ _TERM_LISTS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDurin
 
 
 def with_label_keys(spec: Json, labels: Mapping[str, str]) -> Json:
-    """The spec whose selectors say what `matchLabelKeys` and `mismatchLabelKeys` mean for a pod with these labels."""
+    """The spec with `matchLabelKeys` and `mismatchLabelKeys` merged into selectors, for a pod with these labels."""
     changed: Json = {}
     if spec.get("topologySpreadConstraints"):
         constraints = spec["topologySpreadConstraints"]
@@ -193,7 +195,7 @@ def _affinity_terms(affinity: Json, labels: Mapping[str, str]) -> Json:
 
 
 def _with_label_expressions(term: Json, labels: Mapping[str, str]) -> Json:
-    """Expressions are added behind those there are, and only once."""
+    """The term with the expressions its label keys stand for appended, each once."""
     selector = term.get("labelSelector")
     if selector is None:
         return term
@@ -209,7 +211,7 @@ def _with_label_expressions(term: Json, labels: Mapping[str, str]) -> Json:
 
 
 Nanos = dict[str, int]
-"""Amounts by resource name."""
+"""Amounts by resource name, in billionths."""
 
 
 def nanos_of(amounts: Mapping[str, str | int | float]) -> Nanos:
@@ -217,7 +219,8 @@ def nanos_of(amounts: Mapping[str, str | int | float]) -> Nanos:
 
 
 def pod_total(containers: Iterable[Nanos], init_containers: Iterable[tuple[Nanos, bool]]) -> Nanos:
-    """What containers and sidecars ask for at once, or an init container beside the sidecars before it.
+    """The most a pod's containers use at once: all containers with all sidecars, or an init container with the sidecars
+    before it.
 
     Init containers come with whether they are sidecars.
     """
@@ -249,7 +252,7 @@ _AGGREGATED = ("cpu", "memory")
 
 
 def with_pod_requests(spec: Json) -> Json:
-    """A pod with limits of its own asks for what its containers ask for, and beyond that for its limits."""
+    """The spec with pod-level requests defaulted from the containers' requests and else from pod-level limits."""
     resources = spec["resources"]
     if not resources.get("limits"):
         return spec
@@ -261,7 +264,7 @@ def with_pod_requests(spec: Json) -> Json:
 
 
 def _amounts(spec: Json, field: str, *, huge: bool) -> Json:
-    """Requests or limits of the containers pod_total, of huge pages or of what containers share."""
+    """The containers' total requests or limits, of huge pages or of cpu and memory."""
     nanos = pod_total(
         [_nanos(container, field) for container in spec.get("containers") or ()],
         [(_nanos(one, field), one.get("restartPolicy") == "Always") for one in spec.get("initContainers") or ()],

@@ -29,35 +29,35 @@ SHOWN_CHARACTERS = 30
 """How many characters of an unreadable body an error shows."""
 
 STRING_FIELDS = ("name", "generateName", "namespace", "uid", "resourceVersion")
-"""Metadata the server reads before the kind's own rules look at the object."""
+"""Metadata fields the server reads before validation, which must be strings."""
 _TEXT_OR_NOTHING = frozenset({str, type(None)})
 
 SCHEME = "pkg/runtime/scheme.go:111"
-"""What a real server calls the list of its kinds: the place in its sources."""
+"""How a real server's errors name the scheme: a place in its sources."""
 
 Patch = Callable[[Json], Json]
-"""How the stored object becomes the one that is asked for."""
+"""Returns the patched object."""
 
 SHARED = 8_192
 """How many parts of custom objects are known by their text, and shared by all objects that say the same."""
 METADATA, SPEC, STATUS = b'"metadata"', b'},"spec":', b'},"status":'
-"""How the parts of a body begin, the last ones after a part that ends as metadata does."""
+"""How the fields of an encoded object begin; `spec` and `status` after an object."""
 
 _PATCHES: Mapping[tuple[str, bool], Callable[[Json, Json], Any]] = {
     (MERGE, True): SharedMerges().applied,
     (MERGE, False): apply_merge_patch,
     (STRATEGIC, False): apply_strategic_patch,
 }
-"""How patches that are objects are applied, by media type and whether the kind is custom."""
+"""How patches that are objects are applied, by media type and whether the resource is custom."""
 
 INVALID_UTF8 = re.compile("[\udc80-\udcff]")
-"""What Python makes of bytes that belong to no character."""
+"""The surrogates Python decodes invalid bytes to."""
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def valid_utf8(body: bytes) -> bytes:
-    """The body in UTF-8: as a real server has it, each byte that belongs to no character is one unknown character."""
+    """The body as UTF-8; like a real server, replaces each invalid byte by U+FFFD."""
     return INVALID_UTF8.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
 
 
@@ -72,7 +72,9 @@ def decode_object(body: bytes, served: ServedResource, registry: Registry) -> Js
 
 
 def _decoded(body: bytes, served: ServedResource) -> Json:
-    """The object in a body. Of a custom kind, parts that read the same are the very same, metadata aside."""
+    """The object in a body. Equal specs and statuses of custom resources are identical, so that results cached by
+    identity apply.
+    """
     if not served.custom:
         return _object(body)
     try:
@@ -82,7 +84,9 @@ def _decoded(body: bytes, served: ServedResource) -> Json:
 
 
 def _with_shared_parts(body: bytes) -> Json:
-    """Two objects in one, where that is what the body is when it is cut before its status; else there is trouble."""
+    """The body split before `status` and `spec`, each part decoded once. Raises DecodeError if the split parts are not
+    JSON.
+    """
     head, found, end = body.partition(STATUS)
     return {**_before_status(head + b"}}"), **_shared_status(end)} if found else _before_status(body)
 
@@ -138,7 +142,7 @@ def _of_other_version(kind: str, api_version: str, served: ServedResource, regis
 
 
 def with_metadata(value: Json) -> Json:
-    """The object with metadata; null and absent are empty, anything but an object is refused."""
+    """The object with metadata, empty if absent or null; refuses metadata of another type."""
     metadata = value.get("metadata")
     if metadata is None:
         return {**value, "metadata": {}}
@@ -151,7 +155,7 @@ def with_metadata(value: Json) -> Json:
 
 
 def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patch:
-    """The patch of a body as a change of the stored object."""
+    """The patch in a body."""
     media = _media_type(content_type)
     if media == JSON:
         return partial(_apply, _json_patched, decode_json_patch(body))

@@ -20,7 +20,7 @@ from headgate.apiserver.strategy import ResourceType
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 POLICY_FINALIZER: Mapping[str, str] = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
-"""The finalizer that stands for a propagation policy while the object waits."""
+"""The finalizer that represents a propagation policy while the deletion waits."""
 TERMINAL_PHASES = ("Succeeded", "Failed")
 UNDELETABLE = ("default", "kube-system", "kube-public")
 PURGING = (
@@ -35,7 +35,7 @@ class Preconditions(Struct, frozen=True, rename="camel"):
 
 
 class DeleteOptions(Struct, frozen=True, rename="camel"):
-    """How to delete; no policy is the kind's default, which is Background."""
+    """How to delete; without a policy, Background."""
 
     grace_period_seconds: int | None = None
     propagation_policy: str | None = None
@@ -54,7 +54,7 @@ _decoder = msgspec.json.Decoder(DeleteOptions)
 
 
 def decode_options(body: bytes, query: Mapping[str, str]) -> DeleteOptions:
-    """The options of a request: its body, or where there is none, its query."""
+    """The options in the body, or without one, in the query."""
     try:
         options = _decoder.decode(body) if body else _from_query(query)
     except msgspec.DecodeError as trouble:
@@ -74,24 +74,26 @@ def _from_query(query: Mapping[str, str]) -> DeleteOptions:
 
 
 class Deleter:
+    """Deletes objects, in the order of a real server: preconditions, admission, then the deletion itself."""
+
     def __init__(self, store: Store, chain: AdmissionChain) -> None:
         self._store, self._chain = store, chain
 
-    def delete(self, errand: RequestInfo, options: DeleteOptions) -> Json:
-        """Delete the object or begin to; returns its last state. It is gone if the store has it no more."""
-        revision = get_existing(errand)
+    def delete(self, info: RequestInfo, options: DeleteOptions) -> Json:
+        """Deletes the object or begins to; returns its last state. It is removed if the store no longer has it."""
+        revision = get_existing(info)
         value = revision.value
-        _refuse_unmet(errand.served.type, value["metadata"], options.preconditions or Preconditions())
-        passage = self._chain.passage("DELETE", errand, value)
-        if passage is not None:
-            passage.mutate(None)
-            passage.validate(None)
-        if is_namespaces(errand.served.collection):
-            _refuse_namespace(errand, value)
-        new = _deleted(errand, value, options)
-        if errand.dry_run or options.dry_run or new is None:
+        _refuse_unmet(info.served.type, value["metadata"], options.preconditions or Preconditions())
+        admission = self._chain.admission_of("DELETE", info, value)
+        if admission is not None:
+            admission.mutate(None)
+            admission.validate(None)
+        if is_namespaces(info.served.collection):
+            _refuse_namespace(info, value)
+        new = _deleted(info, value, options)
+        if info.dry_run or options.dry_run or new is None:
             return new or value
-        return store_or_remove(self._store, errand.served.collection, errand.namespace, errand.name, new)
+        return store_or_remove(self._store, info.served.collection, info.namespace, info.name, new)
 
 
 def _refuse_unmet(resource: ResourceType, metadata: Json, asked: Preconditions) -> None:
@@ -106,28 +108,28 @@ def _refuse_unmet(resource: ResourceType, metadata: Json, asked: Preconditions) 
         raise deletion_conflict(resource, metadata["name"], why)
 
 
-def _refuse_namespace(errand: RequestInfo, value: Json) -> None:
-    if errand.name in UNDELETABLE:
-        raise forbidden(errand.served.type, errand.name, "this namespace may not be deleted")
+def _refuse_namespace(info: RequestInfo, value: Json) -> None:
+    if info.name in UNDELETABLE:
+        raise forbidden(info.served.type, info.name, "this namespace may not be deleted")
     if value["metadata"].get("deletionTimestamp") is not None:
-        raise conflict(errand.served.type, errand.name, PURGING)
+        raise conflict(info.served.type, info.name, PURGING)
 
 
-def _deleted(errand: RequestInfo, value: Json, options: DeleteOptions) -> Json | None:
-    """The object with its deletion noted; None when it waits already and nothing changes."""
+def _deleted(info: RequestInfo, value: Json, options: DeleteOptions) -> Json | None:
+    """The object with its deletion timestamp; None if it is being deleted already and nothing changes."""
     metadata = _with_policy(value["metadata"], options.policy)
-    grace = _pod_grace(value, options.grace_period_seconds) if is_pods(errand.served.collection) else 0
+    grace = _pod_grace(value, options.grace_period_seconds) if is_pods(info.served.collection) else 0
     if metadata.get("deletionTimestamp") is None:
-        return _with_deletion_timestamp(errand, value, metadata, grace)
+        return _with_deletion_timestamp(info, value, metadata, grace)
     shorter = _shortened(metadata, grace)
     if shorter is value["metadata"]:
         return None
     return {**value, "metadata": shorter}
 
 
-def _with_deletion_timestamp(errand: RequestInfo, value: Json, metadata: Json, grace: int) -> Json:
-    marks: Json = {"deletionTimestamp": timestamp(int(errand.now) + grace)}
-    if is_namespaces(errand.served.collection):
+def _with_deletion_timestamp(info: RequestInfo, value: Json, metadata: Json, grace: int) -> Json:
+    marks: Json = {"deletionTimestamp": timestamp(int(info.now) + grace)}
+    if is_namespaces(info.served.collection):
         return _terminating(value, {**metadata, **marks})
     marks["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:
@@ -146,7 +148,7 @@ def _terminating(namespace: Json, metadata: Json) -> Json:
 
 
 def _with_policy(metadata: Json, policy: str) -> Json:
-    """Metadata with the finalizer of the policy and without that of any other; no policy keeps what is there."""
+    """Metadata with the finalizer of the policy and without that of another; unchanged without a policy."""
     if not policy:
         return metadata
     wanted, present = POLICY_FINALIZER[policy], metadata.get("finalizers") or []
@@ -157,7 +159,7 @@ def _with_policy(metadata: Json, policy: str) -> Json:
 
 
 def _shortened(metadata: Json, grace: int) -> Json:
-    """A deletion under way can only get a shorter grace."""
+    """Metadata with the grace period reduced to `grace`; a longer one changes nothing."""
     held = metadata.get("deletionGracePeriodSeconds") or 0
     if grace >= held:
         return metadata
@@ -166,7 +168,7 @@ def _shortened(metadata: Json, grace: int) -> Json:
 
 
 def _pod_grace(pod: Json, asked: int | None) -> int:
-    """Seconds a pod may take to stop: none when no kubelet has it or it has ended."""
+    """The grace period in seconds; zero for a pod that is unbound or has terminated."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in TERMINAL_PHASES:
         return 0

@@ -18,7 +18,7 @@ from headgate.apiserver.status import (
     StatusError,
     bad_request,
     binding_conflict,
-    told_together,
+    joined,
     too_many_requests,
     unmet_precondition,
 )
@@ -39,7 +39,7 @@ class _NodeReference(Struct, frozen=True, gc=False):
 
 
 class Binding(Struct, frozen=True, gc=False):
-    """Where a pod shall run. A uid makes it hold for that very pod only, a resourceVersion as it was then."""
+    """The node for a pod. A uid or resourceVersion is a precondition."""
 
     metadata: _BindingMetadata = _BindingMetadata()
     target: _NodeReference = _NodeReference()
@@ -55,20 +55,20 @@ def decode_binding(body: bytes) -> Binding:
         raise bad_request(f"the object provided is unrecognized (must be of type Binding): {trouble}") from None
 
 
-def bind(store: Store, chain: AdmissionChain, errand: RequestInfo, binding: Binding) -> None:
-    """Assign the pod to a node, once and for all."""
-    _refuse_invalid_binding(errand, binding)
-    pod = get_existing(errand).value
-    _refuse_unbindable(errand, binding, pod)
-    passage = chain.passage("CREATE", errand, None)
-    if passage is not None:
-        passage.validate({"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)})
-    if not errand.dry_run:
-        store.put(errand.served.collection, errand.namespace, errand.name, _bound(pod, binding, errand.now))
+def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Binding) -> None:
+    """Assigns the pod to a node."""
+    _refuse_invalid_binding(info, binding)
+    pod = get_existing(info).value
+    _refuse_unbindable(info, binding, pod)
+    admission = chain.admission_of("CREATE", info, None)
+    if admission is not None:
+        admission.validate({"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)})
+    if not info.dry_run:
+        store.put(info.served.collection, info.namespace, info.name, _bound(pod, binding, info.now))
 
 
-def _refuse_invalid_binding(errand: RequestInfo, binding: Binding) -> None:
-    if binding.metadata.name not in ("", errand.name):
+def _refuse_invalid_binding(info: RequestInfo, binding: Binding) -> None:
+    if binding.metadata.name not in ("", info.name):
         raise bad_request("name in URL does not match name in Binding object")
     errors: list[FieldError] = []
     if binding.target.kind not in ("", "Node"):
@@ -76,12 +76,12 @@ def _refuse_invalid_binding(errand: RequestInfo, binding: Binding) -> None:
     if not binding.target.name:
         errors.append(required("target.name"))
     if errors:
-        raise ApiError(500, "", told_together(errors))  # a real server takes this for its own fault
+        raise ApiError(500, "", joined(errors))  # a real server takes this for its own fault
 
 
-def _refuse_unbindable(errand: RequestInfo, binding: Binding, pod: Json) -> None:
-    metadata, spec, name, resource = pod["metadata"], pod["spec"], errand.name, errand.served.type
-    _refuse_unmet(errand, binding.metadata, metadata)
+def _refuse_unbindable(info: RequestInfo, binding: Binding, pod: Json) -> None:
+    metadata, spec, name, resource = pod["metadata"], pod["spec"], info.name, info.served.type
+    _refuse_unmet(info, binding.metadata, metadata)
     if metadata.get("deletionTimestamp") is not None:
         raise binding_conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
@@ -90,10 +90,10 @@ def _refuse_unbindable(errand: RequestInfo, binding: Binding, pod: Json) -> None
         raise binding_conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _refuse_unmet(errand: RequestInfo, asked: _BindingMetadata, get_existing: Json) -> None:
+def _refuse_unmet(info: RequestInfo, asked: _BindingMetadata, get_existing: Json) -> None:
     for field, value in (("uid", asked.uid), ("resourceVersion", asked.resource_version)):
         if value not in ("", get_existing[field]):
-            raise unmet_precondition(errand.served.type, get_existing, field, value)
+            raise unmet_precondition(info.served.type, get_existing, field, value)
 
 
 def _bound(pod: Json, binding: Binding, now: float) -> Json:
@@ -107,7 +107,7 @@ def _bound(pod: Json, binding: Binding, now: float) -> Json:
 
 
 def _annotated(metadata: Json, given: _BindingMetadata) -> Json:
-    """A binding may bring labels and annotations along."""
+    """Metadata with the labels and annotations of the binding added."""
     for name, extra in (("labels", given.labels), ("annotations", given.annotations)):
         if extra:
             metadata = {**metadata, name: {**(metadata.get(name) or {}), **extra}}
@@ -137,33 +137,31 @@ def decode_eviction(body: bytes) -> Eviction:
         raise bad_request(f"the object provided is unrecognized (must be of type Eviction): {trouble}") from None
 
 
-def evict(store: Store, deleter: Deleter, errand: RequestInfo, eviction: Eviction) -> None:
-    """Delete the pod if its disruption budget allows, and count it there."""
-    if eviction.metadata.name not in ("", errand.name):
+def evict(store: Store, deleter: Deleter, info: RequestInfo, eviction: Eviction) -> None:
+    """Deletes the pod if its disruption budget allows, and records the disruption in the budget."""
+    if eviction.metadata.name not in ("", info.name):
         raise bad_request("name in URL does not match name in Eviction object")
-    pod = get_existing(errand).value
+    pod = get_existing(info).value
     budgets = store.collection("policy", "poddisruptionbudgets")
-    budget = None if _needs_no_budget(pod) else _budget_of(budgets, errand, pod)
+    budget = None if _needs_no_budget(pod) else _budget_of(budgets, info, pod)
     if budget is not None and not _is_unready_allowed(pod, budget.value):
-        _refuse_eviction(errand, budget.value)
-        if not errand.dry_run:
-            store.put(
-                budgets, errand.namespace, budget.value["metadata"]["name"], _with_disruption(budget.value, errand)
-            )
-    _delete_evicted(store, deleter, errand, eviction.delete_options or DeleteOptions())
+        _refuse_eviction(info, budget.value)
+        if not info.dry_run:
+            store.put(budgets, info.namespace, budget.value["metadata"]["name"], _with_disruption(budget.value, info))
+    _delete_evicted(store, deleter, info, eviction.delete_options or DeleteOptions())
 
 
 def _needs_no_budget(pod: Json) -> bool:
-    """Not running yet or any more, so no disruption."""
+    """Whether evicting the pod disrupts nothing: it has not started, has terminated, or is being deleted."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in (*TERMINAL_PHASES, "Pending") or pod["metadata"].get("deletionTimestamp") is not None
 
 
-def _budget_of(budgets: Collection, errand: RequestInfo, pod: Json) -> Revision | None:
+def _budget_of(budgets: Collection, info: RequestInfo, pod: Json) -> Revision | None:
     labels = pod["metadata"].get("labels") or {}
     mine = [
         budget
-        for _, _, budget in budgets.items(errand.namespace)
+        for _, _, budget in budgets.items(info.namespace)
         if object_selector((budget.value.get("spec") or {}).get("selector"))(labels)
     ]
     if len(mine) > 1:
@@ -172,7 +170,7 @@ def _budget_of(budgets: Collection, errand: RequestInfo, pod: Json) -> Revision 
 
 
 def _is_unready_allowed(pod: Json, budget: Json) -> bool:
-    """A pod that is not ready may go if the budget says so or is met without it."""
+    """Whether an unready pod may be evicted without consuming the budget, by its unhealthyPodEvictionPolicy."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
         return False
@@ -183,7 +181,7 @@ def _is_unready_allowed(pod: Json, budget: Json) -> bool:
     return wanted > 0 and bool(status.get("currentHealthy", 0) >= wanted)
 
 
-def _refuse_eviction(errand: RequestInfo, budget: Json) -> None:
+def _refuse_eviction(info: RequestInfo, budget: Json) -> None:
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _not_allowed(f"The disruption budget {name} is still being processed by the server.")
@@ -196,18 +194,18 @@ def _not_allowed(why: str) -> StatusError:
     return too_many_requests(WOULD_VIOLATE, {"reason": "DisruptionBudget", "message": why})
 
 
-def _with_disruption(budget: Json, errand: RequestInfo) -> Json:
+def _with_disruption(budget: Json, info: RequestInfo) -> Json:
     status = budget["status"]
-    disrupted = {**(status.get("disruptedPods") or {}), errand.name: timestamp(int(errand.now))}
+    disrupted = {**(status.get("disruptedPods") or {}), info.name: timestamp(int(info.now))}
     allowed = status["disruptionsAllowed"] - 1
     return {**budget, "status": {**status, "disruptionsAllowed": allowed, "disruptedPods": disrupted}}
 
 
-def _delete_evicted(store: Store, deleter: Deleter, errand: RequestInfo, options: DeleteOptions) -> None:
-    pod = get_existing(errand).value
-    if not errand.dry_run and pod["metadata"].get("deletionTimestamp") is None:
+def _delete_evicted(store: Store, deleter: Deleter, info: RequestInfo, options: DeleteOptions) -> None:
+    pod = get_existing(info).value
+    if not info.dry_run and pod["metadata"].get("deletionTimestamp") is None:
         reason = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         condition = {"type": "DisruptionTarget", "status": "True", **reason}
-        status = with_condition(pod.get("status") or {}, condition, errand.now)
-        store.put(errand.served.collection, errand.namespace, errand.name, {**pod, "status": status})
-    deleter.delete(structs.replace(errand, subresource=""), options)
+        status = with_condition(pod.get("status") or {}, condition, info.now)
+        store.put(info.served.collection, info.namespace, info.name, {**pod, "status": status})
+    deleter.delete(structs.replace(info, subresource=""), options)

@@ -20,7 +20,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEvent(Struct, frozen=True, gc=False):
-    """One line of a watch; the object is shared by all watchers of the same change and must not be changed."""
+    """One event of a watch. The object is shared by all watchers and must not be changed."""
 
     type: str  # ADDED, MODIFIED, DELETED or BOOKMARK
     version: int
@@ -37,59 +37,60 @@ class WatchEvent(Struct, frozen=True, gc=False):
 
 
 class ListScope(Struct, frozen=True):
-    """Which objects are looked at: of this resource, in this namespace (empty: all), those that match."""
+    """What a list or watch covers: a resource, a namespace (empty: all) and a selector."""
 
     served: ServedResource
     namespace: str
     match: Match | None
 
-    def shows(self, value: Json) -> bool:
+    def matches(self, value: Json) -> bool:
         return self.match is None or self.match(value)
 
     def shown(self, revision: Revision) -> Revision:
-        """The object as the version that is watched serves it."""
+        """The revision in the API version that is watched."""
         if revision.value["apiVersion"] == self.served.api_version:  # as it is with nearly all
             return revision
         return Revision(revision.version, self.served.shown(revision.value))
 
 
 class Watch:
-    """A place in the history of its collection; `drain` goes on from there.
+    """A position in a collection's history; `drain` continues from there.
 
-    `since` None begins with every object that exists now as ADDED; `marks_end` adds a bookmark that says so.
+    Without `since`, it begins with an ADDED event for each existing object; `marks_end` appends the initial-events-end
+    bookmark.
     """
 
     def __init__(self, store: Store, view: ListScope, since: int | None, *, bookmarks: bool, marks_end: bool) -> None:
         self._store, self._view, self._bookmarks = store, view, bookmarks
         self.collection = view.served.collection
         self._seen = store.version if since is None else since
-        self._told = self._seen
-        self._initial = [] if since is not None else self._present()
+        self._reported = self._seen
+        self._initial = [] if since is not None else self._initial_events()
         if marks_end:
             self._initial.append(self._bookmark({"annotations": {INITIAL_EVENTS_END: "true"}}))
         self.collection.changes_after(self._seen)  # refuses at once what is too old
 
     def drain(self) -> list[WatchEvent]:
-        """What is new since the last call; raises ApiError 410 when the history does not reach back that far.
+        """The events since the last call; raises ApiError 410 if the history no longer reaches back that far.
 
-        A watch that asked for bookmarks gets one when time has passed but there is nothing to tell.
+        If there are none but the version has advanced, a watch that asked for bookmarks gets one.
         """
         events, self._initial = self._initial, []
         changes = self.collection.changes_after(self._seen)
         events += [event for change in changes if (event := self._event(change)) is not None]
         self._seen = self._store.version
-        if not events and self._bookmarks and self._told < self._seen:
+        if not events and self._bookmarks and self._reported < self._seen:
             events = [self._bookmark({})]
         if events:
-            self._told = events[-1].version
+            self._reported = events[-1].version
         return events
 
-    def _present(self) -> list[WatchEvent]:
+    def _initial_events(self) -> list[WatchEvent]:
         view = self._view
         return [
             WatchEvent("ADDED", revision.version, view.shown(revision))
             for _, _, revision in view.served.collection.items(view.namespace)
-            if view.shows(revision.value)
+            if view.matches(revision.value)
         ]
 
     def _event(self, change: Change) -> WatchEvent | None:
@@ -103,7 +104,7 @@ class Watch:
         if not shown and not was_shown:
             return None
         kind = "DELETED" if not shown else "MODIFIED" if was_shown else "ADDED"
-        return WatchEvent(kind, change.after.version, view.shown(_last_seen(change, shown)))
+        return WatchEvent(kind, change.after.version, view.shown(_final_state(change, shown)))
 
     def _bookmark(self, metadata: Json) -> WatchEvent:
         served, version = self._view.served, self._store.version
@@ -112,15 +113,15 @@ class Watch:
         return WatchEvent("BOOKMARK", version, Revision(version, value))
 
 
-def _last_seen(change: Change, shown: bool) -> Revision:
-    """An object that stops matching is last shown as it was, at the version of the change."""
+def _final_state(change: Change, shown: bool) -> Revision:
+    """The object of a DELETED event; for one that stopped matching, its previous state at the change's version."""
     if shown or change.type == "DELETED" or change.before is None:
         return change.after
     return Revision(change.after.version, versioned(change.before.value, change.after.version))
 
 
 class Continuation(Struct, frozen=True):
-    """Where the next page begins: after this object, in the list as it was at this version."""
+    """A continue token: the next page begins after this object, in the list at this version."""
 
     rv: int
     namespace: str
@@ -138,10 +139,10 @@ def decode_continuation(text: str) -> Continuation:
 
 
 def list_objects(store: Store, view: ListScope, query: Mapping[str, str]) -> Json:
-    """The List object a request asks for."""
+    """The List a request asks for."""
     limit = whole_number(query, "limit")
-    version, placed = _snapshot(store, view, query)
-    shown = [place for place in placed if view.shows(place[2].value)] if view.match is not None else list(placed)
+    version, listed = _snapshot(store, view, query)
+    shown = [place for place in listed if view.matches(place[2].value)] if view.match is not None else list(listed)
     metadata: Json = {"resourceVersion": str(version)}
     if limit and len(shown) > limit:
         namespace, name, _ = shown[limit - 1]
@@ -162,7 +163,7 @@ def whole_number(query: Mapping[str, str], name: str) -> int:
 
 
 def known_version(store: Store, query: Mapping[str, str]) -> int:
-    """The resourceVersion a request names; one that lies in the future is refused."""
+    """The resourceVersion of a request; refuses one in the future."""
     text = query.get("resourceVersion", "") or "0"
     if not (text.isascii() and text.isdigit()):
         raise bad_request(f"invalid resource version {text!r}: expected a whole number")

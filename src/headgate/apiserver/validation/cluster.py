@@ -11,10 +11,10 @@ from headgate.apiserver.defaulting import with_canonical_quantities
 from headgate.apiserver.field_errors import (
     FieldError,
     at_least_zero,
-    complaints,
     duplicate,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
     same,
@@ -102,7 +102,7 @@ def namespace_errors(new: Json) -> list[FieldError]:
     namespace = typed(new, Namespace)
     errors = metadata_errors(namespace.metadata or ObjectMeta(), dns_label_errors, namespaced=False)
     for name in (namespace.spec or NamespaceSpec()).finalizers or ():
-        errors += complaints("spec.finalizers", name, qualified_name_errors(name))
+        errors += invalid_each("spec.finalizers", name, qualified_name_errors(name))
         if "/" not in name and name not in STANDARD_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(invalid("spec.finalizers", name, detail))
@@ -137,7 +137,7 @@ def priority_class_errors(new: Json) -> list[FieldError]:
 
 
 def _system_class_mismatch(name: str, one: PriorityClass) -> str:
-    """Why this is not one of the classes a cluster is born with; empty when it is."""
+    """How the class differs from the built-in one of its name; empty if it does not."""
     if name not in SYSTEM_PRIORITIES:
         return f"{name} is not a known system priority class"
     if one.value != SYSTEM_PRIORITIES[name]:
@@ -166,7 +166,7 @@ def budget_update_errors(new: Json, old: Json) -> list[FieldError]:
 
 
 class _ShownBudget(Struct, frozen=True, rename="pascal"):
-    """A budget as a real server shows it in this one error."""
+    """A budget as a real server prints it in this error."""
 
     min_available: int | str
     selector: LabelSelector | None
@@ -191,7 +191,7 @@ def _budget_spec_errors(spec: PodDisruptionBudgetSpec) -> list[FieldError]:
 
 
 def _int_or_percent_errors(path: str, share: int | str | None) -> list[FieldError]:
-    """A number of pods, or a percentage of them."""
+    """Errors of a number of pods or a percentage of them."""
     if not isinstance(share, str):
         return at_least_zero(path, share)
     found = _PERCENT(share)
@@ -281,7 +281,7 @@ def default_limit_range(new: Json) -> Json:
 
 
 def _default_limit(limit: Json) -> Json:
-    """The most is the default limit of a container, that its default request, and for want of it the least."""
+    """The limit with its defaults for containers: default from max, defaultRequest from default and min."""
     limit = with_canonical_quantities(limit, _AMOUNTS)
     if limit.get("type") != "Container":
         return limit
@@ -313,7 +313,7 @@ def runtime_class_errors(new: Json) -> list[FieldError]:
     found = typed(new, RuntimeClass)
     errors = metadata_errors(found.metadata or ObjectMeta(), dns_subdomain_errors, namespaced=False)
     handler = found.handler or ""
-    errors += complaints("handler", handler, dns_label_errors(handler)) if handler else [required("handler")]
+    errors += invalid_each("handler", handler, dns_label_errors(handler)) if handler else [required("handler")]
     fixed = (
         ResourceRequirements(limits=found.overhead.pod_fixed) if found.overhead is not None else ResourceRequirements()
     )
@@ -339,7 +339,7 @@ def _limits_errors(found: LimitRange) -> list[FieldError]:
 
 
 def _type_errors(path: str, type_: str) -> list[FieldError]:
-    wrong = complaints(path, type_, qualified_name_errors(type_))
+    wrong = invalid_each(path, type_, qualified_name_errors(type_))
     if not wrong and "/" not in type_ and type_ not in _TYPES:
         return [invalid(path, type_, "must be a standard limit type or fully qualified")]
     return wrong
@@ -361,7 +361,7 @@ def _default_errors(path: str, limit: Limit) -> Iterator[FieldError]:
 
 
 def _order_errors(path: str, limit: Limit) -> Iterator[FieldError]:
-    """The least, the default request, the default limit and the most, in this order."""
+    """min, defaultRequest, default and max must be in ascending order."""
     named = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
     fields = _fields(limit)
     pairs = (
@@ -389,7 +389,7 @@ def _order_errors(path: str, limit: Limit) -> Iterator[FieldError]:
 
 
 def _shown(lower: str, upper: str, low: Quantity, high: Quantity) -> Quantity:
-    """A real server shows the default request where that is wrong, and the other amount where the default is."""
+    """The quantity a real server shows, which is not always the wrong one."""
     return high if (lower, upper) in (("min", "defaultRequest"), ("default", "max")) else low
 
 

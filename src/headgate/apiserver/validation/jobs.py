@@ -50,7 +50,7 @@ _PATH_OF_DOMAIN = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+").fullmatch
 
 
 def job_errors(new: Json) -> list[FieldError]:
-    """What holds for a Job at any time."""
+    """The rules on a Job at any time."""
     job = typed(new, Job)
     metadata, spec = job.metadata or ObjectMeta(), job.spec or JobSpec()
     errors = metadata_errors(_without_generated_labels(metadata), dns_subdomain_errors, namespaced=True)
@@ -60,7 +60,7 @@ def job_errors(new: Json) -> list[FieldError]:
 
 
 def _without_generated_labels(metadata: ObjectMeta) -> ObjectMeta:
-    """Without the labels that were generated for its pods: what is wrong with them is said once, of the template."""
+    """Metadata without generated labels, whose errors are reported for the template."""
     labels = {name: value for name, value in (metadata.labels or {}).items() if name not in GENERATED_LABELS}
     return structs.replace(metadata, labels=labels)
 
@@ -129,7 +129,7 @@ def _indexed_errors(spec: JobSpec) -> list[FieldError]:
 
 
 def _manager_errors(manager: str | None) -> list[FieldError]:
-    """A domain, a slash and a path, such as kueue.x-k8s.io/multikueue."""
+    """managedBy is a domain-prefixed path, such as kueue.x-k8s.io/multikueue."""
     path = "spec.managedBy"
     if manager is None:
         return []
@@ -179,7 +179,7 @@ def _selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
 
 
 def _generated_selector_errors(metadata: ObjectMeta, spec: JobSpec) -> list[FieldError]:
-    """A generated selector finds this Job's pods and no others."""
+    """A generated selector must select this Job's pods only."""
     if spec.manual_selector or spec.selector is None:
         return []
     labels, name, uid = _template_labels(spec), metadata.name or "", metadata.uid or ""
@@ -197,7 +197,7 @@ def _generated_selector_errors(metadata: ObjectMeta, spec: JobSpec) -> list[Fiel
 
 
 def _host_name_errors(metadata: ObjectMeta, spec: JobSpec) -> list[FieldError]:
-    """The pods of an indexed Job are called after it and their index."""
+    """The pod names of an indexed Job must be DNS labels."""
     if spec.completion_mode != "Indexed" or (spec.completions or 0) <= 0:
         return []
     last = f"{metadata.name}-{(spec.completions or 0) - 1}"
@@ -217,7 +217,7 @@ def job_update_errors(new: Json, old: Json) -> list[FieldError]:
 
 
 def _spec_update_errors(new: Json, job: Json) -> list[FieldError]:
-    """`job` is the old one, with its status."""
+    """What is wrong with the new spec as an update of `job`, the old object."""
     old = job["spec"]
     errors = _completions_errors(new, old)
     errors += unchanged("spec.selector", new.get("selector"), old.get("selector"))
@@ -228,7 +228,7 @@ def _spec_update_errors(new: Json, job: Json) -> list[FieldError]:
 
 
 def _completions_errors(new: Json, old: Json) -> list[FieldError]:
-    """An indexed Job may be scaled, with as many at once as there are to do."""
+    """completions is immutable, except that an elastic indexed Job changes it together with parallelism."""
     path, wanted = "spec.completions", new.get("completions")
     if new.get("completionMode") != "Indexed":
         return unchanged(path, wanted, old.get("completions"))
@@ -248,7 +248,7 @@ def _template_update_errors(new: Json, job: Json) -> list[FieldError]:
 
 
 def _is_suspended_without_pods(job: Json) -> bool:
-    """Suspended, with no pod left from before: only then may its template change, and only where pods go."""
+    """Whether the Job is suspended and has no pods: only then may its scheduling directives change."""
     status = job.get("status") or {}
     suspended = bool(job["spec"].get("suspend"))
     came_to_rest = status.get("startTime") is None or is_true(status, "Suspended")
@@ -275,12 +275,12 @@ def _with_resources_of(new: list[Json], old: list[Json]) -> list[Json]:
 
 COMPLETE, FAILED = "Complete", "Failed"
 SUCCESS, FAILURE = "SuccessCriteriaMet", "FailureTarget"
-"""What is decided first; the end itself follows when the last pod is gone."""
+"""The conditions that decide a Job's outcome; the terminal one follows when its last pod is gone."""
 _CONDITIONS = "status.conditions"
 
 
 def job_status_errors(new: Json, old: Json) -> list[FieldError]:
-    """In the order of a real server."""
+    """The rules on a status and its update, in the order of a real server."""
     shape = typed(new, JobInStatus).status or JobStatus()
     status, was = new.get("status") or {}, old.get("status") or {}
     spec = old.get("spec") or {}
@@ -332,7 +332,7 @@ def _completion_time_errors(status: Json) -> list[FieldError]:
 
 
 def _missing_criteria_errors(status: Json) -> list[FieldError]:
-    """An end needs the decision before it."""
+    """A terminal condition needs the condition that decides it."""
     return [
         invalid(_CONDITIONS, OMITTED, f"cannot set {end}=True condition without the {decision}=true condition")
         for end, decision in ((FAILED, FAILURE), (COMPLETE, SUCCESS))

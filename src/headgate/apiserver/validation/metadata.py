@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from headgate.apiserver.field_errors import (
     FieldError,
-    complaints,
     forbidden,
     invalid,
+    invalid_each,
     required,
     same,
     too_long,
@@ -36,19 +36,19 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 def metadata_errors(metadata: ObjectMeta, name_rule: NameValidator, *, namespaced: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     if metadata.generate_name:
-        errors += complaints(
+        errors += invalid_each(
             "metadata.generateName", metadata.generate_name, name_rule(_masked(metadata.generate_name))
         )
     if not metadata.name:
         errors.append(required("metadata.name", "name or generateName is required"))
     elif wrong := name_rule(metadata.name):
-        errors += complaints("metadata.name", metadata.name, wrong)
+        errors += invalid_each("metadata.name", metadata.name, wrong)
     errors += _namespace_errors(metadata.namespace or "", namespaced)
     return errors + common_metadata_errors(metadata)
 
 
 def _masked(prefix: str) -> str:
-    """A prefix may end with a dash, since something follows it."""
+    """A generateName as a name: its trailing dash will be followed by a suffix."""
     return prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
@@ -57,11 +57,11 @@ def _namespace_errors(namespace: str, namespaced: bool) -> list[FieldError]:
         return [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
     if not namespace:
         return [required("metadata.namespace")]
-    return complaints("metadata.namespace", namespace, dns_label_errors(namespace))
+    return invalid_each("metadata.namespace", namespace, dns_label_errors(namespace))
 
 
 def common_metadata_errors(metadata: ObjectMeta) -> list[FieldError]:
-    """All but the name and the namespace."""
+    """Errors of all metadata but name and namespace."""
     errors = label_errors("metadata.labels", metadata.labels)
     if metadata.annotations:
         errors += _annotation_errors(metadata.annotations)
@@ -76,20 +76,20 @@ def label_errors(path: str, labels: Mapping[str, str] | None) -> list[FieldError
     errors: list[FieldError] = []
     for name, value in (labels or {}).items():
         if wrong := qualified_name_errors(name):
-            errors += complaints(path, name, wrong)
+            errors += invalid_each(path, name, wrong)
         if wrong := label_value_errors(value):
-            errors += complaints(path, value, wrong)
+            errors += invalid_each(path, value, wrong)
     return errors
 
 
 def label_name_errors(path: str, name: str) -> list[FieldError]:
-    return complaints(path, name, qualified_name_errors(name))
+    return invalid_each(path, name, qualified_name_errors(name))
 
 
 def _annotation_errors(annotations: Mapping[str, str]) -> list[FieldError]:
     errors: list[FieldError] = []
     for name in annotations:
-        errors += complaints("metadata.annotations", name, qualified_name_errors(name.lower()))
+        errors += invalid_each("metadata.annotations", name, qualified_name_errors(name.lower()))
     size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
     if size > MOST_ANNOTATION_BYTES:
         errors.append(too_long("metadata.annotations", MOST_ANNOTATION_BYTES))
@@ -120,7 +120,7 @@ def _two_controllers(first: str, second: str) -> str:
 
 def _finalizer_errors(finalizers: list[str]) -> list[FieldError]:
     path = "metadata.finalizers"
-    errors = [error for name in finalizers for error in complaints(path, name, qualified_name_errors(name))]
+    errors = [error for name in finalizers for error in invalid_each(path, name, qualified_name_errors(name))]
     unqualified = "name is neither a standard finalizer name nor is it fully qualified"
     for index, name in enumerate(finalizers):
         if "/" not in name and name not in STANDARD_FINALIZERS:
@@ -131,14 +131,16 @@ def _finalizer_errors(finalizers: list[str]) -> list[FieldError]:
 
 
 def is_unchanged(new: Json, old: Json) -> bool:
-    """Nothing was written to the metadata, the server's count of generations aside."""
+    """Whether nothing but the generation differs."""
     return new is old or (
         new.keys() == old.keys() and all(part is old[name] or name == "generation" for name, part in new.items())
     )
 
 
 def metadata_update_errors(new: Json, old: Json, shape: ObjectMeta) -> list[FieldError]:
-    """What may not change, and the rules for what may. `shape` is the new metadata; absent fields count as kept."""
+    """Errors of immutable fields, and of the changed ones. `shape` is the new metadata; absent fields count as
+    unchanged.
+    """
     if is_unchanged(new, old):
         return []
     errors: list[FieldError] = []
@@ -160,6 +162,6 @@ def _new_finalizer_errors(new: Iterable[str], old: Iterable[str]) -> list[FieldE
 
 
 def _changed_errors(new: Json, old: Json, shape: ObjectMeta) -> list[FieldError]:
-    """The rules on labels and the like, where they differ from what was accepted before."""
+    """Errors of labels, annotations, owners and finalizers, if any of them differ."""
     parts = ("labels", "annotations", "ownerReferences", "finalizers")
     return [] if all(same(new.get(part), old.get(part)) for part in parts) else common_metadata_errors(shape)

@@ -8,10 +8,10 @@ from typing import Any
 
 from headgate.apiserver.field_errors import (
     FieldError,
-    complaints,
     duplicate,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
     same,
@@ -64,7 +64,7 @@ def new_pod_errors(new: Json) -> list[FieldError]:
 
 
 def pod_errors(pod: Pod) -> list[FieldError]:
-    """What holds for a pod at any time."""
+    """The rules on a pod at any time."""
     spec = pod.spec or PodSpec()
     errors = metadata_errors_of(pod)
     errors += pod_spec_errors("spec", spec)
@@ -76,7 +76,7 @@ def metadata_errors_of(pod: Pod) -> list[FieldError]:
 
 
 def pod_spec_errors(path: str, spec: PodSpec) -> list[FieldError]:
-    """What holds for pods and templates alike."""
+    """The rules that pods and pod templates share."""
     errors = all_container_errors(path, spec)
     errors += host_network_errors(path, spec)
     errors += _choice_errors(f"{path}.restartPolicy", spec.restart_policy, _POD_RESTART_POLICIES)
@@ -117,10 +117,10 @@ def _name_errors(path: str, spec: PodSpec) -> list[FieldError]:
     )
     for field, name in subdomains:
         if name:
-            errors += complaints(f"{path}.{field}", name, dns_subdomain_errors(name))
+            errors += invalid_each(f"{path}.{field}", name, dns_subdomain_errors(name))
     for field, name in (("hostname", spec.hostname), ("subdomain", spec.subdomain)):
         if name:
-            errors += complaints(f"{path}.{field}", name, dns_label_errors(name))
+            errors += invalid_each(f"{path}.{field}", name, dns_label_errors(name))
     return errors
 
 
@@ -152,10 +152,10 @@ def pod_status_errors(new: Json, old: Json) -> list[FieldError]:
     for index, condition in enumerate(status.conditions or ()):
         if condition.type not in _OWN_CONDITIONS:
             kind = condition.type or ""
-            errors += complaints(f"status.conditions[{index}].Type", kind, qualified_name_errors(kind))
+            errors += invalid_each(f"status.conditions[{index}].Type", kind, qualified_name_errors(kind))
     nominated = status.nominated_node_name
     if nominated and nominated != before.get("nominatedNodeName"):
-        errors += complaints("status.nominatedNodeName", nominated, dns_subdomain_errors(nominated))
+        errors += invalid_each("status.nominatedNodeName", nominated, dns_subdomain_errors(nominated))
         if (old.get("spec") or {}).get("nodeName"):
             detail = "may not be set on pods that are already bound to a node"
             errors.append(forbidden("status.nominatedNodeName", detail))
@@ -186,7 +186,7 @@ def all_container_errors(path: str, spec: PodSpec) -> list[FieldError]:
 
 
 def image_whitespace_errors(path: str, spec: PodSpec) -> list[FieldError]:
-    """For pods, not for templates."""
+    """Whitespace around images is refused in pods, not in templates."""
     lists = (("containers", spec.containers), ("initContainers", spec.init_containers))
     return [
         invalid(f"{path}.{name}[{index}].image", container.image, "must not have leading or trailing whitespace")
@@ -197,7 +197,7 @@ def image_whitespace_errors(path: str, spec: PodSpec) -> list[FieldError]:
 
 
 def _list_errors(path: str, containers: Sequence[Container], names: set[str]) -> list[FieldError]:
-    """Also adds the names to those seen so far, which must all differ."""
+    """Errors of the containers; adds their names to those that are taken."""
     errors: list[FieldError] = []
     for index, container in enumerate(containers):
         here, name = f"{path}[{index}]", container.name or ""
@@ -213,7 +213,7 @@ def _container_errors(path: str, container: Container) -> list[FieldError]:
     if not container.name:
         errors.append(required(f"{path}.name"))
     else:
-        errors += complaints(f"{path}.name", container.name, dns_label_errors(container.name))
+        errors += invalid_each(f"{path}.name", container.name, dns_label_errors(container.name))
     if not container.image:
         errors.append(required(f"{path}.image"))
     if container.ports:
@@ -234,7 +234,7 @@ def _port_errors(path: str, ports: Sequence[ContainerPort]) -> list[FieldError]:
         here = f"{path}[{index}]"
         if port.name:
             wrong = port_name_errors(port.name)
-            errors += complaints(f"{here}.name", port.name, wrong)
+            errors += invalid_each(f"{here}.name", port.name, wrong)
             if not wrong and port.name in names:
                 errors.append(duplicate(f"{here}.name", port.name))
             names.add(port.name)
@@ -267,7 +267,7 @@ def _port_number_errors(path: str, port: ContainerPort) -> list[FieldError]:
 
 
 def _host_port_errors(path: str, containers: Sequence[Container]) -> list[FieldError]:
-    """No two ports of these containers may take the same port of the host."""
+    """Host ports must not conflict between these containers."""
     errors: list[FieldError] = []
     taken: set[str] = set()
     for index, container in enumerate(containers):
@@ -280,7 +280,7 @@ def _host_port_errors(path: str, containers: Sequence[Container]) -> list[FieldE
 
 
 def host_network_errors(path: str, spec: PodSpec) -> list[FieldError]:
-    """On the host's network a container's port is the host's port; a template may leave the latter open."""
+    """On the host network, a hostPort must equal its containerPort; a template may omit it."""
     if not spec.host_network:
         return []
     return [
@@ -326,14 +326,14 @@ def _equal(new: Any, old: Any) -> bool:
 
 
 def _gate_change_errors(spec: PodSpec, old: Json) -> list[FieldError]:
-    """The most frequent change by far: what stays as it was accepted needs no second look."""
+    """The rules on gates alone, for an update of nothing else, which is the most frequent one."""
     path, gates = "spec.schedulingGates", spec.scheduling_gates or ()
     before = typed({"schedulingGates": old.get("schedulingGates")}, PodSpec).scheduling_gates or ()
     return gate_errors(path, gates) + new_gate_errors(path, gates, before)
 
 
 def _spec_update_errors(new: Json, old: Json, spec: PodSpec) -> list[FieldError]:
-    """`spec` is the new one as a shape."""
+    """Errors of an update of the spec; `spec` is the new one, typed."""
     errors = _container_update_errors(new, old)
     if errors and errors[-1].detail == _NO_NEW_CONTAINERS:
         return errors
@@ -366,7 +366,7 @@ def _container_update_errors(new: Json, old: Json) -> list[FieldError]:
 
 
 def _deadline_update_errors(new: int | None, old: int | None) -> list[FieldError]:
-    """A deadline may be set once and then only come nearer."""
+    """A deadline may be set once and then only be reduced."""
     path = "spec.activeDeadlineSeconds"
     if new is None:
         kept = old is None
@@ -392,7 +392,7 @@ def _without_seconds(toleration: Json) -> Json:
 
 
 def _node_choice_errors(new: Json, old: Json) -> list[FieldError]:
-    """A gated pod's choice of nodes may become narrower, never wider or other."""
+    """The node selector and affinity of a gated pod may only become narrower."""
     errors: list[FieldError] = []
     selector = new.get("nodeSelector") or {}
     if any(selector.get(name) != value for name, value in (old.get("nodeSelector") or {}).items()):
@@ -421,7 +421,9 @@ def _narrowing_errors(new: list[Json], old: list[Json]) -> list[FieldError]:
 
 
 def _only_adds(new: Json, old: Json) -> bool:
-    """An empty term matches nothing, so adding to it would widen the choice."""
+    """Whether the new term only adds requirements. An empty term matches nothing, so adding to it would widen the
+    choice.
+    """
     parts = ("matchExpressions", "matchFields")
     if not any(old.get(part) for part in parts):
         return not any(new.get(part) for part in parts)
@@ -429,7 +431,7 @@ def _only_adds(new: Json, old: Json) -> bool:
 
 
 def _munged(new: Json, old: Json, *, gated: bool) -> Json:
-    """The new spec with everything that may change set back; what still differs may not."""
+    """The new spec with every mutable field reset; what still differs is immutable."""
     munged = {name: part for name, part in new.items() if name not in _CHANGEABLE}
     munged |= {name: old[name] for name in _CHANGEABLE if name in old}
     for name in ("containers", "initContainers"):

@@ -9,9 +9,9 @@ from headgate.apiserver.defaulting import Nanos, nanos_of, pod_total
 from headgate.apiserver.field_errors import (
     NEGATIVE,
     FieldError,
-    complaints,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
 )
@@ -39,13 +39,13 @@ def is_huge_page(name: str) -> bool:
 
 
 def is_native(name: str) -> bool:
-    """Kubernetes' own resources: without a prefix, or with its own."""
+    """Whether the resource is Kubernetes' own: without a prefix, or with its prefix."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """A resource of someone else: always whole numbers, never overcommitted."""
+    """Whether the resource is an extended one: an integer, never overcommitted."""
     if is_native(name) or name.startswith("requests."):
         return False
     return not qualified_name_errors(f"requests.{name}")
@@ -56,7 +56,7 @@ def _overcommits(name: str) -> bool:
 
 
 def resource_name_errors(path: str, name: str) -> list[FieldError]:
-    errors = complaints(path, name, qualified_name_errors(name))
+    errors = invalid_each(path, name, qualified_name_errors(name))
     if not errors and "/" not in name and name not in _STANDARD and not is_huge_page(name):
         errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
     return errors
@@ -89,7 +89,7 @@ def quantity_errors(path: str, name: str, amount: Quantity) -> list[FieldError]:
 
 
 def node_resources_errors(path: str, amounts: ResourceList) -> list[FieldError]:
-    """Of a node's capacity or allocatable."""
+    """Errors of a node's capacity or allocatable."""
     found = ((name, parse_quantity(str(amount))) for name, amount in (amounts or {}).items())
     return [error for name, amount in found for error in quantity_errors(f"{path}.{name}", name, amount)]
 

@@ -10,10 +10,10 @@ from headgate.apiserver.field_errors import (
     NOT_POSITIVE,
     Complaint,
     FieldError,
-    complaints,
     duplicate,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
 )
@@ -76,7 +76,7 @@ def _weight_errors(path: str, weight: int | None) -> list[FieldError]:
 
 
 def _node_term_errors(path: str, term: NodeSelectorTerm, *, check_values: bool) -> list[FieldError]:
-    """Label values are checked in demands only: a wish for an impossible value harms nobody."""
+    """Errors of a node selector term; label values are checked in required terms only."""
     errors: list[FieldError] = []
     for index, requirement in enumerate(term.match_expressions or ()):
         here = f"{path}.matchExpressions[{index}]"
@@ -108,7 +108,7 @@ def _value_errors(path: str, values: Sequence[str]) -> list[FieldError]:
     return [
         error
         for index, value in enumerate(values)
-        for error in complaints(f"{path}.values[{index}]", value, label_value_errors(value))
+        for error in invalid_each(f"{path}.values[{index}]", value, label_value_errors(value))
     ]
 
 
@@ -124,7 +124,7 @@ def _field_requirement_errors(path: str, requirement: Requirement) -> list[Field
         errors.append(invalid(f"{path}.key", requirement.key or "", "not a valid field selector key"))
         return errors
     for index, value in enumerate(values):
-        errors += complaints(f"{path}.values[{index}]", value, dns_subdomain_errors(value))
+        errors += invalid_each(f"{path}.values[{index}]", value, dns_subdomain_errors(value))
     return errors
 
 
@@ -143,7 +143,7 @@ def _pod_term_errors(path: str, term: PodAffinityTerm) -> list[FieldError]:
     errors = selector_errors(f"{path}.labelSelector", term.label_selector)
     errors += selector_errors(f"{path}.namespaceSelector", term.namespace_selector)
     for name in term.namespaces or ():
-        errors += complaints(f"{path}.namespace", name, dns_label_errors(name))
+        errors += invalid_each(f"{path}.namespace", name, dns_label_errors(name))
     errors += label_key_errors(path, term)
     if not term.topology_key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
@@ -151,7 +151,7 @@ def _pod_term_errors(path: str, term: PodAffinityTerm) -> list[FieldError]:
 
 
 def label_key_errors(path: str, term: PodAffinityTerm) -> list[FieldError]:
-    """matchLabelKeys and mismatchLabelKeys need a selector to add to, and no key may be said twice."""
+    """matchLabelKeys and mismatchLabelKeys need a labelSelector, and a key must be in one place only."""
     matching, other = term.match_label_keys or (), term.mismatch_label_keys or ()
     if not matching and not other:
         return []
@@ -172,14 +172,14 @@ def label_key_errors(path: str, term: PodAffinityTerm) -> list[FieldError]:
 
 
 def _repeated_key_errors(path: str, keys: Sequence[str], selector: LabelSelector) -> list[FieldError]:
-    """The selector has the expression made from the key already; any other mention of the key is the client's."""
+    """A key is in the selector once already, merged at creation; a second time it is the client's."""
     mentioned = [*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())]
     detail = "exists in both matchLabelKeys and labelSelector"
     return [invalid(f"{path}[{index}]", key, detail) for index, key in enumerate(keys) if mentioned.count(key) > 1]
 
 
 def selector_errors(path: str, selector: LabelSelector | None) -> list[FieldError]:
-    """A label selector, as budgets, Jobs, spread constraints and affinity terms hold one."""
+    """Errors of a label selector."""
     if selector is None:
         return []
     errors = label_errors(f"{path}.matchLabels", selector.match_labels)
@@ -258,7 +258,7 @@ def _repeated_taint(path: str, taint: Taint) -> FieldError:
 
 
 class _ShownTaint(Struct, frozen=True, rename="pascal"):
-    """A taint as a real server shows it in this one error."""
+    """A taint as a real server prints it in this error."""
 
     key: str
     value: str
@@ -271,7 +271,7 @@ def gate_errors(path: str, gates: Sequence[PodSchedulingGate]) -> list[FieldErro
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.name or ""
-        errors += complaints(f"{path}[{index}]", name, qualified_name_errors(name))
+        errors += invalid_each(f"{path}[{index}]", name, qualified_name_errors(name))
         if name in seen:
             errors.append(duplicate(f"{path}[{index}]", name))
         seen.add(name)
@@ -281,7 +281,7 @@ def gate_errors(path: str, gates: Sequence[PodSchedulingGate]) -> list[FieldErro
 def new_gate_errors(
     path: str, gates: Sequence[PodSchedulingGate], known: Sequence[PodSchedulingGate]
 ) -> list[FieldError]:
-    """After creation gates may only go, in any order."""
+    """After creation, gates can only be removed."""
     old = {gate.name for gate in known}
     return [
         forbidden(f"{path}[{index}].name", f"only deletion is allowed, but found new scheduling gate '{gate.name}'")

@@ -24,7 +24,7 @@ _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", Any: "
 
 
 def _type_mismatch(value: Any, shape: type[Struct], trouble: str) -> str:
-    """The sentence for what `msgspec` found wrong when it read the value as the shape."""
+    """A real server's text for the conversion error `msgspec` reported."""
     what, _, place = trouble.partition(" - at `$")
     steps = _STEP.findall(place.rstrip("`"))
     owner, kind, path = shape, Any, []
@@ -52,14 +52,14 @@ def _field_type(shape: type[Struct], name: str) -> Any:
 
 
 def _unwrapped(kind: Any) -> Any:
-    """The type without `None`; of several, the first."""
+    """The type without None; of a union, its first member."""
     if get_origin(kind) in (Union, UnionType):
         return next(part for part in get_args(kind) if part is not type(None))
     return kind
 
 
 def _part_type(kind: Any) -> Any:
-    """Of the items of a list or the values of a map."""
+    """The type of a list's items or a map's values."""
     arguments = get_args(kind)
     return _unwrapped(arguments[-1]) if arguments else Any
 
@@ -90,7 +90,7 @@ Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 
 
 class ApiType(Struct, rename="camel", frozen=True, gc=False, omit_defaults=True):
-    """Part of an object as the rules read it."""
+    """Part of an object, with the fields that validation reads."""
 
 
 class OwnerReference(ApiType, frozen=True):
@@ -113,7 +113,7 @@ class ObjectMeta(ApiType, frozen=True):
 
 
 class AnyObject(ApiType, frozen=True):
-    """What every kind has."""
+    """An object of any kind."""
 
     metadata: ObjectMeta | None = None
 
@@ -265,7 +265,7 @@ class Pod(ApiType, frozen=True):
 
 
 class PodInStatus(ApiType, frozen=True):
-    """A pod as a write to its status carries it; nothing else of it is read."""
+    """A pod in a write to its status, of which only the status is read."""
 
     status: PodStatus | None = None
 
@@ -398,7 +398,7 @@ class ConfigMap(ApiType, frozen=True):
 
 
 def typed(value: Json, shape: type[AnyType]) -> AnyType:
-    """The object read as this shape; refused with the field's path when a field has another JSON type."""
+    """The object as this type; refused with the field's path if a field has another JSON type."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as trouble:
@@ -406,6 +406,6 @@ def typed(value: Json, shape: type[AnyType]) -> AnyType:
 
 
 def bad_request(value: Json, trouble: str) -> ApiError:
-    """The refusal of an object that cannot even be read."""
+    """The error for an object that cannot be decoded."""
     kind, version = value.get("kind") or "", (value.get("apiVersion") or "").rpartition("/")[2]
     return ApiError(400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {trouble}')
