@@ -66,7 +66,7 @@ def create_errors(value: Json) -> list[str]:
 
 
 def update_errors(new: Json, old: Json) -> list[str]:
-    """Each error once; a server message_expression some of them several times."""
+    """Each error once; a server says some of them several times."""
     rules = TYPES[old["kind"]].rules
     errors = rules.validate_update(rules.prepare_update(new, old), old)
     return list(dict.fromkeys(render(error) for error in errors))
@@ -112,12 +112,12 @@ def admitted(verb: str, new: Json, old: Json | None = None, catalog: Stored | No
 
 def mutated(handlers: Mapping[str, Handler], step: Operation, catalog: Catalog) -> Json | None:
     """What the configured webhooks make of the write's object."""
-    asked = WebhookAdmission(handlers).concerned(step, catalog)
+    asked = WebhookAdmission(handlers).applicable(step, catalog)
     return step.new if asked is None else asked.mutate(step, catalog)
 
 
 def judge(handlers: Mapping[str, Handler], step: Operation, catalog: Catalog) -> None:
     """Refused by the configured webhooks, it raises."""
-    asked = WebhookAdmission(handlers).concerned(step, catalog)
+    asked = WebhookAdmission(handlers).applicable(step, catalog)
     if asked is not None:
         asked.validate(step, catalog)

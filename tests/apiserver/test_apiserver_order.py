@@ -14,7 +14,7 @@ from headgate.apiserver.strategy import ResourceType
 
 
 class Recorder:
-    """Rules and admission in one that note who is asked when; `data.fault` names who message_expression no."""
+    """Rules and admission in one that note who is asked when; `data.fault` names who says no."""
 
     resources = None
     keeps_complete = False
@@ -37,7 +37,7 @@ class Recorder:
     prepare_status = prepare_update
 
     def validate_create(self, new):
-        wrong = FieldError("data.fault", Complaint.INVALID, "message_expression no", "kind")
+        wrong = FieldError("data.fault", Complaint.INVALID, "says no", "kind")
         return [wrong] if self.note("kind", new) else []
 
     def validate_update(self, new, old):
@@ -47,14 +47,14 @@ class Recorder:
 
     def mutate(self, operation, catalog):
         if self.note("mutate", operation.new):
-            raise ApiError(403, "Forbidden", "mutate message_expression no")
+            raise ApiError(403, "Forbidden", "mutate says no")
         if operation.new is None or operation.new["data"].get("fault") != "touch":
             return operation.new
         return {**operation.new, "data": {**operation.new["data"], "touched": "yes"}}
 
     def validate(self, operation, catalog):
         if self.note("judge", operation.new):
-            raise ApiError(403, "Forbidden", "judge message_expression no")
+            raise ApiError(403, "Forbidden", "judge says no")
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_a_stored_value_is_not_changed_by_later_writes():
 @pytest.mark.parametrize(
     "metadata, called",
     [
-        pytest.param({}, False, id="what it message_expression"),
+        pytest.param({}, False, id="what it says"),
         pytest.param({"labels": {"a": "b"}}, False, id="its labels"),
         pytest.param({"ownerReferences": [{"uid": "u"}]}, True, id="its owners"),
         pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="that it is going"),

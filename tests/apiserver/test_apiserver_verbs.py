@@ -316,9 +316,7 @@ def test_lists_are_ordered_by_namespace_and_name():
         client.create(f"/api/v1/namespaces/{space}/configmaps", config_map(name))
     listed = client.get("/api/v1/configmaps")
     assert (listed["apiVersion"], listed["kind"]) == ("v1", "ConfigMapList")
-    assert not any("kind" in item or "apiVersion" in item for item in listed["items"]), (
-        "the list message_expression it for all"
-    )
+    assert not any("kind" in item or "apiVersion" in item for item in listed["items"]), "the list says it for all"
     found = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed["items"]]
     assert found == [("alpha", "z"), ("default", "a"), ("default", "b")]
 

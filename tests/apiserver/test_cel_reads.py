@@ -166,12 +166,12 @@ def test_less_to_see_makes_no_difference(new: Json, old: Json | None) -> None:
     expected = [answered_in_full(rule, new, old) for rule in COMPILED]
     for (_, answers), full in zip(ANSWERS, expected, strict=True):
         for _again in range(2):
-            assert [(rule.text, said) for rule, said in answers.about(new, old)] == full
+            assert [(rule.text, said) for rule, said in answers.violations(new, old)] == full
     everything = [one for full in expected for one in full]
     for together in TOGETHER:
-        assert [(rule.text, said) for rule, said in together.about(new, old)] == everything
+        assert [(rule.text, said) for rule, said in together.violations(new, old)] == everything
     some = [one for rule, full in zip(COMPILED, expected, strict=True) if rule in NARROW for one in full]
-    assert [(rule.text, said) for rule, said in BY_PARTS.about(new, old)] == some
+    assert [(rule.text, said) for rule, said in BY_PARTS.violations(new, old)] == some
 
 
 def rules_in(schema: Any) -> Iterator[str]:

@@ -58,7 +58,7 @@ BY_NAME: Json = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes
             an_object({**SMALL, "message": "too much"}, a=INTEGER),
             {"a": 10},
             ["spec: Invalid value: too much"],
-            id="or message_expression its message",
+            id="or says its message",
         ),
         pytest.param(
             an_object({**SMALL, "messageExpression": "'%d is too much'.format([self.a])"}, a=INTEGER),
@@ -129,7 +129,7 @@ BY_NAME: Json = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes
             ),
             {"a": 1},
             ["spec: Invalid value: no"],
-            id="unless the rule message_expression that the old value is optional",
+            id="unless the rule says that the old value is optional",
         ),
         pytest.param(
             an_object(

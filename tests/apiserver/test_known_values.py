@@ -90,7 +90,7 @@ def test_a_value_that_was_right_vouches_for_no_value_of_another_type(first: Any,
     "beside",
     [
         pytest.param({"extra": 1}, id="a field that the kind has no more"),
-        pytest.param({"extra": None}, id="one that message_expression nothing"),
+        pytest.param({"extra": None}, id="one that says nothing"),
         pytest.param({"spec": {"a": 1, "d": "given", "extra": 1}}, id="a spec with such a field"),
     ],
 )

@@ -46,10 +46,7 @@ def starts(errors: list[str], expected: list[str]) -> bool:
             {**pod(), "status": {"phase": "Running"}}, ("status", "phase"), "Pending", id="a given status is dropped"
         ),
         pytest.param(
-            pod(schedulingGates=[{"name": "a/b"}]),
-            ("status", "conditions"),
-            [GATED],
-            id="a gated pod message_expression so",
+            pod(schedulingGates=[{"name": "a/b"}]), ("status", "conditions"), [GATED], id="a gated pod says so"
         ),
         pytest.param(
             requesting({}, {"cpu": "1"}),
