@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
+from headgate.apiserver.caches import TIMESTAMPS, memoized
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import ServedResource
 from headgate.apiserver.storage import Collection
@@ -24,7 +24,7 @@ NO_GENERATION_GROUPS = ("", "coordination.k8s.io", "events.k8s.io", "node.k8s.io
 _NO_GENERATION_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-@lru_cache(maxsize=64)
+@memoized(TIMESTAMPS)
 def timestamp(second: int) -> str:
     """RFC 3339 in whole seconds."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from headgate.apiserver.known_values import Memory
+from headgate.apiserver.caches import MERGE_RESULTS, MERGED_FIELDS, Cache
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import bad_request
 
@@ -228,8 +228,8 @@ class SharedMerges:
     """
 
     def __init__(self) -> None:
-        self._made: Memory[tuple[int, int], tuple[Any, Any, Any]] = Memory()  # kept with what it was made of
-        self._alike: Memory[tuple[Any, ...], Json] = Memory()  # by names and identities of fields
+        self._merges: Cache[tuple[int, int], tuple[Any, Any, Any]] = Cache(MERGED_FIELDS)
+        self._results: Cache[tuple[Any, ...], Json] = Cache(MERGE_RESULTS)
 
     def applied(self, target: Json, patch: Json) -> Json:
         """As a merge patch has it. Metadata are each object's own."""
@@ -245,20 +245,20 @@ class SharedMerges:
 
     def _merged(self, part: Any, change: Any) -> Any:
         key = (id(part), id(change))
-        known = self._made.get(key)
+        known = self._merges.get(key)
         if known is None:
             known = (part, change, self._shared(apply_merge_patch(part, change)))
-            self._made.put(key, known)
+            self._merges.put(key, known)
         return known[2]
 
     def _shared(self, made: Any) -> Any:
         if not isinstance(made, dict):
             return made
         key = (*made, *map(id, made.values()))
-        known = self._alike.get(key)
+        known = self._results.get(key)
         if known is None:
             known = made
-            self._alike.put(key, made)
+            self._results.put(key, made)
         return known
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from headgate.apiserver.known_values import Memory
+from headgate.apiserver.caches import REQUEST_PATHS, Cache
 from headgate.apiserver.messages import Json
 from headgate.apiserver.status import no_such_path
 from headgate.apiserver.storage import Collection, Store
@@ -85,9 +85,7 @@ class Registry:
         self._by_path: dict[tuple[str, str, str], ServedResource] = {}
         self._by_kind: dict[tuple[str, str], ServedResource] = {}
         self._types: tuple[ResourceType, ...] | None = None  # until something else is served
-        self._places: Memory[str, tuple[ServedResource, ResourcePath]] = (
-            Memory()
-        )  # likewise; paths are asked for again and again
+        self._paths: Cache[str, tuple[ServedResource, ResourcePath]] = Cache(REQUEST_PATHS)
         self._built_in = frozenset(_api_version(resource) for resource in types)
         for resource in types:
             self._add(resource, custom=False)
@@ -115,24 +113,24 @@ class Registry:
 
     def _forget(self) -> None:
         self._types = None
-        self._places.clear()
+        self._paths.clear()
 
     def at(self, path: str) -> tuple[ServedResource, ResourcePath]:
         """The resource at this path and the parsed path; refuses a path that names no resource or does not fit its
         scope.
         """
-        known = self._places.get(path)
+        known = self._paths.get(path)
         if known is None:
-            place = parse_path(path)
-            known = (self._fitting(place), place)
-            self._places.put(path, known)
+            target = parse_path(path)
+            known = (self._fitting(target), target)
+            self._paths.put(path, known)
         return known
 
-    def _fitting(self, place: ResourcePath) -> ServedResource:
-        served = self._by_path.get((place.group, place.version, place.plural))
-        if served is None or (place.namespace and not served.type.namespaced):
+    def _fitting(self, target: ResourcePath) -> ServedResource:
+        served = self._by_path.get((target.group, target.version, target.plural))
+        if served is None or (target.namespace and not served.type.namespaced):
             raise no_such_path()
-        if served.type.namespaced and place.name and not place.namespace:
+        if served.type.namespaced and target.name and not target.namespace:
             raise no_such_path()
         return served
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from headgate.apiserver.known_values import Memory
+from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
 from headgate.apiserver.messages import Json
 from headgate.apiserver.registry import RequestInfo, ServedResource
 from headgate.apiserver.storage import Collection, Store
@@ -73,8 +73,8 @@ class ConfiguredPlugin(Protocol):
         """The plugin that handles requests of this class; None if nothing is configured for it."""
 
 
-REQUEST_CLASSES = 4_096
-"""For how many sorts of writes it is known at least who is applicable."""
+_RequestClass = tuple[ServedResource, str, str, str]
+"""Resource, verb, subresource and user of a request."""
 
 Plugin = AdmissionPlugin | ConfiguredPlugin
 
@@ -92,7 +92,7 @@ class StoreCatalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lists: dict[str, _CachedList] = {}
+        self._lists: Cache[str, _CachedList] = Cache(LISTED_OBJECTS)
 
     def get(self, resource: str, namespace: str, name: str) -> Json | None:
         found = self.collection(resource).get(namespace, name)
@@ -112,7 +112,8 @@ class StoreCatalog:
         known = self._lists.get(resource)
         if known is None:
             plural, _, group = resource.partition(".")
-            known = self._lists[resource] = _CachedList(self._store.collection(group, plural))
+            known = _CachedList(self._store.collection(group, plural))
+            self._lists.put(resource, known)
         return known
 
 
@@ -165,9 +166,7 @@ class AdmissionChain:
             self._catalog.collection(name) for plugin in configurable for name in plugin.configured_by
         ]
         self._configured = 0  # the sum of their versions, of which none ever falls
-        self._applicable: Memory[tuple[ServedResource, str, str, str], tuple[AdmissionPlugin, ...]] = Memory(
-            REQUEST_CLASSES
-        )
+        self._applicable: Cache[_RequestClass, tuple[AdmissionPlugin, ...]] = Cache(APPLICABLE_PLUGINS)
 
     def admission_of(self, verb: str, info: RequestInfo, old: Json | None) -> WriteAdmission | None:
         """The admission of a write that replaces `old`; None if no plugin applies."""

@@ -7,12 +7,12 @@ request has no `options`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
 
 from headgate.apiserver.admission.chain import Catalog, Operation
+from headgate.apiserver.caches import CEL_PROGRAMS, memoized
 from headgate.apiserver.cel import (
     CompilationError,
     EvaluationError,
@@ -274,7 +274,7 @@ class MatchCondition:
         return EvaluationError(f"expression '{self._text}' resulted in error: {why}")
 
 
-@lru_cache(maxsize=1024)
+@memoized(CEL_PROGRAMS)
 def compile_condition(text: str) -> MatchCondition:
     """The compiled condition; one that does not compile fails at every evaluation."""
     return MatchCondition(text)

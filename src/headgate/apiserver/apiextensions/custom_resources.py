@@ -6,7 +6,6 @@ A schema is compiled once and looks at the top-level fields of an object one by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,9 +15,9 @@ from headgate.apiserver.apiextensions.defaulting import compile_defaults, compil
 from headgate.apiserver.apiextensions.fast_path import Test, compile_fast_path
 from headgate.apiserver.apiextensions.rules import SchemaRules
 from headgate.apiserver.apiextensions.validation import compile_validation
+from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, Cache, memoized
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
-from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
@@ -39,10 +38,7 @@ class CustomResourceStrategy(Struct, frozen=True):
         return self._completed(_with_status(new, old.get("status")) if self.has_status else new)
 
     def prepare_status(self, new: Json, old: Json) -> Json:
-        status = new.get("status")
-        if status is not None:
-            return self.schema.with_status(old, status)
-        completed: Json = self.schema.complete(_with_status(old, None))
+        completed: Json = self.schema.complete(_with_status(old, new.get("status")))
         return completed
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
@@ -100,7 +96,6 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
 
 _IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
 _PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
-_STANDARD_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -120,9 +115,6 @@ class Schema:
         self._is_simple = document.keys() <= _PLAIN_ROOT
         self._required = frozenset(document.get("required") or ())
         self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
-        self._caches_status_changes = self._rules.reads_only(frozenset({"spec", "status"}))
-        self._valid_status_changes: Memory[tuple[int, ...], tuple[Any, ...]] = Memory()
-        """Those that are complete and valid in the place of others, beside what stays; kept with the values."""
 
     def default(self, value: Any) -> Any:
         """The value with missing fields defaulted and nulls of fields that are not nullable dropped."""
@@ -142,11 +134,6 @@ class Schema:
                 result = {**result, name: completed}
         return result
 
-    def with_status(self, old: Json, status: Any) -> Json:
-        """The object with this status, defaulted and pruned."""
-        new = {**old, "status": status}
-        return new if _status_change(old, status) in self._valid_status_changes else self.complete(new)
-
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What validation by the schema finds, CEL rules aside."""
         errors: list[FieldError] = []
@@ -154,27 +141,12 @@ class Schema:
             self._validation(value, path, errors)
         return errors
 
-    def status_errors(self, new: Json, old: Json) -> Sequence[FieldError]:
+    def status_errors(self, new: Json, old: Json) -> list[FieldError]:
         """What is wrong with the status, by the schema or by the CEL rules. As on a real server, details name fields
         relative to the status.
         """
-        spec, status = new.get("spec"), new.get("status")
-        change, stays = _status_change(old, status), spec is old.get("spec")
-        if stays and change in self._valid_status_changes:
-            return ()
         errors = self._status_errors(new)
-        errors += self._rules.errors(new, old, errors)
-        if not errors and stays and self._is_cacheable(new, old):
-            self._valid_status_changes.put(change, (spec, status, old.get("status")))
-        return errors
-
-    def _is_cacheable(self, new: Json, old: Json) -> bool:
-        """Whether validity of the change depends on spec and status only, and the status is complete."""
-        if not self._caches_status_changes or not _STANDARD_FIELDS.issuperset((*new, *old)):
-            return False
-        if "status" not in new or None in (*new.values(), *old.values()):
-            return False
-        return self._fields["status"].is_valid(new["status"])
+        return errors + self._rules.errors(new, old, errors)
 
     def _status_errors(self, new: Json) -> list[FieldError]:
         status, part = new.get("status"), self._fields.get("status")
@@ -198,17 +170,12 @@ class Schema:
         return self._rules.errors(new, old, found)
 
 
-def _status_change(old: Json, status: Any) -> tuple[int, ...]:
-    """Identifies a change of status by the identities of the spec and both statuses, and by the number of fields."""
-    return len(old), id(old.get("spec")), id(old.get("status")), id(status)
-
-
 def resource_schema(document: Json) -> Schema:
     """The schema of a custom resource: the given one with apiVersion, kind and metadata added."""
     return _compiled(msgspec.json.encode(document))
 
 
-@lru_cache(maxsize=64)  # many servers serve the same kinds, and compiling a schema is slow
+@memoized(COMPILED_SCHEMAS)
 def _compiled(encoded: bytes) -> Schema:
     document: Json = msgspec.json.decode(encoded)
     properties = {**_IDENTITY, **(document.get("properties") or {}), "metadata": _METADATA}
@@ -223,7 +190,7 @@ class _Checked(Struct, frozen=True, gc=False):
 
     value: Any
     completed: Any
-    valid: bool  # no may mean perhaps
+    valid: bool
 
 
 class SchemaField:
@@ -233,11 +200,9 @@ class SchemaField:
         self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
         self.rewrites = self._default is not None or self._prune is not None
         self._passes = compile_fast_path(schema)
-        self._checked: Memory[int, _Checked] = Memory()
+        self._checked: Cache[int, _Checked] = Cache(SCHEMA_FIELDS)
         self.is_valid: Test = self._is_cached_valid if not _NESTED.isdisjoint(schema) else self._passes
-        """Whether a value is complete and nothing is wrong with it; no may mean perhaps. What has no parts is soon
-        found out again.
-        """
+        """Whether a value is complete and valid; False may also mean unknown. Scalars are not worth caching."""
 
     def completed(self, value: Any) -> Any:
         """The value defaulted and pruned; identical for identical values."""

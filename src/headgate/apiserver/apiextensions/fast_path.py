@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,6 +21,7 @@ from headgate.apiserver.apiextensions.validation import (
     compile_pattern,
     compile_validation,
 )
+from headgate.apiserver.caches import VALID_STRINGS, memoized
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
 
@@ -52,7 +52,6 @@ _SUPPORTED: Mapping[str, frozenset[str]] = {
 }
 _INTEGER_OR_STRING = ([{"type": "integer"}, {"type": "string"}], None)
 _INTEGER_RANGES = {"int32": 2**31, "int64": 2**63, "": 2**63}
-_REMEMBERED = 1_024  # texts of one format
 
 
 class _Checked:
@@ -173,7 +172,7 @@ def _limited_text(schema: Json) -> Any:
 def _each_text_once(test: Test) -> Test:
     """The check, cached by text."""
 
-    @lru_cache(maxsize=_REMEMBERED)
+    @memoized(VALID_STRINGS, typed=True)
     def holds(value: Any) -> bool:
         return isinstance(value, str) and test(value)
 
@@ -249,5 +248,5 @@ def _untyped(schema: Json) -> Any:
 
 def _number_or_text(kind: Any) -> Test:
     """An int-or-string check, cached by value."""
-    passes = lru_cache(maxsize=_REMEMBERED, typed=True)(_test_of(kind))
+    passes = memoized(VALID_STRINGS, typed=True)(_test_of(kind))
     return lambda value: type(value) in (int, str) and passes(value)

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
+from headgate.apiserver.caches import SATISFIED_RULES, Cache
 from headgate.apiserver.cel import (
     EMBEDDED,
     VALIDATIONS,
     EvaluationError,
     ObjectView,
-    Reads,
     ReducedObject,
     ValidationRule,
-    compile_reduction,
     compile_rule,
     compile_view,
     field_path,
     has_rules,
-    note_reads,
 )
 from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, invalid
-from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 
 UNCHECKED = (
@@ -51,13 +45,7 @@ class SchemaRules:
         """The rules of the schema must compile."""
         self._tree = _tree(schema, root=True)
         self._view = ObjectView(schema)
-        self._satisfied: Memory[tuple[ReducedObject, ReducedObject], bool] = (
-            Memory()
-        )  # all rules hold for what is seen so
-
-    def reads_only(self, names: frozenset[str]) -> bool:
-        """Whether the rules read nothing but the top-level fields of these names."""
-        return self._view.reads_only(names)
+        self._satisfied: Cache[tuple[ReducedObject, ReducedObject], bool] = Cache(SATISFIED_RULES)
 
     def errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules refuse. They are not evaluated if an error in `found` makes the object too broken, as on a
@@ -168,10 +156,6 @@ def _rule_error(rule: ValidationRule, path: str, value: Any, detail: str) -> Fie
     return FieldError(where, complaint, "" if complaint is Complaint.DUPLICATE else detail, value)
 
 
-RESULTS = 8_192
-"""How many answers are kept for the rules of one schema; the one not asked for longest goes first."""
-
-
 class Violation(NamedTuple):
     """A violated rule with its message, or the error of its evaluation."""
 
@@ -183,28 +167,14 @@ class RuleSet:
     """The rules of one schema node, evaluated together."""
 
     def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:
-        self._rules = rules
-        new, old = Reads(), Reads()
-        for rule in rules:
-            for expression in rule.expressions:
-                note_reads(expression.text, {"self": new, "oldSelf": old})
-        self._new = compile_reduction(schema, new, root=root)
-        self._old = compile_reduction(schema, old, root=root)
-        self._see = compile_view(schema, root=root)
+        self._rules, self._see = rules, compile_view(schema, root=root)
         self._uses_old = any(rule.uses_old for rule in rules)
-        self._cached = lru_cache(maxsize=RESULTS)(self._compute)
 
     def violations(self, new: Any, old: Any) -> tuple[Violation, ...]:
         """The violated rules, in order; `old` is None where there is none."""
-        before = self._old(old) if old is not None and self._uses_old else None
-        return self._cached(self._new(new), before)
-
-    def _compute(self, read: bytes, before: bytes | None) -> tuple[Violation, ...]:
-        new = self._see(msgspec.json.decode(read))
-        old = None if before is None else self._see(msgspec.json.decode(before))
-        asked = [rule for rule in self._rules if rule.applies_to(old)]
-        answered = [(rule, rule.expression.evaluate(new, old)) for rule in asked]
-        return tuple(_violation(rule, held, new, old) for rule, held in answered if held is not True)
+        now, before = self._see(new), self._see(old) if old is not None and self._uses_old else None
+        evaluated = [(rule, rule.expression.evaluate(now, before)) for rule in self._rules if rule.applies_to(before)]
+        return tuple(_violation(rule, held, now, before) for rule, held in evaluated if held is not True)
 
 
 def _violation(rule: ValidationRule, held: Any, new: Any, old: Any) -> Violation:

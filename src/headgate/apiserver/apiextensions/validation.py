@@ -32,10 +32,6 @@ Check = Callable[[Any, str, list[FieldError]], None]
 """Appends what is wrong with the value at this path."""
 
 _NIL_PATH = "<nil>"  # the path a real server shows for errors about combined schemas
-_SHORT = frozenset({str, int})
-"""Types that are remembered, without those that count as equal to a value of another type."""
-_LONGEST_REMEMBERED = 64  # characters
-_MOST_REMEMBERED = 1_024  # values of one field
 _INTEGER_RANGES = {"int32": 2**31, "int64": 2**63}
 _TYPE_NAMES: dict[type, str] = {
     bool: "boolean",
@@ -267,31 +263,15 @@ def _most_properties(limit: int) -> Check:
 
 
 def _properties(properties: dict[str, Check], check_other: Check | None) -> Check:
-    """The same few texts and numbers come again and again in objects of a kind: each is found right once."""
-    right: dict[str, set[str | int]] = {name: set() for name in properties}
-    right_elsewhere: set[str | int] = set()
-
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if not isinstance(value, dict):
             return
         for name, part in value.items():
-            known, is_short = right.get(name, right_elsewhere), type(part) in _SHORT
-            if is_short and part in known:
-                continue
-            check_part, found = properties.get(name, check_other), len(errors)
+            check_part = properties.get(name, check_other)
             if check_part is not None:
                 check_part(part, f"{path}.{name}" if path else name, errors)
-            if is_short and len(errors) == found:
-                _remember(part, known)
 
     return check
-
-
-def _remember(value: str | int, known: set[str | int]) -> None:
-    if isinstance(value, int) or len(value) <= _LONGEST_REMEMBERED:
-        if len(known) >= _MOST_REMEMBERED:
-            known.clear()
-        known.add(value)
 
 
 def _required(names: Sequence[str]) -> Check:

@@ -17,7 +17,6 @@ from headgate.apiserver.cel.views import (
     VALIDATIONS,
     ObjectView,
     ReducedObject,
-    compile_reduction,
     compile_view,
     has_rules,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "ValidationRule",
     "compile_expression",
     "compile_program",
-    "compile_reduction",
     "compile_rule",
     "compile_view",
     "evaluate_program",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings  # type: ignore[import-untyped]
 from msgspec import Struct
 
+from headgate.apiserver.caches import CEL_PROGRAMS, memoized
 from headgate.apiserver.cel.functions import kubernetes_functions
 from headgate.apiserver.messages import Json
 
@@ -143,13 +143,13 @@ def _real_message(trouble: str) -> str:
     return _CODE.sub("", trouble)
 
 
-@lru_cache(maxsize=1024)
+@memoized(CEL_PROGRAMS)
 def compile_expression(text: str, *, optional_old: bool) -> CelExpression:
     """The compiled expression. Raises CompilationError."""
     return CelExpression(text, optional_old=optional_old)
 
 
-@lru_cache
+@memoized(CEL_PROGRAMS)
 def _environment(*variables: str) -> Any:
     extensions = [
         ext_strings.ExtStrings(),

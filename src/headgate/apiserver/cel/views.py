@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headgate.apiserver.caches import REDUCED_FIELDS, Cache
 from headgate.apiserver.cel.reads import EVERYTHING, Reads, note_reads
-from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -155,7 +155,7 @@ class _ReducedField:
 
     def __init__(self, name: str, reduced: Reduction) -> None:
         self.name, self._reduced = name, reduced
-        self._known: Memory[int, tuple[Any, bytes]] = Memory()  # by identity, kept with the value
+        self._known: Cache[int, tuple[Any, bytes]] = Cache(REDUCED_FIELDS)
 
     def text(self, value: Any) -> bytes:
         known = self._known.get(id(value))
@@ -177,10 +177,6 @@ class ObjectView:
         self._parts = [
             _ReducedField(name, compile_reduction(fields[name], of_field)) for name, of_field in read.items()
         ]
-
-    def reads_only(self, names: frozenset[str]) -> bool:
-        """Whether nothing is read but the fields of these names."""
-        return self._is_known and names.issuperset(part.name for part in self._parts)
 
     def of(self, value: Any) -> ReducedObject | None:
         """The object reduced to what is read; empty for None, and None if it is unknown what is read."""

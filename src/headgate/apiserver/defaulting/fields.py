@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
+from headgate.apiserver.caches import QUANTITIES, memoized
 from headgate.apiserver.messages import Json
 from headgate.model.quantity import NANOS, Quantity, parse_quantity
 
@@ -141,7 +141,7 @@ def _is_empty(value: Any) -> bool:
 _MILLI = NANOS // 1000
 
 
-@lru_cache(maxsize=4096)
+@memoized(QUANTITIES)
 def _canonical_quantity(text: str) -> str:
     """The canonical form, rounded up to thousandths as a real server does."""
     quantity = parse_quantity(text)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from headgate.apiserver.caches import DECODED_FIELDS, memoized
 from headgate.apiserver.messages import Json
 from headgate.apiserver.patches import (
     PatchFailed,
@@ -38,8 +39,6 @@ SCHEME = "pkg/runtime/scheme.go:111"
 Patch = Callable[[Json], Json]
 """Returns the patched object."""
 
-SHARED = 8_192
-"""How many parts of custom objects are known by their text, and shared by all objects that say the same."""
 METADATA, SPEC, STATUS = b'"metadata"', b'},"spec":', b'},"status":'
 """How the fields of an encoded object begin; `spec` and `status` after an object."""
 
@@ -100,15 +99,15 @@ def _before_spec(body: bytes) -> Json:
     return _object(body) if body.find(METADATA) >= 0 else _shared(body)
 
 
-_shared = lru_cache(maxsize=SHARED)(_object)
+_shared = memoized(DECODED_FIELDS)(_object)
 
 
-@lru_cache(maxsize=SHARED)
+@memoized(DECODED_FIELDS)
 def _shared_spec(text: bytes) -> Json:
     return _object(b'{"spec":' + text)
 
 
-@lru_cache(maxsize=SHARED)
+@memoized(DECODED_FIELDS)
 def _shared_status(text: bytes) -> Json:
     return _object(b'{"status":' + text)
 
@@ -168,7 +167,6 @@ def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patc
         raise bad_request(f"error decoding patch: {trouble}") from None
 
 
-@lru_cache
 def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 
+from headgate.apiserver.caches import NAMES, memoized
 from headgate.apiserver.field_errors import (
     FieldError,
     forbidden,
@@ -19,11 +19,9 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.validation.types import ObjectMeta, OwnerReference
 from headgate.model import names
 
-_NAMES = 4096
-
-dns_label_errors = lru_cache(_NAMES)(names.dns_label_errors)
-label_value_errors = lru_cache(_NAMES)(names.label_value_errors)
-qualified_name_errors = lru_cache(_NAMES)(names.qualified_name_errors)
+dns_label_errors = memoized(NAMES)(names.dns_label_errors)
+label_value_errors = memoized(NAMES)(names.label_value_errors)
+qualified_name_errors = memoized(NAMES)(names.qualified_name_errors)
 
 NameValidator = Callable[[str], tuple[str, ...]]
 

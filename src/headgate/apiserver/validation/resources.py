@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from headgate.apiserver.defaulting import Nanos, nanos_of, pod_total
 from headgate.apiserver.field_errors import (
@@ -43,7 +42,6 @@ def is_native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
     """Whether the resource is an extended one: an integer, never overcommitted."""
     if is_native(name) or name.startswith("requests."):

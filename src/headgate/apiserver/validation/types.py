@@ -7,7 +7,6 @@ everywhere, and fields that no rule reads are not listed.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -41,7 +40,6 @@ def _type_mismatch(value: Any, shape: type[Struct], trouble: str) -> str:
     return f"json: cannot unmarshal {found} into Go struct field {field} of type {_type_name(kind)}"
 
 
-@lru_cache(maxsize=256)
 def _field_types(shape: type[Struct]) -> dict[str, Any]:
     hints = get_type_hints(shape, include_extras=True)
     return {field.encode_name: _unwrapped(hints[field.name]) for field in msgspec.structs.fields(shape)}

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.apiserver import caches
 from headgate.apiserver.apiextensions.custom_resources import resource_types_of
+from headgate.apiserver.caches import Cache, Policy
 from headgate.apiserver.field_errors import render
-from headgate.apiserver.known_values import Memory
 from headgate.apiserver.messages import Json
 from headgate.apiserver.strategy import RestStrategy
 
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.integers(1, 5))
 def test_the_latest_are_known_and_the_memory_is_bounded(order: list[int], limit: int) -> None:
-    known = Memory[int, str](limit)
+    known = Cache[int, str](Policy(limit, "", "", "", ""))
     for number in order:
         known.put(number, str(number))
     assert all(known.get(number) == str(number) for number in order[-limit:])
@@ -111,3 +114,22 @@ def test_a_status_is_completed_as_often_as_it_is_written() -> None:
         new = kind.prepare_status({**old, "status": status}, old)
         assert new["status"] == {"n": 1}
         assert not kind.validate_status(new, old)
+
+
+APISERVER = Path(caches.__file__).parent
+POLICIES = [name for name, value in vars(caches).items() if isinstance(value, Policy)]
+
+
+def test_no_cache_exists_without_a_policy() -> None:
+    elsewhere = [path for path in APISERVER.rglob("*.py") if path != Path(caches.__file__)]
+    assert not [path.name for path in elsewhere if re.search(r"lru_cache|functools.*\bcache\b", path.read_text())]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_has_a_cache_and_says_what_pays_for_it(name: str) -> None:
+    used = [path for path in APISERVER.rglob("*.py") if re.search(rf"(Cache|memoized)\({name}\b", path.read_text())]
+    policy = getattr(caches, name)
+    assert len(used) >= 1
+    assert policy.limit > 0
+    assert all((policy.key, policy.sound, policy.dropped))
+    assert re.match(r"bench_\w+: [\d.]+", policy.pays)
