@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.apiserver.admission import ADMISSION
-from headgate.apiserver.admission.chain import Catalog, Operation
-from headgate.apiserver.admission.webhooks import Handler, WebhookAdmission
+from headgate.apiserver import (
+    ADMISSION,
+    RESOURCE_TYPES,
+    Catalog,
+    Handler,
+    Json,
+    Operation,
+    ResourceType,
+    WebhookAdmission,
+)
 from headgate.apiserver.field_errors import render
-from headgate.apiserver.kinds import RESOURCE_TYPES
-from headgate.apiserver.messages import Json
-from headgate.apiserver.strategy import ResourceType
 
 TYPES: dict[str, ResourceType] = {one.kind: one for one in RESOURCE_TYPES}
 

@@ -6,11 +6,7 @@ from apiserver_client import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Cl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.apiserver.field_errors import Complaint, FieldError
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.status import ApiError
-from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver import ApiError, ApiServer, Complaint, FieldError, Request, ResourceType
 
 
 class Recorder:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.apiserver import ApiError
 from headgate.apiserver.registry import ResourcePath, parse_path
-from headgate.apiserver.status import ApiError
 from headgate.apiserver.storage import Store
 
 

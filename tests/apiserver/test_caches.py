@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver import caches
-from headgate.apiserver.apiextensions.custom_resources import resource_types_of
+from headgate.apiserver import Json, caches
+from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.caches import Cache, Policy
 from headgate.apiserver.field_errors import render
-from headgate.apiserver.messages import Json
 from headgate.apiserver.strategy import RestStrategy
 
 

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.cel.expressions import (
-    CompilationError,
-    EvaluationError,
-    InvalidPath,
-    compile_expression,
-    field_path,
-)
+from headgate.apiserver.cel import CompilationError, EvaluationError, InvalidPath, compile_expression, field_path
 from headgate.apiserver.cel.views import escaped
 
 

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.api.manifests import definitions, queue_definitions
+from headgate.apiserver import Json
 from headgate.apiserver.apiextensions.rules import RuleSet
-from headgate.apiserver.cel.expressions import EvaluationError, ValidationRule, compile_rule
-from headgate.apiserver.cel.reads import Reads, note_reads
-from headgate.apiserver.cel.views import compile_view
-from headgate.apiserver.messages import Json
+from headgate.apiserver.cel import EvaluationError, Reads, ValidationRule, compile_rule, compile_view, note_reads
 
 TEXT: Json = {"type": "string"}
 NUMBER: Json = {"type": "integer"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.apiserver.apiextensions.custom_resources import resource_types_of
+from headgate.apiserver import Json
+from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.field_errors import render
-from headgate.apiserver.messages import Json
 from headgate.apiserver.strategy import RestStrategy
 
 INTEGER: Json = {"type": "integer"}

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headgate.apiserver import FieldError, Json
 from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning
 from headgate.apiserver.apiextensions.fast_path import compile_fast_path
 from headgate.apiserver.apiextensions.validation import compile_validation
-from headgate.apiserver.field_errors import FieldError
-from headgate.apiserver.messages import Json
 
 KEEP = {"x-kubernetes-preserve-unknown-fields": True}
 TEXT: Json = {"type": "string"}

@@ -15,10 +15,8 @@ from rules_builders import (
     update_errors,
 )
 
-from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, render, same
-from headgate.apiserver.kinds import INITIAL_OBJECTS
-from headgate.apiserver.messages import Json
-from headgate.apiserver.status import ApiError
+from headgate.apiserver import INITIAL_OBJECTS, ApiError, Complaint, FieldError, Json
+from headgate.apiserver.field_errors import OMITTED, render, same
 
 
 @pytest.mark.parametrize(

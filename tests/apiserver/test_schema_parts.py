@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
+from headgate.apiserver import Json
 from headgate.apiserver.apiextensions.custom_resources import Schema, SchemaField
 from headgate.apiserver.apiextensions.rules import SchemaRules
-from headgate.apiserver.messages import Json
 
 SPEC: Json = {
     "type": "object",

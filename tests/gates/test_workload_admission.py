@@ -11,10 +11,7 @@ import pytest
 from headgate.api.admission import InvalidReview, answer
 from headgate.api.manifests import definitions, rights
 from headgate.api.webhook_manifests import WEBHOOKS, AtService, AtUrl, webhook_configurations
-from headgate.apiserver.admission import ADMISSION
-from headgate.apiserver.kinds import INITIAL_OBJECTS
-from headgate.apiserver.messages import Json, Request, Response
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer, Json, Request, Response
 from headgate.gates.judges import JUDGES
 from headgate.gates.workloads import class_to_fill_in, judged
 from headgate.model.admission import Admit, Inquiry, Matter, Question, Refuse, Rules, Verdict

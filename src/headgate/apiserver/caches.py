@@ -49,9 +49,9 @@ class Cache(dict[K, V]):
         self[key] = value
 
 
-def memoized(policy: Policy, *, typed: bool = False) -> Callable[[F], F]:
+def memoized(policy: Policy) -> Callable[[F], F]:
     """Caches a pure function's results by its arguments; the least recently used entry is evicted."""
-    return lru_cache(maxsize=policy.limit, typed=typed)  # type: ignore[return-value]
+    return lru_cache(maxsize=policy.limit)  # type: ignore[return-value]
 
 
 _PURE = "never, as it depends on no server"
@@ -114,7 +114,7 @@ SCHEMA_FIELDS = Policy(
 )
 VALID_STRINGS = Policy(
     limit=1_024,
-    key="a string or integer, with its type",
+    key="a string",
     sound="whether it has a format or matches a pattern depends on it only",
     dropped="with the schema",
     pays="bench_queues: 1.1",

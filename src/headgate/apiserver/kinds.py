@@ -25,51 +25,19 @@ from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import with_times
 from headgate.apiserver.strategy import ResourceType
 from headgate.apiserver.validation import (
-    SYSTEM_PRIORITIES,
     AnyObject,
     ApiType,
-    ConfigMap,
-    Job,
-    Lease,
-    LimitRange,
-    Namespace,
-    Node,
     ObjectMeta,
-    Pod,
-    PodDisruptionBudget,
-    PriorityClass,
-    RuntimeClass,
     bad_request,
-    budget_errors,
-    budget_status_errors,
-    budget_update_errors,
+    cluster,
     common_metadata_errors,
-    config_map_update_errors,
-    default_limit_range,
-    default_runtime_class,
     is_unchanged,
-    job_errors,
-    job_status_errors,
-    job_update_errors,
-    lease_errors,
-    lease_update_errors,
-    limit_range_errors,
-    limit_range_update_errors,
+    jobs,
     metadata_errors,
     metadata_update_errors,
-    namespace_errors,
-    namespace_status_errors,
-    new_pod_errors,
-    node_errors,
-    node_status_errors,
-    node_update_errors,
-    pod_status_errors,
-    pod_update_errors,
-    priority_class_errors,
-    priority_class_update_errors,
-    runtime_class_errors,
-    runtime_class_update_errors,
+    pods,
     typed,
+    types,
 )
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import InvalidQuantity
@@ -221,8 +189,9 @@ def _node_status(new: Json, old: Json) -> Json:
     return default_node(_only_status(new, old))
 
 
-def _update_priority_class(new: Json, _old: Json) -> Json:
-    return default_priority_class(new)
+def _as_created(complete: Callable[[Json], Json]) -> _Change:
+    """An update is defaulted as a creation is."""
+    return lambda new, _old: complete(new)
 
 
 def _new_definition(new: Json) -> Json:
@@ -233,91 +202,83 @@ def _update_definition(new: Json, old: Json) -> Json:
     return _keeping_status(default_definition(new), old)
 
 
-def _update_limit_range(new: Json, _old: Json) -> Json:
-    return default_limit_range(new)
-
-
-def _update_runtime_class(new: Json, _old: Json) -> Json:
-    return default_runtime_class(new)
-
-
-def _update_config_map(new: Json, _old: Json) -> Json:
-    return default_config_map(new)
-
-
 POD = KindStrategy(
-    shape=Pod,
+    shape=types.Pod,
     create=new_pod,
     update=_update_pod,
-    check=new_pod_errors,
-    check_update=pod_update_errors,
+    check=pods.new_pod_errors,
+    check_update=pods.pod_update_errors,
     write_status=_pod_status,
-    check_status=pod_status_errors,
+    check_status=pods.pod_status_errors,
 )
 NODE = KindStrategy(
-    shape=Node,
+    shape=types.Node,
     create=default_node,
     update=_update_node,
-    check=node_errors,
-    check_update=node_update_errors,
+    check=cluster.node_errors,
+    check_update=cluster.node_update_errors,
     write_status=_node_status,
-    check_status=node_status_errors,
+    check_status=cluster.node_status_errors,
 )
 NAMESPACE = KindStrategy(
-    shape=Namespace,
+    shape=types.Namespace,
     create=new_namespace,
     update=update_namespace,
-    check=namespace_errors,
+    check=cluster.namespace_errors,
     check_update=_generic_update_errors,
-    check_status=namespace_status_errors,
+    check_status=cluster.namespace_status_errors,
 )
 JOB = KindStrategy(
-    shape=Job,
+    shape=types.Job,
     create=new_job,
     update=_update_job,
-    check=job_errors,
-    check_update=job_update_errors,
+    check=jobs.job_errors,
+    check_update=jobs.job_update_errors,
     write_status=_job_status,
-    check_status=job_status_errors,
+    check_status=jobs.job_status_errors,
 )
 PRIORITY_CLASS = KindStrategy(
-    shape=PriorityClass,
+    shape=types.PriorityClass,
     create=default_priority_class,
-    update=_update_priority_class,
-    check=priority_class_errors,
-    check_update=priority_class_update_errors,
+    update=_as_created(default_priority_class),
+    check=cluster.priority_class_errors,
+    check_update=cluster.priority_class_update_errors,
 )
 DISRUPTION_BUDGET = KindStrategy(
-    shape=PodDisruptionBudget,
+    shape=types.PodDisruptionBudget,
     create=new_budget,
     update=_keeping_status,
-    check=budget_errors,
-    check_update=budget_update_errors,
-    check_status=budget_status_errors,
+    check=cluster.budget_errors,
+    check_update=cluster.budget_update_errors,
+    check_status=cluster.budget_status_errors,
 )
 LEASE = KindStrategy(
-    shape=Lease, create=_unchanged_new, update=_unchanged_update, check=lease_errors, check_update=lease_update_errors
+    shape=types.Lease,
+    create=_unchanged_new,
+    update=_unchanged_update,
+    check=cluster.lease_errors,
+    check_update=cluster.lease_update_errors,
 )
 CONFIG_MAP = KindStrategy(
-    shape=ConfigMap,
+    shape=types.ConfigMap,
     create=default_config_map,
-    update=_update_config_map,
+    update=_as_created(default_config_map),
     check=_metadata_only_errors(namespaced=True),
-    check_update=config_map_update_errors,
+    check_update=cluster.config_map_update_errors,
 )
 LIMIT_RANGE = KindStrategy(
-    shape=LimitRange,
-    create=default_limit_range,
-    update=_update_limit_range,
-    check=limit_range_errors,
-    check_update=limit_range_update_errors,
+    shape=cluster.LimitRange,
+    create=cluster.default_limit_range,
+    update=_as_created(cluster.default_limit_range),
+    check=cluster.limit_range_errors,
+    check_update=cluster.limit_range_update_errors,
 )
 RUNTIME_CLASS = KindStrategy(
-    shape=RuntimeClass,
-    create=default_runtime_class,
-    update=_update_runtime_class,
-    check=runtime_class_errors,
-    check_update=runtime_class_update_errors,
+    shape=cluster.RuntimeClass,
+    create=cluster.default_runtime_class,
+    update=_as_created(cluster.default_runtime_class),
+    check=cluster.runtime_class_errors,
+    check_update=cluster.runtime_class_update_errors,
 )
 
 DEFINITION = KindStrategy(
@@ -397,7 +358,7 @@ def _system_class(name: str, description: str) -> Json:
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": name},
-        "value": SYSTEM_PRIORITIES[name],
+        "value": cluster.SYSTEM_PRIORITIES[name],
         "description": description,
     }
 

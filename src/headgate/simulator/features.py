@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.apiserver.admission import ADMISSION, AdmissionPlugin, Catalog, Operation
-from headgate.apiserver.field_errors import Complaint, FieldError
-from headgate.apiserver.messages import Json
-from headgate.apiserver.status import ApiError
+from headgate.apiserver import ADMISSION, AdmissionPlugin, ApiError, Catalog, Complaint, FieldError, Json, Operation
 
 UNCHANGEABLE = "may not be changed while the feature PodSchedulingReadiness is disabled"
 

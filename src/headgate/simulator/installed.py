@@ -9,9 +9,7 @@ from headgate.api.admission import found_at, path_to, reader_of
 from headgate.api.manifests import definitions, queue_definitions
 from headgate.api.rereading import Rereading
 from headgate.api.webhook_manifests import WEBHOOKS, AtService, Webhook, webhook_configurations
-from headgate.apiserver.admission import Allowed, Denied, Handler, Operation, WebhookAdmission
-from headgate.apiserver.messages import Json, Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import Allowed, ApiServer, Denied, Handler, Json, Operation, Request, WebhookAdmission
 from headgate.gates.judges import JUDGES
 from headgate.lifecycle.roles import role_hash
 from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted

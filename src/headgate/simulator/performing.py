@@ -5,8 +5,7 @@ from __future__ import annotations
 from headgate.api.outcomes import trouble_of
 from headgate.api.requests import calls_for
 from headgate.api.webhook_manifests import OWN_ACCOUNT
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Request
 from headgate.model.effects import Write
 from headgate.model.events import Outcome
 

@@ -235,14 +235,8 @@ def _denial(hook: _Webhook, denied: Denied) -> ApiError:
 
 _CLASS_FIELDS = frozenset(
     {
-        "kind",
-        "operation",
-        "requestKind",
-        "requestResource",
-        "requestSubResource",
-        "resource",
-        "subResource",
-        "userInfo",
+        *("kind", "operation", "resource", "subResource", "userInfo"),
+        *("requestKind", "requestResource", "requestSubResource"),
     }
 )
 """Request fields that are equal for all requests of one class: one user, verb, resource and subresource."""

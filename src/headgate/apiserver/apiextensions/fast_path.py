@@ -29,16 +29,8 @@ Test = Callable[[Any], bool]
 
 _NOT_CHECKED = frozenset(
     {
-        "default",
-        "description",
-        "example",
-        "externalDocs",
-        "nullable",
-        "title",
-        "type",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-map-type",
-        "x-kubernetes-validations",
+        *("default", "description", "example", "externalDocs", "nullable", "title", "type"),
+        *("x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-validations"),
     }
 )
 """Schema keys that do not restrict values, or are checked elsewhere."""
@@ -172,7 +164,7 @@ def _limited_text(schema: Json) -> Any:
 def _each_text_once(test: Test) -> Test:
     """The check, cached by text."""
 
-    @memoized(VALID_STRINGS, typed=True)
+    @memoized(VALID_STRINGS)
     def holds(value: Any) -> bool:
         return isinstance(value, str) and test(value)
 
@@ -243,10 +235,5 @@ def _untyped(schema: Json) -> Any:
         return _checked_by(lambda value: value is not None and not isinstance(value, dict))
     if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") not in _INTEGER_OR_STRING:
         return None
-    return _checked_by(_number_or_text(_integer({}) | _limited_text(schema)))
-
-
-def _number_or_text(kind: Any) -> Test:
-    """An int-or-string check, cached by value."""
-    passes = memoized(VALID_STRINGS, typed=True)(_test_of(kind))
-    return lambda value: type(value) in (int, str) and passes(value)
+    passes = _test_of(_integer({}) | _limited_text(schema))
+    return _checked_by(lambda value: type(value) in (int, str) and passes(value))

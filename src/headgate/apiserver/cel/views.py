@@ -96,9 +96,9 @@ class _Presence(Struct):
     """An object of which only its presence is read."""
 
 
-def compile_reduction(schema: Json, reads: Reads, *, root: bool = False) -> Reduction:
+def compile_reduction(schema: Json, reads: Reads) -> Reduction:
     """Reduces values of this schema to what is read of them; values of another type are encoded whole."""
-    kind = _reduced_type(schema, reads, root=root)
+    kind = _reduced_type(schema, reads)
     return msgspec.json.encode if kind is Any else _taken(kind)
 
 
@@ -119,12 +119,12 @@ def fields_read(fields: Json, reads: Reads) -> dict[str, Reads]:
     return {name: reads.fields[spelled] for name in fields if (spelled := escaped(name)) in reads.fields}
 
 
-def _reduced_type(schema: Json, reads: Reads, *, root: bool = False) -> Any:
+def _reduced_type(schema: Json, reads: Reads) -> Any:
     match schema.get("type"):
         case "object" if reads.nothing:
             return _Presence | None
         case "object" if not (reads.whole or reads.size or reads.items or _is_map(schema)):
-            return _reduced_object(visible_fields(schema, root=root), reads)
+            return _reduced_object(visible_fields(schema), reads)
         case "array" if isinstance(schema.get("items"), dict) and not reads.whole:
             items = _reduced_type(schema["items"], EVERYTHING if reads.fields else reads.items or Reads())
             return list[items] | None  # type: ignore[valid-type]
