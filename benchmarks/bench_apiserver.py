@@ -17,10 +17,7 @@ import msgspec
 
 from headgate.api.decode import READABLE
 from headgate.api.rereading import Rereading
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
-from headgate.apiserver.messages import Json, Request
-from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES, ApiServer, Json, Request, ResourceType
 from headgate.model.events import Observed
 from headgate.model.quota_settings import QuotaSettings
 from headgate.simulator.installed import installed_objects, looking_at, our_webhooks

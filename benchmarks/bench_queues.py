@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from bench_quota import BASELINE, LARGE, Class
 
-from headgate.apiserver.messages import Json, Request
+from headgate.apiserver import Json, Request
 from headgate.lifecycle.quota_eviction import finished
 from headgate.model.effects import Effect, PatchStatus, WakeAt
 from headgate.model.events import Event, Observed, TimerFired

@@ -10,9 +10,7 @@ import msgspec
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import object_path
 from headgate.api.wire import format_time
-from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.model.affinity import NodeTerm
 from headgate.model.claims import (
     AttachLimits,

@@ -7,13 +7,15 @@ import json
 import pytest
 from msgspec import Raw
 
-from headgate.api.decode import Identity, InvalidObject, MalformedAnswer, decode, decode_list, decode_watch, identity
-from headgate.model.affinity import NodeTerm, Operator, PreferredTerm, Requirement, Toleration
+from headgate.api.decode import Identity, MalformedAnswer, decode, decode_list, decode_watch, identity
+from headgate.api.errors import InvalidObject
+from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.objects import DisruptionBudget, Job, Namespace, PriorityClass
 from headgate.model.pod import Phase, Pod, PodShape, ScheduledCondition
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 
 NEW_YEAR = 1767225600.0
 NOW = "2026-01-01T00:00:00Z"

@@ -5,7 +5,8 @@ import json
 import pytest
 from builders import amounts
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import Bounds, LimitRange, RuntimeClass
 from headgate.model.needs import ContainerNeeds, TemplateNeeds

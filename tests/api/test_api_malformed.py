@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.model.keys import Key, Kind
 
 META = {"name": "a", "namespace": "d"}

@@ -5,7 +5,8 @@ import json
 import pytest
 from builders import amounts
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.model.effects import ClusterQueueDebt, PatchStatus

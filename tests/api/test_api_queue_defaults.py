@@ -10,7 +10,7 @@ import pytest
 from headgate.api.decode import decode
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import RESOURCES
-from headgate.apiserver.crd import resource_types_of
+from headgate.apiserver.apiextensions import resource_types_of
 from headgate.model.keys import Kind
 
 RULES = {definition["metadata"]["name"]: resource_types_of(definition)[0].rules for definition in queue_definitions()}

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.model.keys import Kind
 from headgate.model.queues import QueuedWorkload
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from builders import MIB, amounts
 
-from headgate.api.decode import InvalidObject, decode
-from headgate.model.affinity import NodeTerm, Operator, PreferredTerm, Requirement, Toleration
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
+from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
@@ -27,6 +28,7 @@ from headgate.model.queues import (
     RequeueState,
 )
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 
 NOW, NEW_YEAR = "2026-01-01T00:00:00Z", 1767225600.0
 META = {"name": "w", "namespace": "d", "uid": "u", "resourceVersion": "7", "creationTimestamp": NOW}

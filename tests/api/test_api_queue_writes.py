@@ -16,8 +16,7 @@ from headgate.api.decode import decode
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.kinds import object_path
 from headgate.api.requests import MERGE_PATCH, calls_for
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Request
 from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.api.decode import InvalidObject, decode
-from headgate.model.affinity import Operator, Requirement, Toleration
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
+from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Taint, TaintEffect
@@ -37,6 +38,7 @@ from headgate.model.queues import (
     WorkloadPriorityClass,
 )
 from headgate.model.resources import Resources
+from headgate.model.selectors import Operator, Requirement
 
 NOW, NEW_YEAR = "2026-01-01T00:00:00Z", 1767225600.0
 UNLIMITED = 2**63 - 1

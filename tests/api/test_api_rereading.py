@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.api.admission import Json, read_once
+from headgate.api.admission import read_once
 from headgate.api.rereading import Rereading
+from headgate.model.admission import Json
 from headgate.model.keys import Kind
 from headgate.model.queues import QueuedWorkload
 

@@ -7,7 +7,8 @@ import json
 import pytest
 from msgspec import Raw
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.api.jobs import pod_from_template
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Job

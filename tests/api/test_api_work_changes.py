@@ -5,7 +5,8 @@ import json
 import pytest
 from msgspec import Raw
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.api.requests import calls_for
 from headgate.model.affinity import Toleration
 from headgate.model.effects import (

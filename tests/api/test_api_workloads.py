@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.decode import decode
+from headgate.api.errors import InvalidObject
 from headgate.model.conditions import Condition
 from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.apiserver.messages import Json, Request, Response
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Json, Request, Response
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

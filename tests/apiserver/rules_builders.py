@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.apiserver.builtin import ADMISSION, RESOURCE_TYPES
-from headgate.apiserver.fields import render
-from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Catalog, Operation, ResourceType
-from headgate.apiserver.webhooks import Handler, WebhookAdmission
+from headgate.apiserver import (
+    ADMISSION,
+    RESOURCE_TYPES,
+    Catalog,
+    Handler,
+    Json,
+    Operation,
+    ResourceType,
+    WebhookAdmission,
+)
+from headgate.apiserver.field_errors import render
 
 TYPES: dict[str, ResourceType] = {one.kind: one for one in RESOURCE_TYPES}
 
@@ -110,12 +116,12 @@ def admitted(verb: str, new: Json, old: Json | None = None, catalog: Stored | No
 
 def mutated(handlers: Mapping[str, Handler], step: Operation, catalog: Catalog) -> Json | None:
     """What the configured webhooks make of the write's object."""
-    asked = WebhookAdmission(handlers).concerned(step, catalog)
+    asked = WebhookAdmission(handlers).applicable(step, catalog)
     return step.new if asked is None else asked.mutate(step, catalog)
 
 
 def judge(handlers: Mapping[str, Handler], step: Operation, catalog: Catalog) -> None:
     """Refused by the configured webhooks, it raises."""
-    asked = WebhookAdmission(handlers).concerned(step, catalog)
+    asked = WebhookAdmission(handlers).applicable(step, catalog)
     if asked is not None:
         asked.validate(step, catalog)

@@ -5,7 +5,7 @@ import re
 import pytest
 from apiserver_client import CLASSES, CONFIG_MAPS, JOBS, MERGE, PODS, Client, accepted, config_map, pod, refused
 
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer
 
 
 def job(name="j"):

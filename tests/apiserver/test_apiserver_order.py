@@ -6,10 +6,7 @@ from apiserver_client import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Cl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.apiserver.errors import ApiError, Complaint, FieldError
-from headgate.apiserver.messages import Request
-from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiError, ApiServer, Complaint, FieldError, Request, ResourceType
 
 
 class Recorder:

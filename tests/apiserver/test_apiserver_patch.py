@@ -5,9 +5,14 @@ from apiserver_client import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Cl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.json_patch import PatchFailed, Step, apply_json_patch, same_json
-from headgate.apiserver.merge_patch import apply_merge_patch
-from headgate.apiserver.strategic_patch import apply_strategic_patch
+from headgate.apiserver.patches import (
+    PatchFailed,
+    PatchOperation,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+    same_json,
+)
 
 scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab/~", max_size=2)
 values = st.recursive(
@@ -50,8 +55,8 @@ def test_an_empty_merge_patch_shares_every_part(target):
 
 def step(op, path, **more):
     if "source" in more:
-        return Step(op, path, source=more["source"])
-    return Step(op, path, value=more["value"]) if "value" in more else Step(op, path)
+        return PatchOperation(op, path, source=more["source"])
+    return PatchOperation(op, path, value=more["value"]) if "value" in more else PatchOperation(op, path)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.apiserver.selectors import object_selector
-from headgate.apiserver.status import Refusal
+from headgate.apiserver.status import StatusError
 
 LABELLED = {"web": {"app": "web", "tier": "1"}, "db": {"app": "db", "tier": "2"}, "bare": {}}
 
@@ -98,5 +98,5 @@ def test_no_selector_selects_nothing_and_an_empty_one_everything(labels):
 
 
 def test_a_stored_selector_that_is_none_is_an_error_of_the_server():
-    with pytest.raises(Refusal, match="Internal error occurred: matchExpressions"):
+    with pytest.raises(StatusError, match="Internal error occurred: matchExpressions"):
         object_selector({"matchExpressions": [{"key": "a", "operator": "Near"}]})

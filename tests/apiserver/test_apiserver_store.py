@@ -4,29 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.paths import Location, parse_path
-from headgate.apiserver.store import Store
+from headgate.apiserver import ApiError
+from headgate.apiserver.registry import ResourcePath, parse_path
+from headgate.apiserver.storage import Store
 
 
 @pytest.mark.parametrize(
     "path, expected",
     [
-        pytest.param("/api/v1/nodes", Location("", "v1", "", "nodes"), id="a cluster-wide collection"),
-        pytest.param("/api/v1/nodes/n", Location("", "v1", "", "nodes", "n"), id="a cluster-wide object"),
-        pytest.param("/api/v1/pods", Location("", "v1", "", "pods"), id="all namespaces"),
-        pytest.param("/api/v1/namespaces/x/pods", Location("", "v1", "x", "pods"), id="one namespace"),
-        pytest.param("/api/v1/namespaces/x/pods/", Location("", "v1", "x", "pods"), id="a slash at the end"),
-        pytest.param("/api/v1/namespaces/x/pods/p", Location("", "v1", "x", "pods", "p"), id="an object"),
+        pytest.param("/api/v1/nodes", ResourcePath("", "v1", "", "nodes"), id="a cluster-wide collection"),
+        pytest.param("/api/v1/nodes/n", ResourcePath("", "v1", "", "nodes", "n"), id="a cluster-wide object"),
+        pytest.param("/api/v1/pods", ResourcePath("", "v1", "", "pods"), id="all namespaces"),
+        pytest.param("/api/v1/namespaces/x/pods", ResourcePath("", "v1", "x", "pods"), id="one namespace"),
+        pytest.param("/api/v1/namespaces/x/pods/", ResourcePath("", "v1", "x", "pods"), id="a slash at the end"),
+        pytest.param("/api/v1/namespaces/x/pods/p", ResourcePath("", "v1", "x", "pods", "p"), id="an object"),
         pytest.param(
-            "/api/v1/namespaces/x/pods/p/binding", Location("", "v1", "x", "pods", "p", "binding"), id="a subresource"
+            "/api/v1/namespaces/x/pods/p/binding",
+            ResourcePath("", "v1", "x", "pods", "p", "binding"),
+            id="a subresource",
         ),
-        pytest.param("/api/v1/namespaces/x", Location("", "v1", "", "namespaces", "x"), id="a namespace itself"),
+        pytest.param("/api/v1/namespaces/x", ResourcePath("", "v1", "", "namespaces", "x"), id="a namespace itself"),
         pytest.param(
-            "/api/v1/namespaces/x/status", Location("", "v1", "", "namespaces", "x", "status"), id="its status"
+            "/api/v1/namespaces/x/status", ResourcePath("", "v1", "", "namespaces", "x", "status"), id="its status"
         ),
         pytest.param(
-            "/apis/batch/v1/namespaces/x/jobs/j", Location("batch", "v1", "x", "jobs", "j"), id="a group with a name"
+            "/apis/batch/v1/namespaces/x/jobs/j",
+            ResourcePath("batch", "v1", "x", "jobs", "j"),
+            id="a group with a name",
         ),
     ],
 )
@@ -69,13 +73,13 @@ def test_a_change_calls_for_action_by(metadata, called):
     store = Store()
     things = store.collection("", "things")
     store.put(things, "x", "a", value("one"))
-    assert [change.type for change in store.take_fresh()] == ["ADDED"]
+    assert [change.type for change in store.take_unreconciled()] == ["ADDED"]
     store.put(things, "x", "a", {**value("two"), "metadata": metadata})
-    assert bool(store.take_fresh()) == called
-    things.is_followed = True
+    assert bool(store.take_unreconciled()) == called
+    things.is_reconciled = True
     store.put(things, "x", "a", {**value("three"), "metadata": metadata})
     store.remove(things, "x", "a", value())
-    assert [change.type for change in store.take_fresh()] == ["MODIFIED", "DELETED"]
+    assert [change.type for change in store.take_unreconciled()] == ["MODIFIED", "DELETED"]
 
 
 def test_a_revision_is_encoded_once():

@@ -6,8 +6,7 @@ from apiserver_client import CONFIG_MAPS, MERGE, NAMESPACES, PODS, Client, bindi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiError, ApiServer
 
 
 def told(watch):

@@ -3,9 +3,8 @@
 import pytest
 from apiserver_client import MERGE, NAMESPACES, PODS, Client, namespace, pod, refused
 
-from headgate.apiserver.builtin import ADMISSION
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.webhooks import Allowed, Denied, Unreachable, WebhookAdmission
+from headgate.apiserver import ADMISSION, Allowed, ApiServer, Denied, WebhookAdmission
+from headgate.apiserver.admission.webhooks import Unreachable
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/"
 CREATES = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rules_builders import create_errors
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 HERE = "spec.validation.openAPIV3Schema.properties[spec]"
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.cel_paths import InvalidPath, field_path
-from headgate.apiserver.cel_rules import Failed, RuleProblem, compile_expression
-from headgate.apiserver.cel_view import escaped
+from headgate.apiserver.cel import CompilationError, EvaluationError, InvalidPath, compile_expression, field_path
+from headgate.apiserver.cel.views import escaped
 
 
 def value_of(text: str, self: object = None) -> object:
@@ -59,13 +58,13 @@ def test_it_is_true(text: str) -> None:
 )
 def test_it_fails_and_says_why(text: str, why: str) -> None:
     failed = value_of(text, [1])
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, EvaluationError)
     assert failed.why.startswith(why)
 
 
 @pytest.mark.parametrize("text", ["self ==", "nobody == 1", "self.size("])
 def test_it_does_not_compile(text: str) -> None:
-    with pytest.raises(RuleProblem, match="<input>:1"):
+    with pytest.raises(CompilationError, match="<input>:1"):
         compile_expression(text, optional_old=False)
 
 

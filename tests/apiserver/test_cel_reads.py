@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.api.install_manifests import definitions, queue_definitions
-from headgate.apiserver.cel_answers import Answers
-from headgate.apiserver.cel_reads import Reads, note_reads
-from headgate.apiserver.cel_rules import Failed, Rule, compile_rule
-from headgate.apiserver.cel_view import compile_view
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
+from headgate.apiserver.apiextensions.rules import RuleSet
+from headgate.apiserver.cel import EvaluationError, Reads, ValidationRule, compile_rule, compile_view, note_reads
 
 TEXT: Json = {"type": "string"}
 NUMBER: Json = {"type": "integer"}
@@ -143,21 +141,21 @@ values = st.fixed_dictionaries(
 COMPILED = [
     compile_rule({"rule": text, "messageExpression": "self.b + ' and ' + string(self.a)"}, "") for text in RULES
 ]
-ANSWERS = [(rule, Answers(SCHEMA, [rule], root=False)) for rule in COMPILED]
-TOGETHER = [Answers(SCHEMA, COMPILED, root=False), Answers(SCHEMA, COMPILED, root=True)]
+ANSWERS = [(rule, RuleSet(SCHEMA, [rule], root=False)) for rule in COMPILED]
+TOGETHER = [RuleSet(SCHEMA, COMPILED, root=False), RuleSet(SCHEMA, COMPILED, root=True)]
 NARROW = [
     COMPILED[RULES.index(text)] for text in ("self.a < 2", "!has(self.o.q.t)", "self.l.exists_one(i, i.t == 'x')")
 ]
-BY_PARTS = Answers(SCHEMA, NARROW, root=True)
+BY_PARTS = RuleSet(SCHEMA, NARROW, root=True)
 
 
-def answered_in_full(rule: Rule, new: Json, old: Json | None) -> list[tuple[str, str | Failed]]:
+def answered_in_full(rule: ValidationRule, new: Json, old: Json | None) -> list[tuple[str, str | EvaluationError]]:
     see = compile_view(SCHEMA)
     seen, before = see(new), None if old is None else see(old)
-    held: Any = rule.test.evaluate(seen, before) if rule.concerns(before) else True
+    held: Any = rule.expression.evaluate(seen, before) if rule.applies_to(before) else True
     if held is True:
         return []
-    return [(rule.text, held if isinstance(held, Failed) else rule.complaint(seen, before))]
+    return [(rule.text, held if isinstance(held, EvaluationError) else rule.message_for(seen, before))]
 
 
 @settings(max_examples=60, deadline=None)
@@ -166,12 +164,12 @@ def test_less_to_see_makes_no_difference(new: Json, old: Json | None) -> None:
     expected = [answered_in_full(rule, new, old) for rule in COMPILED]
     for (_, answers), full in zip(ANSWERS, expected, strict=True):
         for _again in range(2):
-            assert [(rule.text, said) for rule, said in answers.about(new, old)] == full
+            assert [(rule.text, said) for rule, said in answers.violations(new, old)] == full
     everything = [one for full in expected for one in full]
     for together in TOGETHER:
-        assert [(rule.text, said) for rule, said in together.about(new, old)] == everything
+        assert [(rule.text, said) for rule, said in together.violations(new, old)] == everything
     some = [one for rule, full in zip(COMPILED, expected, strict=True) if rule in NARROW for one in full]
-    assert [(rule.text, said) for rule, said in BY_PARTS.about(new, old)] == some
+    assert [(rule.text, said) for rule, said in BY_PARTS.violations(new, old)] == some
 
 
 def rules_in(schema: Any) -> Iterator[str]:

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.fields import render
-from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import KindRules
+from headgate.apiserver import Json
+from headgate.apiserver.apiextensions import resource_types_of
+from headgate.apiserver.field_errors import render
+from headgate.apiserver.strategy import RestStrategy
 
 INTEGER: Json = {"type": "integer"}
 STRING: Json = {"type": "string"}
 
 
-def rules_of(spec: Json, **root: Any) -> KindRules:
+def rules_of(spec: Json, **root: Any) -> RestStrategy:
     schema = {"type": "object", "properties": {"spec": spec}, **root}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "things", "kind": "Thing"}

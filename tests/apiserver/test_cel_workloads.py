@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.install_manifests import definitions
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 WORKLOADS = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/default/workloads"
 THE_WORKLOAD = f"{WORKLOADS}/train"

@@ -10,11 +10,7 @@ from apiserver_client import MERGE
 from msgspec import structs
 from rules_builders import Stored, cluster_wide, created, judge, mutated, operation, pod, with_metadata
 
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.messages import Json, Request
-from headgate.apiserver.rules import Operation
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.webhooks import Allowed, Denied, WebhookAdmission
+from headgate.apiserver import Allowed, ApiError, ApiServer, Denied, Json, Operation, Request, WebhookAdmission
 
 NAME = "gate.example.com"
 RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*/*", "*"]}

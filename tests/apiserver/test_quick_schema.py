@@ -9,11 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.apiserver.defaults_schema import compile_defaults, compile_pruning
-from headgate.apiserver.errors import FieldError
-from headgate.apiserver.messages import Json
-from headgate.apiserver.quick_schema import compile_quick
-from headgate.apiserver.validate_schema import compile_validation
+from headgate.apiserver import FieldError, Json
+from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.fast_path import compile_fast_path
+from headgate.apiserver.apiextensions.validation import compile_validation
 
 KEEP = {"x-kubernetes-preserve-unknown-fields": True}
 TEXT: Json = {"type": "string"}
@@ -101,7 +100,7 @@ def is_left_alone_and_right(schema: Json, value: Any) -> bool:
 @example(NUMBER, True)
 @example({**AMOUNT, "nullable": True}, None)
 def test_what_passes_is_complete_and_right(schema: Json, value: Any) -> None:
-    passes = compile_quick(schema)
+    passes = compile_fast_path(schema)
     for _ in range(2):  # what is remembered from the first time changes nothing
         assert not passes(value) or is_left_alone_and_right(schema, value)
 
@@ -122,4 +121,4 @@ def test_what_passes_is_complete_and_right(schema: Json, value: Any) -> None:
     ],
 )
 def test_what_is_usual_passes(schema: Json, value: Any) -> None:
-    assert compile_quick(schema)(value)
+    assert compile_fast_path(schema)(value)

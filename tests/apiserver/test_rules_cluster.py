@@ -15,10 +15,8 @@ from rules_builders import (
     update_errors,
 )
 
-from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.errors import ApiError, Complaint, FieldError
-from headgate.apiserver.fields import OMITTED, render, same
-from headgate.apiserver.messages import Json
+from headgate.apiserver import INITIAL_OBJECTS, ApiError, Complaint, FieldError, Json
+from headgate.apiserver.field_errors import OMITTED, render, same
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from rules_builders import create_errors, created, update_errors, with_spec
 
-from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.fields import render
-from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import ResourceType
+from headgate.apiserver import ApiError, Json, ResourceType
+from headgate.apiserver.apiextensions import resource_types_of
+from headgate.apiserver.field_errors import render
 
 SPEC: Json = {
     "type": "object",

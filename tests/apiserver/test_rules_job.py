@@ -13,7 +13,7 @@ from rules_builders import (
     with_spec,
 )
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 UID = "batch.kubernetes.io/controller-uid"
 GENERATED = {"job-name": "it", "batch.kubernetes.io/job-name": "it", "controller-uid": "u1", UID: "u1"}

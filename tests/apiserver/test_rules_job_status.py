@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rules_builders import created, job, status_errors, with_spec
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 RUNNING = created(job())
 START, END, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"

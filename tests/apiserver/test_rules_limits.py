@@ -14,7 +14,7 @@ from rules_builders import (
     update_errors,
 )
 
-from headgate.apiserver.errors import ApiError
+from headgate.apiserver import ApiError
 
 
 def limits(**bounds):

@@ -7,8 +7,7 @@ import copy
 import pytest
 from rules_builders import admitted, container, create_errors, created, pod, requesting, with_metadata
 
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.messages import Json
+from headgate.apiserver import ApiError, Json
 
 GATED = {
     "type": "PodScheduled",

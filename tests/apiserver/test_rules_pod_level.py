@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rules_builders import container, created, pod
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 
 def asking(name: str = "main", **resources: Json) -> Json:

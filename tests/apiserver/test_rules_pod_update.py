@@ -15,7 +15,7 @@ from rules_builders import (
     with_spec,
 )
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"

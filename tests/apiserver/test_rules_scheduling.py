@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rules_builders import create_errors, pod
 
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.fields import render
-from headgate.apiserver.messages import Json
-from headgate.apiserver.schema import Schema
+from headgate.apiserver import Json
+from headgate.apiserver.apiextensions.custom_resources import Schema
+from headgate.apiserver.field_errors import render
 
 KEEP = "x-kubernetes-preserve-unknown-fields"
 TEXT: Json = {"type": "string"}

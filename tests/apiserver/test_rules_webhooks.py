@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from rules_builders import Stored, cluster_wide, created, judge, mutated, operation, pod, with_metadata
 
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Operation
-from headgate.apiserver.webhooks import Allowed, Denied, Handler, Unreachable
+from headgate.apiserver import Allowed, ApiError, Denied, Handler, Json, Operation
+from headgate.apiserver.admission.webhooks import Unreachable
 
 NAME = "gate.example.com"
 PODS = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}

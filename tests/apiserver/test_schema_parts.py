@@ -7,10 +7,9 @@ from itertools import product
 
 import pytest
 
-from headgate.apiserver.messages import Json
-from headgate.apiserver.schema import Schema
-from headgate.apiserver.schema_parts import Part
-from headgate.apiserver.validate_rules import SchemaRules
+from headgate.apiserver import Json
+from headgate.apiserver.apiextensions.custom_resources import Schema, SchemaField
+from headgate.apiserver.apiextensions.rules import SchemaRules
 
 SPEC: Json = {
     "type": "object",
@@ -19,7 +18,7 @@ SPEC: Json = {
 
 
 def test_what_was_completed_once_becomes_the_very_same() -> None:
-    part, spec = Part(SPEC), {"n": 1}
+    part, spec = SchemaField(SPEC), {"n": 1}
     first, second = part.completed(spec), part.completed(spec)
     assert first == {"n": 1, "d": "given"}
     assert second is first
@@ -36,7 +35,7 @@ def test_what_was_completed_once_becomes_the_very_same() -> None:
     ],
 )
 def test_what_reads_differently_stays_apart(one: Json, other: Json) -> None:
-    part = Part(SPEC)
+    part = SchemaField(SPEC)
     part.completed(one)
     again = part.completed(copy.deepcopy(other))
     assert list(again.items())[: len(other)] == list(other.items())

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.decoding import decode_object
-from headgate.apiserver.merge_patch import SharedMerges, apply_merge_patch
-from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver import ApiServer, Json, Request, Response
+from headgate.apiserver.apiextensions import resource_types_of
+from headgate.apiserver.handlers import decode_object
+from headgate.apiserver.patches import SharedMerges, apply_merge_patch
 from headgate.apiserver.registry import Registry
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.store import Store
+from headgate.apiserver.storage import Store
 
 STATUS: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SPEC: Json = {"type": "object", "properties": {"n": {"type": "integer"}, "d": {"type": "string", "default": "given"}}}

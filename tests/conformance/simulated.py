@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from headgate.apiserver.watch import WatchEvent
+from headgate.apiserver import WatchEvent
 from headgate.engine.loop import Engine
 from headgate.live.recorder import Recorder
 from headgate.model.events import Event, Gone, Observed

@@ -18,8 +18,7 @@ from integration_scenes import (
     pod_spec,
 )
 
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer
 from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"

@@ -17,7 +17,6 @@ from quota_steps import (
     work,
 )
 
-from headgate.model.affinity import Requirement
 from headgate.model.conditions import Condition
 from headgate.model.events import Observed
 from headgate.model.node import Taint, TaintEffect
@@ -30,7 +29,7 @@ from headgate.model.queues import (
 )
 from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
-from headgate.model.selectors import Operator
+from headgate.model.selectors import Operator, Requirement
 
 
 def test_a_workload_that_fits_is_admitted_with_one_write():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.admission import answer_of, steps_between
-from headgate.apiserver.json_patch import apply_json_patch, decode_json_patch
+from headgate.apiserver.patches import apply_json_patch, decode_json_patch
 from headgate.model.admission import Admit, Refuse, Verdict
 
 NAMES = st.sampled_from(["a", "b", "x/y", "m~n", "~1", ""])

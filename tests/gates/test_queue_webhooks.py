@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
-from headgate.apiserver.messages import Json, Request, Response
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer, Json, Request, Response
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
 from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 

@@ -7,9 +7,7 @@ import json
 import pytest
 from simulator.small_scenarios import decisions, found, nodes, pod, scenario
 
-from headgate.apiserver.builtin import ADMISSION
-from headgate.apiserver.messages import Request, Response
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ADMISSION, ApiServer, Request, Response
 from headgate.simulator.features import DroppedGates, admission_for
 from headgate.simulator.run import run
 

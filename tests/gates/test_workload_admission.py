@@ -10,9 +10,7 @@ import pytest
 
 from headgate.api.admission import InvalidReview, answer
 from headgate.api.install_manifests import WEBHOOKS, AtService, AtUrl, definitions, rights, webhook_configurations
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
-from headgate.apiserver.messages import Json, Request, Response
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer, Json, Request, Response
 from headgate.gates.webhooks import JUDGES, class_to_fill_in, judged
 from headgate.model.admission import Admit, Inquiry, Matter, Question, Refuse, Rules, Verdict
 from headgate.model.groups import Workload

@@ -11,11 +11,8 @@ from children import PATIENCE
 from objects import pods_path
 from wire import Answer, Client
 
-from headgate.apiserver.builtin import ADMISSION
-from headgate.apiserver.messages import Request
-from headgate.apiserver.rules import Operation
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.webhooks import Allowed, Unreachable, WebhookAdmission
+from headgate.apiserver import ADMISSION, Allowed, ApiServer, Operation, Request, WebhookAdmission
+from headgate.apiserver.admission.webhooks import Unreachable
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 NAME = "nobody.example.com"

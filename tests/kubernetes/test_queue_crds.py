@@ -16,7 +16,7 @@ from wire import Answer, Client
 from headgate.api.decode import decode
 from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
 from headgate.model.keys import Kind, Target

@@ -25,8 +25,7 @@ from test_same_answers import ask_real, ask_small, essence, filled_in
 from watching import PodWatch
 from wire import Client
 
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Request
 
 PROMPTLY = 2.0  # seconds from the last gate to a node
 PLUGIN_PACKAGE = Path(__file__).resolve().parents[1] / "plugins" / "annotation_gate"

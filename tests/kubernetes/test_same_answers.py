@@ -16,8 +16,7 @@ import pytest
 from exchanges import Step
 from wire import Answer, Client
 
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Request
 
 EXCHANGES = {
     **exchanges_pods.EXCHANGES,

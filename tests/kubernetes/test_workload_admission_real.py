@@ -21,7 +21,7 @@ from test_same_answers import ask_real, ask_small, essence, filled_in
 from wire import Client
 
 from headgate.api.install_manifests import definitions
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

@@ -12,9 +12,7 @@ from kueue_scenes import KueueScene, owned
 from scripted_server import Exchange, scripted, unused_port
 
 from headgate.api.install_manifests import queue_definitions
-from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
 from headgate.simulator.acting import Hand
 from headgate.ui.cli import main
 

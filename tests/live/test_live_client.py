@@ -11,9 +11,9 @@ from throwaway_ca import ThrowawayCa
 from virtual_clock import ImpatientClock
 
 from headgate.api.requests import Call
-from headgate.live.access import Access, Address, Anonymous, Certificate, Cluster, FixedToken, ServerUrl, TokenFile
+from headgate.live.access import Access, Anonymous, Certificate, Cluster, FixedToken, ServerUrl, TokenFile
 from headgate.live.client import LONGEST_PAUSE, Client
-from headgate.live.connection import Answer, NeverSent
+from headgate.live.connection import Address, Answer, NeverSent
 from headgate.live.credentials import REREAD_AFTER
 
 GET = Call("GET", "/api/v1/pods", {"limit": "5"}, "", b"")

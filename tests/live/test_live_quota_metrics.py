@@ -25,9 +25,7 @@ from test_live_pages import HERE, ask
 
 from headgate.api.configuration import settings_from
 from headgate.api.install_manifests import queue_definitions
-from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
 from headgate.engine.integrations import waits as start_waits
 from headgate.engine.loop import Engine
 from headgate.engine.quota import waits as quota_waits

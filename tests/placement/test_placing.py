@@ -4,10 +4,11 @@ import pytest
 from builders import amounts, node, pod, shape, tolerating
 
 from headgate.engine.extension_points import plugins_for
-from headgate.model.affinity import HostPort, NodeTerm, Operator, PeerDemands, PodTerm, Requirement, Spread, Toleration
+from headgate.model.affinity import HostPort, NodeTerm, PeerDemands, PodTerm, Spread, Toleration
 from headgate.model.happenings import Happening
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.pod import PodShape
+from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placement, Placer

@@ -3,7 +3,7 @@
 import pytest
 from quota_builders import CPU, applies, flavor, group, holds, ledger, pods, queue
 
-from headgate.model.affinity import NodeTerm, Operator, Requirement, Toleration
+from headgate.model.affinity import NodeTerm, Toleration
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.queues import (
     BorrowWithinCohort,
@@ -16,6 +16,7 @@ from headgate.model.queues import (
     Reclaim,
     ResourceGroup,
 )
+from headgate.model.selectors import Operator, Requirement
 from headgate.quota.flavors import FlavorSearch as Search
 from headgate.quota.flavors import assign
 from headgate.quota.modes import Fitness, Granular, Mode, is_preferred, stops_search

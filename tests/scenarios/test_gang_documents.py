@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from headgate.api.configuration import settings_from
-from headgate.apiserver.cel_rules import compile_expression
+from headgate.apiserver.cel import compile_expression
 from headgate.model.settings import Point
 from headgate.simulator.run import run
 from headgate.simulator.scenario_file import parse_scenario

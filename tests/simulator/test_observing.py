@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Request
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Namespace

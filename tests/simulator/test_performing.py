@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw, json
 
-from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import INITIAL_OBJECTS, ApiServer
 from headgate.model.effects import Create
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind

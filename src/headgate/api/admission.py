@@ -9,7 +9,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from headgate.api.decode import InvalidObject, decode, decode_list
+from headgate.api.decode import decode, decode_list
+from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
 from headgate.model.admission import Admit, Json, Question, Refuse, Said, Verdict, Wanted

@@ -1,4 +1,4 @@
-"""What goes in and out of the small Kubernetes."""
+"""Requests and responses of the small Kubernetes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 class Request(Struct, frozen=True):
-    """One HTTP request without HTTP. `query` holds one value a name, as Kubernetes uses it."""
+    """An HTTP request without transport. `query` holds one value per name."""
 
     method: str
     path: str
@@ -23,6 +23,8 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
+    """The status code and the object that answer a request."""
+
     code: int
     value: Json
 

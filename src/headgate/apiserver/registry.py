@@ -1,4 +1,4 @@
-"""Which resources are served, by path and by kind."""
+"""Which resources are served, by path and by kind, and which of them a request is about."""
 
 from __future__ import annotations
 
@@ -6,16 +6,60 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from headgate.apiserver.known_values import Memory
+from headgate.apiserver.caches import REQUEST_PATHS, Cache
 from headgate.apiserver.messages import Json
-from headgate.apiserver.paths import Location, parse_path
-from headgate.apiserver.rules import ResourceType
 from headgate.apiserver.status import no_such_path
-from headgate.apiserver.store import Collection, Store
+from headgate.apiserver.storage import Collection, Store
+from headgate.apiserver.strategy import ResourceType
 
 
-class Served(Struct, frozen=True, gc=False, eq=False):
-    """A resource type in one version, with the collection all its versions share; defined anew, it is another."""
+class RequestInfo(Struct, frozen=True, gc=False):
+    """A request resolved: resource, namespace, name and subresource, user and time. `name` is empty for a creation."""
+
+    served: ServedResource
+    namespace: str
+    name: str
+    user: str
+    now: float
+    subresource: str = ""
+    dry_run: bool = False
+
+
+NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+class ResourcePath(Struct, frozen=True, gc=False):
+    """A parsed request path; parts it does not have are empty."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str = ""
+    subresource: str = ""
+
+
+def parse_path(path: str) -> ResourcePath:
+    """Parses `/api/v1/…` or `/apis/group/version/…`; refuses anything else as not found."""
+    root, *parts = path.strip("/").split("/")
+    if root == "apis" and len(parts) > 1:
+        return _resource(parts[0], parts[1], parts[2:])
+    if root == "api" and parts:
+        return _resource("", parts[0], parts[1:])
+    raise no_such_path()
+
+
+def _resource(group: str, version: str, parts: list[str]) -> ResourcePath:
+    namespace = ""
+    if len(parts) > 2 and parts[0] == "namespaces" and (group or parts[2] not in NAMESPACE_SUBRESOURCES):
+        namespace, parts = parts[1], parts[2:]
+    if not 1 <= len(parts) <= 3 or "" in parts:
+        raise no_such_path()
+    return ResourcePath(group, version, namespace, *parts)
+
+
+class ServedResource(Struct, frozen=True, gc=False, eq=False):
+    """A resource in one version, with the collection all its versions share. Redefining it makes a new one."""
 
     type: ResourceType
     api_version: str
@@ -23,37 +67,37 @@ class Served(Struct, frozen=True, gc=False, eq=False):
     custom: bool  # defined by a CustomResourceDefinition
 
     def shown(self, value: Json) -> Json:
-        """The object as this version serves it."""
+        """The object in this API version."""
         return value if value["apiVersion"] == self.api_version else {**value, "apiVersion": self.api_version}
 
     def listed(self, value: Json) -> Json:
-        """The object as an item of a list: of a built-in kind it does not repeat what the list says of all."""
+        """The object as an item of a list; items of built-in kinds omit apiVersion and kind."""
         if self.custom:
             return self.shown(value)
         return {name: part for name, part in value.items() if name not in ("apiVersion", "kind")}
 
 
 class Registry:
-    """The types served now; definitions come and go while the server runs."""
+    """The resources served now, built-in and custom."""
 
     def __init__(self, store: Store, types: Sequence[ResourceType]) -> None:
         self._store = store
-        self._by_path: dict[tuple[str, str, str], Served] = {}
-        self._by_kind: dict[tuple[str, str], Served] = {}
+        self._by_path: dict[tuple[str, str, str], ServedResource] = {}
+        self._by_kind: dict[tuple[str, str], ServedResource] = {}
         self._types: tuple[ResourceType, ...] | None = None  # until something else is served
-        self._places: Memory[str, tuple[Served, Location]] = Memory()  # likewise; paths are asked for again and again
+        self._paths: Cache[str, tuple[ServedResource, ResourcePath]] = Cache(REQUEST_PATHS)
         self._built_in = frozenset(_api_version(resource) for resource in types)
         for resource in types:
             self._add(resource, custom=False)
 
     def define(self, types: Iterable[ResourceType]) -> None:
-        """Serve custom types. As on a real server, one in the version of a built-in group stays out of reach."""
+        """Serves custom resources. As on a real server, one in a built-in group and version is unreachable."""
         for resource in types:
             if _api_version(resource) not in self._built_in:
                 self._add(resource, custom=True)
 
     def withdraw(self, group: str, plural: str) -> None:
-        """Serve no version of this custom resource any more."""
+        """Stops serving all versions of this custom resource."""
         for served in self.versions(group, plural):
             if served.custom:
                 self._forget()
@@ -63,49 +107,51 @@ class Registry:
     def _add(self, resource: ResourceType, *, custom: bool) -> None:
         self._forget()
         api_version = _api_version(resource)
-        served = Served(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
+        served = ServedResource(resource, api_version, self._store.collection(resource.group, resource.plural), custom)
         self._by_path[resource.group, resource.version, resource.plural] = served
         self._by_kind[api_version, resource.kind] = served
 
     def _forget(self) -> None:
         self._types = None
-        self._places.clear()
+        self._paths.clear()
 
-    def at(self, path: str) -> tuple[Served, Location]:
-        """What is served there and where it is; refuses a path that names nothing or does not fit the resource."""
-        known = self._places.get(path)
+    def at(self, path: str) -> tuple[ServedResource, ResourcePath]:
+        """The resource at this path and the parsed path; refuses a path that names no resource or does not fit its
+        scope.
+        """
+        known = self._paths.get(path)
         if known is None:
-            place = parse_path(path)
-            known = (self._fitting(place), place)
-            self._places.put(path, known)
+            target = parse_path(path)
+            known = (self._fitting(target), target)
+            self._paths.put(path, known)
         return known
 
-    def _fitting(self, place: Location) -> Served:
-        served = self._by_path.get((place.group, place.version, place.plural))
-        if served is None or (place.namespace and not served.type.namespaced):
+    def _fitting(self, target: ResourcePath) -> ServedResource:
+        served = self._by_path.get((target.group, target.version, target.plural))
+        if served is None or (target.namespace and not served.type.namespaced):
             raise no_such_path()
-        if served.type.namespaced and place.name and not place.namespace:
+        if served.type.namespaced and target.name and not target.namespace:
             raise no_such_path()
         return served
 
-    def of_kind(self, api_version: str, kind: str) -> Served | None:
+    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
         return self._by_kind.get((api_version, kind))
 
     def types(self) -> tuple[ResourceType, ...]:
         """Built-in types in their order, then custom ones by definition, the storage version first.
 
-        As long as nothing has changed, the very same tuple.
+        The tuple is identical as long as nothing changes.
         """
         if self._types is None:
             self._types = tuple(served.type for served in self._by_path.values())
         return self._types
 
-    def versions(self, group: str, plural: str) -> list[Served]:
+    def versions(self, group: str, plural: str) -> list[ServedResource]:
         return [found for key, found in self._by_path.items() if (key[0], key[2]) == (group, plural)]
 
-    def preferred(self) -> list[Served]:
-        """Every resource once, in its first version, in order of group and name."""
-        first: dict[tuple[str, str], Served] = {}
+    def preferred(self) -> list[ServedResource]:
+        """Every resource once, in its preferred version, by group and name."""
+        first: dict[tuple[str, str], ServedResource] = {}
         for (group, _, plural), served in self._by_path.items():
             first.setdefault((group, plural), served)
         return [first[key] for key in sorted(first)]

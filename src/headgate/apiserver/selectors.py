@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.status import Refusal, bad_request
+from headgate.apiserver.status import StatusError, bad_request
+from headgate.apiserver.strategy import ResourceType
 from headgate.model.selectors import (
     InvalidSelector,
     Requirement,
@@ -46,11 +46,11 @@ FIELDS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "type": "",
     },
 }
-"""Fields that can be selected by, beyond name and namespace, and what they count as when absent."""
+"""Supported field selectors beyond name and namespace, and the value of an absent field."""
 
 
 def selection(query: Mapping[str, str], resource: ResourceType) -> Match | None:
-    """What a request selects; None when it selects everything."""
+    """The selectors of a request as one predicate; None if it has none."""
     try:
         by_label = parse_label_selector(query.get("labelSelector", ""))
         by_field = parse_field_selector(query.get("fieldSelector", ""))
@@ -65,13 +65,13 @@ def selection(query: Mapping[str, str], resource: ResourceType) -> Match | None:
 
 
 def object_selector(selector: Json | None) -> LabelTest:
-    """A `matchLabels`/`matchExpressions` selector; None selects nothing, an empty one everything."""
+    """A LabelSelector as a predicate on labels; None selects nothing, an empty one everything."""
     if selector is None:
         return lambda _: False
     try:
         requirements = label_selector(selector)
     except InvalidSelector as error:
-        raise Refusal(500, "InternalError", f"Internal error occurred: {error}") from None
+        raise StatusError(500, "InternalError", f"Internal error occurred: {error}") from None
     return lambda labels: selects(requirements, labels)
 
 

@@ -6,25 +6,35 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
-from headgate.apiserver.admission import Chain, Errand, Plugin
-from headgate.apiserver.binding import bind, decode_binding
-from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES
-from headgate.apiserver.crd import resource_types_of
-from headgate.apiserver.decoding import decode_object, decode_patch, readable
-from headgate.apiserver.definitions import Definitions
-from headgate.apiserver.deletion import DeleteOptions, Deleter, decode_options
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.eviction import decode_eviction, evict
-from headgate.apiserver.finishing import is_pods
-from headgate.apiserver.garbage import Garbage
-from headgate.apiserver.listing import known_version, list_objects
+from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
+from headgate.apiserver.apiextensions import resource_types_of
+from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
+from headgate.apiserver.handlers import (
+    DeleteOptions,
+    Deleter,
+    ListScope,
+    Watch,
+    WatchEvent,
+    Writer,
+    bind,
+    decode_binding,
+    decode_eviction,
+    decode_object,
+    decode_options,
+    decode_patch,
+    evict,
+    get_existing,
+    known_version,
+    list_objects,
+    valid_utf8,
+)
+from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
-from headgate.apiserver.namespaces import Namespaces
-from headgate.apiserver.registry import Registry
-from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import selection
 from headgate.apiserver.status import (
+    ApiError,
     bad_request,
     created,
     deleted,
@@ -33,15 +43,14 @@ from headgate.apiserver.status import (
     method_not_allowed,
     no_such_path,
 )
-from headgate.apiserver.store import HISTORY, Store
-from headgate.apiserver.watch import View, Watch, WatchEvent
-from headgate.apiserver.writing import Writer, found
+from headgate.apiserver.storage import HISTORY, Store, is_pods
+from headgate.apiserver.strategy import ResourceType
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
 
 
 class ApiServer:
-    """One cluster. Equal seeds and equal requests give equal histories, byte for byte."""
+    """The API server of one cluster. Equal seeds and equal requests give equal histories, byte for byte."""
 
     def __init__(
         self,
@@ -53,137 +62,137 @@ class ApiServer:
     ) -> None:
         self._store = Store(history)
         self._registry = Registry(self._store, types)
-        self._chain = Chain(self._store, admission)
+        self._chain = AdmissionChain(self._store, admission)
         self._writer = Writer(self._store, self._chain, Identities(seed))
         self._deleter = Deleter(self._store, self._chain)
-        self._namespaces = Namespaces(self._store, self._registry, self._deleter)
+        self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
-            Definitions(self._store, self._registry, self._deleter, resource_types_of),
-            Garbage(self._store, self._registry, self._deleter),
+            DefinitionController(self._store, self._registry, self._deleter, resource_types_of),
+            GarbageCollector(self._store, self._registry, self._deleter),
             self._namespaces,
         )
         self._create_initial(objects)
 
     def handle(self, request: Request, now: float) -> Response:
-        """Answer the request. What it sets off (garbage collection and the like) is done when this returns."""
+        """The response to a request. Controllers have reconciled its consequences when this returns."""
         try:
             response = Response(*self._answer(request, now))
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
         except UnicodeDecodeError:
-            return self.handle(structs.replace(request, body=readable(request.body)), now)
-        self._settle(now)
+            return self.handle(structs.replace(request, body=valid_utf8(request.body)), now)
+        self._reconcile(now)
         return response
 
     def watch(self, path: str, query: Mapping[str, str]) -> Watch:
         """A watch of the collection at this path; raises ApiError where a server would refuse it."""
-        served, place = self._registry.at(path)
-        if place.name:
+        served, target = self._registry.at(path)
+        if target.name:
             raise method_not_allowed()
-        view = View(served, place.namespace, selection(query, served.type))
+        scope = ListScope(served, target.namespace, selection(query, served.type))
         initial = query.get("sendInitialEvents") == "true"
         since = None if initial else known_version(self._store, query) or None
         bookmarks = query.get("allowWatchBookmarks") == "true"
-        return Watch(self._store, view, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
+        return Watch(self._store, scope, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
 
     @property
     def version(self) -> int:
-        """Of the last change of anything."""
+        """The resourceVersion of the last change."""
         return self._store.version
 
     def served(self) -> tuple[ResourceType, ...]:
-        """Every type that is served now, custom ones too, each in all its versions."""
+        """Every served resource type, built-in and custom, in all versions."""
         return self._registry.types()
 
     def _create_initial(self, objects: Sequence[Json]) -> None:
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
             assert served is not None, f"no type serves the initial {value['kind']}"
-            self._writer.create(Errand(served, "", "", "system:apiserver", 0.0), value)
-        self._settle(0.0)
+            self._writer.create(RequestInfo(served, "", "", "system:apiserver", 0.0), value)
+        self._reconcile(0.0)
 
-    def _settle(self, now: float) -> None:
-        """Let the controllers follow every change, and the changes they make, until nothing more happens."""
-        while self._store.fresh:
-            changes = self._store.take_fresh()
+    def _reconcile(self, now: float) -> None:
+        """Runs the controllers on all changes, including those they make, until there are none."""
+        while self._store.unreconciled:
+            changes = self._store.take_unreconciled()
             for controller in self._controllers:
-                controller.follow(changes, now)
+                controller.reconcile(changes, now)
 
     def _answer(self, request: Request, now: float) -> tuple[int, Json]:
-        served, place = self._registry.at(request.path)
-        dry_run, subresource = bool(request.query) and _is_dry_run(request.query), place.subresource
-        errand = Errand(served, place.namespace, place.name, request.user, now, subresource, dry_run)
+        served, target = self._registry.at(request.path)
+        dry_run, subresource = bool(request.query) and _is_dry_run(request.query), target.subresource
+        info = RequestInfo(served, target.namespace, target.name, request.user, now, subresource, dry_run)
         if subresource in ("binding", "eviction"):
-            return self._answer_pod_action(request, errand)
+            return self._answer_pod_action(request, info)
         if subresource and not (subresource == "status" and served.type.has_status):
             raise no_such_path()
-        if not place.name:
-            return self._answer_collection(request, errand)
-        return self._answer_object(request, errand)
+        if not target.name:
+            return self._answer_collection(request, info)
+        return self._answer_object(request, info)
 
-    def _answer_collection(self, request: Request, errand: Errand) -> tuple[int, Json]:
-        if request.method != "GET" and errand.served.type.namespaced and not errand.namespace:
-            raise no_such_path() if errand.served.custom else method_not_allowed()
+    def _answer_collection(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        if request.method != "GET" and info.served.type.namespaced and not info.namespace:
+            raise no_such_path() if info.served.custom else method_not_allowed()
         match request.method:
             case "GET":
                 if request.query.get("watch") in ("true", "1"):
                     raise bad_request("a watch is no single response")
-                return 200, list_objects(self._store, _view(request, errand), request.query)
+                return 200, list_objects(self._store, _scope(request, info), request.query)
             case "POST":
-                return self._create(request, errand)
+                return self._create(request, info)
             case "DELETE":
-                return 200, self._delete_all(request, errand)
+                return 200, self._delete_all(request, info)
         raise method_not_allowed()
 
-    def _answer_object(self, request: Request, errand: Errand) -> tuple[int, Json]:
-        served = errand.served
+    def _answer_object(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        served = info.served
         match request.method:
             case "PATCH":  # as most are
                 patch = decode_patch(request.body, request.content_type, served)
-                return 200, self._writer.patch(errand, patch)
+                return 200, self._writer.patch(info, patch)
             case "GET":
-                return 200, served.shown(found(errand).value)
+                return 200, served.shown(get_existing(info).value)
             case "PUT":
                 new = decode_object(request.body, served, self._registry)
-                return 200, self._writer.replace(errand, new)
-            case "DELETE" if not errand.subresource:
-                return 200, self._delete(errand, decode_options(request.body, request.query))
+                return 200, self._writer.replace(info, new)
+            case "DELETE" if not info.subresource:
+                return 200, self._delete(info, decode_options(request.body, request.query))
         raise method_not_allowed()
 
-    def _answer_pod_action(self, request: Request, errand: Errand) -> tuple[int, Json]:
-        if not is_pods(errand.served.collection) or not errand.name:
+    def _answer_pod_action(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        if not is_pods(info.served.collection) or not info.name:
             raise no_such_path()
         if request.method != "POST":
             raise method_not_allowed()
-        if errand.subresource == "binding":
-            bind(self._store, self._chain, errand, decode_binding(request.body))
+        if info.subresource == "binding":
+            bind(self._store, self._chain, info, decode_binding(request.body))
         else:
-            evict(self._store, self._deleter, errand, decode_eviction(request.body))
+            evict(self._store, self._deleter, info, decode_eviction(request.body))
         return 201, created()
 
-    def _create(self, request: Request, errand: Errand) -> tuple[int, Json]:
-        value = decode_object(request.body, errand.served, self._registry)
-        self._namespaces.refuse_content(errand, value["metadata"].get("name") or "")
-        return 201, self._writer.create(errand, value)
+    def _create(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        value = decode_object(request.body, info.served, self._registry)
+        self._namespaces.refuse_unless_active(info, value["metadata"].get("name") or "")
+        return 201, self._writer.create(info, value)
 
-    def _delete(self, errand: Errand, options: DeleteOptions) -> Json:
-        """The object if it still exists or is a pod, else a Status that says what is gone."""
-        last = self._deleter.delete(errand, options)
-        collection, resource = errand.served.collection, errand.served.type
-        if is_pods(collection) or collection.get(errand.namespace, errand.name) is not None:
-            return errand.served.shown(last)
-        return deleted(details_of(errand.name, resource.group, resource.plural, last["metadata"]["uid"]))
+    def _delete(self, info: RequestInfo, options: DeleteOptions) -> Json:
+        """The object if it still exists or is a pod, else a Status with its details."""
+        last = self._deleter.delete(info, options)
+        collection, resource = info.served.collection, info.served.type
+        if is_pods(collection) or collection.get(info.namespace, info.name) is not None:
+            return info.served.shown(last)
+        return deleted(details_of(info.name, resource.group, resource.plural, last["metadata"]["uid"]))
 
-    def _delete_all(self, request: Request, errand: Errand) -> Json:
+    def _delete_all(self, request: Request, info: RequestInfo) -> Json:
         options = decode_options(request.body, request.query)
-        listed = list_objects(self._store, _view(request, errand), request.query)
+        listed = list_objects(self._store, _scope(request, info), request.query)
         for item in listed["items"]:
-            self._deleter.delete(structs.replace(errand, name=item["metadata"]["name"]), options)
+            self._deleter.delete(structs.replace(info, name=item["metadata"]["name"]), options)
         return listed
 
 
-def _view(request: Request, errand: Errand) -> View:
-    return View(errand.served, errand.namespace, selection(request.query, errand.served.type))
+def _scope(request: Request, info: RequestInfo) -> ListScope:
+    return ListScope(info.served, info.namespace, selection(request.query, info.served.type))
 
 
 def _is_dry_run(query: Mapping[str, str]) -> bool:

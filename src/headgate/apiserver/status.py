@@ -1,13 +1,21 @@
-"""Refusals as a real API server words them, and the Status objects that carry them."""
+"""API errors as a real server words them, and the Status objects that carry them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headgate.apiserver.errors import ApiError, Complaint, FieldError
-from headgate.apiserver.fields import render, render_body
+from headgate.apiserver.field_errors import Complaint, FieldError, render, render_body
 from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import ResourceType
+from headgate.apiserver.strategy import ResourceType
+
+
+class ApiError(Exception):
+    """A request that is answered with a Status instead of success; nothing was changed."""
+
+    def __init__(self, code: int, reason: str, message: str, causes: Sequence[FieldError] = ()) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message, self.causes = code, reason, message, tuple(causes)
+
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 PRECONDITIONS: Mapping[str, str] = {"uid": "UID", "resourceVersion": "ResourceVersion"}
@@ -22,8 +30,8 @@ CAUSE_REASONS: Mapping[Complaint, str] = {
 }
 
 
-class Refusal(ApiError):
-    """An ApiError that also knows which object it is about, for the details of its Status."""
+class StatusError(ApiError):
+    """An ApiError with the details of its Status."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: Json | None = None, causes: Sequence[FieldError] = ()
@@ -33,109 +41,111 @@ class Refusal(ApiError):
 
 
 def resource_name(resource: ResourceType) -> str:
-    """The resource with its group, as error texts name it: `pods`, `jobs.batch`."""
+    """The resource with its group, as in `jobs.batch`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
-def not_found(resource: ResourceType, name: str) -> Refusal:
-    return Refusal(404, "NotFound", f'{resource_name(resource)} "{name}" not found', _about(resource, name))
+def not_found(resource: ResourceType, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{resource_name(resource)} "{name}" not found', _details(resource, name))
 
 
-def no_such_path() -> Refusal:
-    return Refusal(404, "NotFound", "the server could not find the requested resource")
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def method_not_allowed() -> Refusal:
-    return Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
-def already_exists(resource: ResourceType, name: str) -> Refusal:
-    return Refusal(409, "AlreadyExists", f'{resource_name(resource)} "{name}" already exists', _about(resource, name))
+def already_exists(resource: ResourceType, name: str) -> StatusError:
+    return StatusError(
+        409, "AlreadyExists", f'{resource_name(resource)} "{name}" already exists', _details(resource, name)
+    )
 
 
-def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> Refusal:
-    return _cannot(resource, resource.plural, name, why)
+def conflict(resource: ResourceType, name: str, why: str = MODIFIED) -> StatusError:
+    return _conflict(resource, resource.plural, name, why)
 
 
-def binding_conflict(resource: ResourceType, name: str, why: str) -> Refusal:
-    """Of a pod that cannot be bound as it is now."""
-    return _cannot(resource, f"{resource.plural}/binding", name, why)
+def binding_conflict(resource: ResourceType, name: str, why: str) -> StatusError:
+    """The conflict of a pod that cannot be bound."""
+    return _conflict(resource, f"{resource.plural}/binding", name, why)
 
 
-def deletion_conflict(resource: ResourceType, name: str, why: str) -> Refusal:
-    """Of a deletion that is meant for another object; a real server names the kind here, not the resource."""
-    return _cannot(resource, resource.kind, name, why)
+def deletion_conflict(resource: ResourceType, name: str, why: str) -> StatusError:
+    """The conflict of an unmet deletion precondition; a real server names the kind here, not the resource."""
+    return _conflict(resource, resource.kind, name, why)
 
 
-def _cannot(resource: ResourceType, called: str, name: str, why: str) -> Refusal:
-    named = f"{called}.{resource.group}" if resource.group else called
+def _conflict(resource: ResourceType, kind: str, name: str, why: str) -> StatusError:
+    named = f"{kind}.{resource.group}" if resource.group else kind
     message = f'Operation cannot be fulfilled on {named} "{name}": {why}'
-    return Refusal(409, "Conflict", message, details_of(name, resource.group, called))
+    return StatusError(409, "Conflict", message, details_of(name, resource.group, kind))
 
 
-def unmet_precondition(resource: ResourceType, stored: Json, field: str, asked: str) -> Refusal:
-    """A write meant for another uid or resourceVersion than the stored metadata has, in a real storage's words."""
+def unmet_precondition(resource: ResourceType, stored: Json, field: str, asked: str) -> StatusError:
+    """The conflict of an unmet uid or resourceVersion precondition, in the words of a real storage."""
     place = (resource.group, resource.plural, stored.get("namespace", ""), stored["name"])
     where = "/".join(["/registry", *filter(None, place)])
-    called = PRECONDITIONS[field]
+    kind = PRECONDITIONS[field]
     return conflict(
         resource,
         stored["name"],
         f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: {called} in precondition: {asked}, {called} in object meta: {stored[field]}",
+        f"Precondition failed: {kind} in precondition: {asked}, {kind} in object meta: {stored[field]}",
     )
 
 
-def forbidden(resource: ResourceType, name: str, why: str) -> Refusal:
+def forbidden(resource: ResourceType, name: str, why: str) -> StatusError:
     message = f'{resource_name(resource)} "{name}" is forbidden: {why}'
-    return Refusal(403, "Forbidden", message, _about(resource, name))
+    return StatusError(403, "Forbidden", message, _details(resource, name))
 
 
-def bad_request(message: str) -> Refusal:
-    return Refusal(400, "BadRequest", message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
 
 
-def unsupported_media(message: str) -> Refusal:
-    return Refusal(415, "UnsupportedMediaType", message)
+def unsupported_media(message: str) -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def expired(message: str) -> Refusal:
-    return Refusal(410, "Expired", message)
+def expired(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
 
 
-def too_many_requests(message: str, cause: Json) -> Refusal:
-    return Refusal(429, "TooManyRequests", message, {"causes": [cause]})
+def too_many_requests(message: str, cause: Json) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, {"causes": [cause]})
 
 
-def invalid(kind: str, group: str, name: str, causes: Sequence[FieldError]) -> Refusal:
+def invalid(kind: str, group: str, name: str, causes: Sequence[FieldError]) -> StatusError:
     named = f"{kind}.{group}" if group else kind
-    message = f'{named} "{name}" is invalid: {told_together(causes)}'
-    return Refusal(422, "Invalid", message, details_of(name, group, kind), causes)
+    message = f'{named} "{name}" is invalid: {joined(causes)}'
+    return StatusError(422, "Invalid", message, details_of(name, group, kind), causes)
 
 
-def told_together(errors: Sequence[FieldError]) -> str:
-    """Each error once; several in brackets."""
+def joined(errors: Sequence[FieldError]) -> str:
+    """The errors' texts, each once; several in brackets."""
     texts = list(dict.fromkeys(render(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def details_of(name: str, group: str, kind: str, uid: str = "") -> Json:
-    """Details as a Status shows them: empty parts are left out."""
+    """The details of a Status; empty ones are omitted."""
     parts = {"name": name, "group": group, "kind": kind, "uid": uid}
     return {key: part for key, part in parts.items() if part}
 
 
-def _about(resource: ResourceType, name: str) -> Json:
+def _details(resource: ResourceType, name: str) -> Json:
     return details_of(name, resource.group, resource.plural)
 
 
 def failure(error: ApiError) -> Json:
-    """The Status object that answers a refused request."""
-    details = dict(error.details) if isinstance(error, Refusal) else {}
+    """The Status that answers a refused request."""
+    details = dict(error.details) if isinstance(error, StatusError) else {}
     if error.causes:
         details["causes"] = [_cause(cause) for cause in error.causes]
-    told = {"message": error.message, "reason": error.reason}
-    return _status("Failure", told, details, error.code)
+    said = {"message": error.message, "reason": error.reason}
+    return _status("Failure", said, details, error.code)
 
 
 def _cause(error: FieldError) -> Json:
@@ -144,16 +154,16 @@ def _cause(error: FieldError) -> Json:
 
 
 def created() -> Json:
-    """The Status object that answers a creation with nothing else to show."""
+    """The Status that answers a creation of something that is not stored."""
     return _status("Success", {}, {}, 201)
 
 
 def deleted(details: Json) -> Json:
-    """The Status object that says what is gone; a real server leaves the code out here."""
+    """The Status that answers a completed deletion; a real server omits the code here."""
     return _status("Success", {}, details, 0)
 
 
-def _status(status: str, told: Json, details: Json, code: int) -> Json:
-    parts = {**told, "details": details, "code": code}
+def _status(status: str, said: Json, details: Json, code: int) -> Json:
+    parts = {**said, "details": details, "code": code}
     shown = {name: part for name, part in parts.items() if part}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, **shown}

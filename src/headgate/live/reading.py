@@ -11,7 +11,8 @@ from pathlib import Path
 from msgspec import Raw, Struct, structs
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
-from headgate.api.decode import InvalidObject, MalformedAnswer, decode, decode_list
+from headgate.api.decode import MalformedAnswer, decode, decode_list
+from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.requests import Call, decode_status
 from headgate.live.client import Client

@@ -10,15 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import msgspec
 from msgspec import Raw, Struct
 
-from headgate.api.decode import (
-    Identity,
-    InvalidObject,
-    MalformedAnswer,
-    decode,
-    decode_list,
-    decode_watch,
-    identity,
-)
+from headgate.api.decode import Identity, MalformedAnswer, decode, decode_list, decode_watch, identity
+from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.api.requests import Call
 from headgate.live.backoff import Backoff, Outages

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Raw, Struct
 
-from headgate.model.affinity import Requirement
 from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volume, VolumeClaim
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
@@ -15,6 +14,7 @@ from headgate.model.node import Node
 from headgate.model.owners import ReplicaOwner, Service
 from headgate.model.pod import Pod, PodTemplate
 from headgate.model.queues import QueuedWorkload, QueueObject
+from headgate.model.selectors import Requirement
 
 
 class Namespace(Struct, frozen=True, gc=False):

@@ -7,13 +7,14 @@ from enum import StrEnum
 
 from msgspec import Struct, structs
 
-from headgate.model.affinity import Requirement, Toleration
+from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.needs import TemplateNeeds
 from headgate.model.node import Taint
 from headgate.model.pod import PodShape
 from headgate.model.resources import Resources
+from headgate.model.selectors import Requirement
 
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"

@@ -7,8 +7,7 @@ from collections.abc import Collection
 import msgspec
 from msgspec import Struct
 
-from headgate.apiserver.messages import Json, Request, Response
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Json, Request, Response
 from headgate.simulator.manifests import complete_node
 from headgate.simulator.scenario import Manifest, Reference
 from headgate.simulator.served import DEFAULT_NAMESPACE, Served, served_kind, served_kinds

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from headgate.api.decode import READABLE
 from headgate.api.rereading import Rereading
-from headgate.apiserver.builtin import INITIAL_OBJECTS
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import INITIAL_OBJECTS, ApiServer
 from headgate.model.effects import WakeAt
 from headgate.model.events import Event, Outcome, TimerFired
 from headgate.model.keys import Kind

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.apiserver.builtin import ADMISSION
-from headgate.apiserver.errors import ApiError, Complaint, FieldError
-from headgate.apiserver.messages import Json
-from headgate.apiserver.rules import Admission, Catalog, Operation
+from headgate.apiserver import ADMISSION, AdmissionPlugin, ApiError, Catalog, Complaint, FieldError, Json, Operation
 
 UNCHANGEABLE = "may not be changed while the feature PodSchedulingReadiness is disabled"
 
@@ -36,7 +33,7 @@ class DroppedGates:
             raise ApiError(422, "Invalid", message, [wrong])
 
 
-def admission_for(features: Mapping[str, bool]) -> tuple[Admission, ...]:
+def admission_for(features: Mapping[str, bool]) -> tuple[AdmissionPlugin, ...]:
     """The admission plugins of a server with these feature gates."""
     return ADMISSION if features.get("PodSchedulingReadiness", True) else (DroppedGates(), *ADMISSION)
 

@@ -15,10 +15,7 @@ from headgate.api.install_manifests import (
     webhook_configurations,
 )
 from headgate.api.rereading import Rereading
-from headgate.apiserver.messages import Json, Request
-from headgate.apiserver.rules import Operation
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.webhooks import Allowed, Denied, Handler, WebhookAdmission
+from headgate.apiserver import Allowed, ApiServer, Denied, Handler, Json, Operation, Request, WebhookAdmission
 from headgate.gates.webhooks import JUDGES
 from headgate.lifecycle.roles import role_hash
 from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted

@@ -8,10 +8,8 @@ from operator import itemgetter
 
 from headgate.api.admission import Read, read_once
 from headgate.api.kinds import RESOURCES, collection_paths
-from headgate.apiserver.errors import ApiError
-from headgate.apiserver.server import ApiServer
-from headgate.apiserver.store import Collection as Stored
-from headgate.apiserver.watch import Watch, WatchEvent
+from headgate.apiserver import ApiError, ApiServer, Watch, WatchEvent
+from headgate.apiserver import Collection as Stored
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headgate.api.install_manifests import OWN_ACCOUNT
 from headgate.api.requests import calls_for, trouble_of
-from headgate.apiserver.messages import Request
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer, Request
 from headgate.model.effects import Write
 from headgate.model.events import Outcome
 

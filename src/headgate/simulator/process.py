@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import ApiServer
 from headgate.engine.gangs import PLUGIN as GANGS
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import Engine

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 from headgate.engine.journal import Entry
 from headgate.simulator.acting import reference_dict
 

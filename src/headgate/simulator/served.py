@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from headgate.apiserver.builtin import RESOURCE_TYPES
-from headgate.apiserver.messages import Request
-from headgate.apiserver.rules import ResourceType
-from headgate.apiserver.server import ApiServer
+from headgate.apiserver import RESOURCE_TYPES, ApiServer, Request, ResourceType
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFAULT_NAMESPACE = "default"

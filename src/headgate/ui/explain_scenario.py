@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headgate.api.decode import decode
 from headgate.api.kinds import RESOURCES
-from headgate.apiserver.messages import Json
+from headgate.apiserver import Json
 from headgate.engine.why_waiting.cluster import Cluster
 from headgate.model.objects import Object
 from headgate.simulator.faults import Faults

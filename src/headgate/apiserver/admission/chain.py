@@ -1,0 +1,200 @@
+"""The admission chain: which plugins apply to a write, and one write's way through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from headgate.apiserver.caches import APPLICABLE_PLUGINS, LISTED_OBJECTS, Cache
+from headgate.apiserver.messages import Json
+from headgate.apiserver.registry import RequestInfo, ServedResource
+from headgate.apiserver.storage import Collection, Store
+from headgate.apiserver.strategy import ResourceType
+
+
+class Operation(Struct, frozen=True):
+    """The attributes of one write, as admission plugins and webhooks see them."""
+
+    verb: str  # CREATE, UPDATE or DELETE
+    resource: ResourceType
+    subresource: str
+    namespace: str
+    name: str
+    new: Json | None
+    old: Json | None
+    user: str
+    dry_run: bool = False
+
+
+class Catalog(Protocol):
+    """Stored objects by resource: the plural, or plural.group outside the core group. They must not be changed."""
+
+    def get(self, resource: str, namespace: str, name: str) -> Json | None:
+        """The object, or None; the namespace is empty for cluster-wide kinds."""
+
+    def list(self, resource: str) -> Sequence[Json]:
+        """All objects of the resource in all namespaces, by namespace and name; none for an unknown resource.
+
+        The list is identical as long as no object of the resource changes.
+        """
+
+
+class AdmissionPlugin(Protocol):
+    """A step that may change or refuse a write, after decoding and before validation."""
+
+    @property
+    def resources(self) -> frozenset[tuple[str, str]] | None:
+        """The groups and plurals the plugin handles; None for all."""
+
+    @property
+    def keeps_complete(self) -> bool:
+        """Whether an object that was defaulted is still defaulted, and the same object, after `mutate`."""
+
+    def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
+        """The object to continue with; raises ApiError to refuse the write."""
+
+    def validate(self, operation: Operation, catalog: Catalog) -> None:
+        """Raises ApiError to refuse the object after all mutations."""
+
+
+@runtime_checkable
+class ConfiguredPlugin(Protocol):
+    """A plugin that stored objects configure, as webhook configurations do."""
+
+    @property
+    def configured_by(self) -> tuple[str, ...]:
+        """The resources of these objects, as a catalog names them. While none of them changes, `applicable` returns the
+        same for one class of requests: a verb, a resource and subresource, a user.
+        """
+
+    def applicable(self, operation: Operation, catalog: Catalog) -> AdmissionPlugin | None:
+        """The plugin that handles requests of this class; None if nothing is configured for it."""
+
+
+_RequestClass = tuple[ServedResource, str, str, str]
+"""Resource, verb, subresource and user of a request."""
+
+Plugin = AdmissionPlugin | ConfiguredPlugin
+
+
+class _CachedList(Struct):
+    """The objects of a collection, listed once per version of it."""
+
+    collection: Collection
+    version: int = -1
+    values: Sequence[Json] = ()
+
+
+class StoreCatalog:
+    """The catalog admission plugins read the store through."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lists: Cache[str, _CachedList] = Cache(LISTED_OBJECTS)
+
+    def get(self, resource: str, namespace: str, name: str) -> Json | None:
+        found = self.collection(resource).get(namespace, name)
+        return None if found is None else found.value
+
+    def list(self, resource: str) -> Sequence[Json]:
+        listed = self._of(resource)
+        if listed.version != listed.collection.version:
+            listed.values = [revision.value for _, _, revision in listed.collection.items()]
+            listed.version = listed.collection.version
+        return listed.values
+
+    def collection(self, resource: str) -> Collection:
+        return self._of(resource).collection
+
+    def _of(self, resource: str) -> _CachedList:
+        known = self._lists.get(resource)
+        if known is None:
+            plural, _, group = resource.partition(".")
+            known = _CachedList(self._store.collection(group, plural))
+            self._lists.put(resource, known)
+        return known
+
+
+class WriteAdmission:
+    """One write's admission: the applicable plugins mutate it in turn and, after validation, validate it in turn."""
+
+    __slots__ = ("_catalog", "_info", "_old", "_operation", "_plugins", "_verb", "complete")
+
+    def __init__(
+        self,
+        plugins: Sequence[AdmissionPlugin],
+        catalog: StoreCatalog,
+        verb: str,
+        info: RequestInfo,
+        old: Json | None,
+    ) -> None:
+        self._plugins, self._catalog, self._verb, self._info, self._old = plugins, catalog, verb, info, old
+        self._operation: Operation | None = None  # as it was last seen
+        self.complete = True
+        """Whether what was complete still is; else it is to be prepared again."""
+
+    def mutate(self, new: Json | None) -> Json | None:
+        """The object after all mutations; the identical object if no plugin changed it."""
+        operation = self._of(new)
+        for plugin in self._plugins:
+            changed = plugin.mutate(operation, self._catalog)
+            if changed is not operation.new:
+                self.complete = self.complete and plugin.keeps_complete
+                operation = self._of(changed)
+        return operation.new
+
+    def validate(self, new: Json | None) -> None:
+        operation = self._of(new)
+        for plugin in self._plugins:
+            plugin.validate(operation, self._catalog)
+
+    def _of(self, new: Json | None) -> Operation:
+        if self._operation is None or self._operation.new is not new:
+            self._operation = _operation(self._verb, self._info, new, self._old)
+        return self._operation
+
+
+class AdmissionChain:
+    """All plugins in order, and which of them apply to a request."""
+
+    def __init__(self, store: Store, plugins: Sequence[Plugin]) -> None:
+        self._catalog, self._plugins = StoreCatalog(store), tuple(plugins)
+        configurable = [plugin for plugin in plugins if isinstance(plugin, ConfiguredPlugin)]
+        self._configurations = [
+            self._catalog.collection(name) for plugin in configurable for name in plugin.configured_by
+        ]
+        self._configured = 0  # the sum of their versions, of which none ever falls
+        self._applicable: Cache[_RequestClass, tuple[AdmissionPlugin, ...]] = Cache(APPLICABLE_PLUGINS)
+
+    def admission_of(self, verb: str, info: RequestInfo, old: Json | None) -> WriteAdmission | None:
+        """The admission of a write that replaces `old`; None if no plugin applies."""
+        configured = 0
+        for collection in self._configurations:
+            configured += collection.version
+        if configured != self._configured:
+            self._configured = configured
+            self._applicable.clear()
+        request_class = (info.served, verb, info.subresource, info.user)
+        plugins = self._applicable.get(request_class)
+        if plugins is None:
+            plugins = self._applicable_to(_operation(verb, info, None, None))
+            self._applicable.put(request_class, plugins)
+        return WriteAdmission(plugins, self._catalog, verb, info, old) if plugins else None
+
+    def _applicable_to(self, operation: Operation) -> tuple[AdmissionPlugin, ...]:
+        found: list[AdmissionPlugin] = []
+        for plugin in self._plugins:
+            if isinstance(plugin, ConfiguredPlugin):
+                applicable = plugin.applicable(operation, self._catalog)
+                found += [] if applicable is None else [applicable]
+            elif plugin.resources is None or (operation.resource.group, operation.resource.plural) in plugin.resources:
+                found.append(plugin)
+        return tuple(found)
+
+
+def _operation(verb: str, info: RequestInfo, new: Json | None, old: Json | None) -> Operation:
+    name = info.name or (new or {}).get("metadata", {}).get("name") or ""
+    resource, user, dry_run = info.served.type, info.user, info.dry_run
+    return Operation(verb, resource, info.subresource, info.namespace, name, new, old, user, dry_run)

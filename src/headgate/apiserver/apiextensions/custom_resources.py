@@ -1,0 +1,222 @@
+"""Custom resources: the strategy and resource types a definition adds, and the schema its objects are checked by.
+
+A schema is compiled once and looks at the top-level fields of an object one by one, because revisions share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.fast_path import Test, compile_fast_path
+from headgate.apiserver.apiextensions.rules import SchemaRules
+from headgate.apiserver.apiextensions.validation import compile_validation
+from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, Cache, memoized
+from headgate.apiserver.defaulting import with_metadata_trimmed
+from headgate.apiserver.field_errors import FieldError
+from headgate.apiserver.messages import Json
+from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
+from headgate.model.names import dns_subdomain_errors
+
+
+class CustomResourceStrategy(Struct, frozen=True):
+    """The strategy of one version of a custom resource. A status subresource is the only way to write status."""
+
+    schema: Schema
+    namespaced: bool
+    has_status: bool
+
+    def prepare_create(self, new: Json) -> Json:
+        return self._completed(_with_status(new, None) if self.has_status else new)
+
+    def prepare_update(self, new: Json, old: Json) -> Json:
+        return self._completed(_with_status(new, old.get("status")) if self.has_status else new)
+
+    def prepare_status(self, new: Json, old: Json) -> Json:
+        completed: Json = self.schema.complete(_with_status(old, new.get("status")))
+        return completed
+
+    def validate_create(self, new: Json) -> Sequence[FieldError]:
+        metadata = typed(new, AnyObject).metadata or ObjectMeta()
+        errors = metadata_errors(metadata, dns_subdomain_errors, namespaced=self.namespaced) + self.schema.errors(new)
+        return errors + self.schema.rule_errors(new, None, errors)
+
+    def validate_update(self, new: Json, old: Json) -> Sequence[FieldError]:
+        metadata = typed(new, AnyObject).metadata or ObjectMeta()
+        errors = metadata_update_errors(new["metadata"], old["metadata"], metadata)
+        errors = errors if _only_metadata_differs(new, old) else errors + self.schema.errors(new)
+        return errors + self.schema.rule_errors(new, old, errors)
+
+    def validate_status(self, new: Json, old: Json) -> Sequence[FieldError]:
+        return self.schema.status_errors(new, old)
+
+    def _completed(self, value: Json) -> Json:
+        typed(value, AnyObject)
+        completed: Json = self.schema.complete(with_metadata_trimmed(value))
+        return completed
+
+
+def _with_status(value: Json, status: Json | None) -> Json:
+    if status is not None:
+        return {**value, "status": status}
+    return {name: part for name, part in value.items() if name != "status"} if "status" in value else value
+
+
+def _only_metadata_differs(new: Json, old: Json) -> bool:
+    return new.keys() == old.keys() and all(new[name] == old[name] for name in new if name != "metadata")
+
+
+def resource_types_of(definition: Json) -> tuple[ResourceType, ...]:
+    """The served versions of a valid definition, the storage version first."""
+    spec = definition["spec"]
+    versions = sorted(spec["versions"], key=lambda version: not version.get("storage"))
+    return tuple(_resource_type(spec, version) for version in versions if version.get("served"))
+
+
+def _resource_type(spec: Json, version: Json) -> ResourceType:
+    names, namespaced = spec["names"], spec["scope"] == "Namespaced"
+    has_status = "status" in (version.get("subresources") or {})
+    schema = resource_schema(version["schema"]["openAPIV3Schema"])
+    return ResourceType(
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=namespaced,
+        rules=CustomResourceStrategy(schema, namespaced, has_status),
+        has_status=has_status,
+        short_names=tuple(names.get("shortNames") or ()),
+    )
+
+
+_IDENTITY: Json = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+_PLAIN_ROOT = frozenset({"type", "properties", "required", "description", "x-kubernetes-validations"})
+_METADATA: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+class Schema:
+    """A compiled schema. Values are never changed in place; results share what they can with them."""
+
+    def __init__(self, document: Json) -> None:
+        self._defaults = compile_defaults(document)
+        self._pruning = compile_pruning(document)
+        self._validation = compile_validation(document)
+        properties: Json = document.get("properties") or {}
+        self._status = compile_validation(properties.get("status") or {})
+        self._rules = SchemaRules(document)
+        self._fields = {name: SchemaField(part) for name, part in properties.items()}
+        self._rewriting = tuple((name, part) for name, part in self._fields.items() if part.rewrites)
+        self._names = frozenset(self._fields)
+        self._is_simple = document.keys() <= _PLAIN_ROOT
+        self._required = frozenset(document.get("required") or ())
+        self._with_default = frozenset(name for name, part in properties.items() if "default" in part)
+
+    def default(self, value: Any) -> Any:
+        """The value with missing fields defaulted and nulls of fields that are not nullable dropped."""
+        return value if self._defaults is None else self._defaults(value)
+
+    def prune(self, value: Any) -> Any:
+        """The value without fields the schema does not declare."""
+        return value if self._pruning is None else self._pruning(value)
+
+    def complete(self, value: Any) -> Any:
+        """The value defaulted and pruned; idempotent."""
+        if not self._has_declared_fields_only(value) or not self._with_default.issubset(value):
+            return self.prune(self.default(value))
+        result = value
+        for name, part in self._rewriting:
+            if name in value and (completed := part.completed(value[name])) is not value[name]:
+                result = {**result, name: completed}
+        return result
+
+    def errors(self, value: Any, path: str = "") -> list[FieldError]:
+        """What validation by the schema finds, CEL rules aside."""
+        errors: list[FieldError] = []
+        if not self._is_valid(value):
+            self._validation(value, path, errors)
+        return errors
+
+    def status_errors(self, new: Json, old: Json) -> list[FieldError]:
+        """What is wrong with the status, by the schema or by the CEL rules. As on a real server, details name fields
+        relative to the status.
+        """
+        errors = self._status_errors(new)
+        return errors + self._rules.errors(new, old, errors)
+
+    def _status_errors(self, new: Json) -> list[FieldError]:
+        status, part = new.get("status"), self._fields.get("status")
+        if "status" not in new or (part is not None and part.is_valid(status)):
+            return []
+        errors: list[FieldError] = []
+        self._status(status, "", errors)
+        return [structs.replace(error, path=f"status.{error.path}" if error.path else "status") for error in errors]
+
+    def _has_declared_fields_only(self, value: Any) -> bool:
+        return self._is_simple and type(value) is dict and self._names.issuperset(value) and None not in value.values()
+
+    def _is_valid(self, value: Any) -> bool:
+        """Whether the value is known to be complete and valid; False may also mean unknown."""
+        if not self._has_declared_fields_only(value) or not self._required.issubset(value):
+            return False
+        return all(self._fields[name].is_valid(part) for name, part in value.items())
+
+    def rule_errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
+        """What the CEL rules refuse; `old` is None for a new object, `found` the errors found before."""
+        return self._rules.errors(new, old, found)
+
+
+def resource_schema(document: Json) -> Schema:
+    """The schema of a custom resource: the given one with apiVersion, kind and metadata added."""
+    return _compiled(msgspec.json.encode(document))
+
+
+@memoized(COMPILED_SCHEMAS)
+def _compiled(encoded: bytes) -> Schema:
+    document: Json = msgspec.json.decode(encoded)
+    properties = {**_IDENTITY, **(document.get("properties") or {}), "metadata": _METADATA}
+    return Schema({**document, "properties": properties})
+
+
+_NESTED = frozenset({"properties", "additionalProperties", "items"})
+
+
+class _Checked(Struct, frozen=True, gc=False):
+    """A value, what it is completed to, and whether it is valid; False may also mean unknown."""
+
+    value: Any
+    completed: Any
+    valid: bool
+
+
+class SchemaField:
+    """One top-level field of a schema. Each value of it is completed and checked once, as revisions share values."""
+
+    def __init__(self, schema: Json) -> None:
+        self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
+        self.rewrites = self._default is not None or self._prune is not None
+        self._passes = compile_fast_path(schema)
+        self._checked: Cache[int, _Checked] = Cache(SCHEMA_FIELDS)
+        self.is_valid: Test = self._is_cached_valid if not _NESTED.isdisjoint(schema) else self._passes
+        """Whether a value is complete and valid; False may also mean unknown. Scalars are not worth caching."""
+
+    def completed(self, value: Any) -> Any:
+        """The value defaulted and pruned; identical for identical values."""
+        return (self._checked.get(id(value)) or self._check(value)).completed
+
+    def _is_cached_valid(self, value: Any) -> bool:
+        return (self._checked.get(id(value)) or self._check(value)).valid
+
+    def _check(self, value: Any) -> _Checked:
+        valid = self._passes(value)
+        known = _Checked(value, value if valid else self._rewritten(value), valid)
+        self._checked.put(id(value), known)
+        return known
+
+    def _rewritten(self, value: Any) -> Any:
+        value = value if self._default is None else self._default(value)
+        return value if self._prune is None else self._prune(value)

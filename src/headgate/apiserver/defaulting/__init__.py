@@ -1,0 +1,42 @@
+"""What an object of a built-in kind is completed with before it is validated and stored."""
+
+from headgate.apiserver.defaulting.fields import with_canonical_quantities, with_metadata_trimmed
+from headgate.apiserver.defaulting.kinds import (
+    CONTROLLER_UID,
+    GENERATED_LABELS,
+    JOB_NAME,
+    NAME_LABELS,
+    UID_LABELS,
+    default_config_map,
+    default_job,
+    default_node,
+    default_priority_class,
+    new_budget,
+    new_job,
+    new_namespace,
+    update_namespace,
+)
+from headgate.apiserver.defaulting.pods import Nanos, default_pod, nanos_of, new_pod, pod_total
+
+__all__ = [
+    "CONTROLLER_UID",
+    "GENERATED_LABELS",
+    "JOB_NAME",
+    "NAME_LABELS",
+    "UID_LABELS",
+    "Nanos",
+    "default_config_map",
+    "default_job",
+    "default_node",
+    "default_pod",
+    "default_priority_class",
+    "nanos_of",
+    "new_budget",
+    "new_job",
+    "new_namespace",
+    "new_pod",
+    "pod_total",
+    "update_namespace",
+    "with_canonical_quantities",
+    "with_metadata_trimmed",
+]

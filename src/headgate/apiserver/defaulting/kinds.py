@@ -1,0 +1,131 @@
+"""Defaults of Jobs, nodes, namespaces, priority classes, disruption budgets and config maps."""
+
+from __future__ import annotations
+
+from headgate.apiserver.defaulting.fields import JOB_SPEC, with_canonical_quantities, without_unknown
+from headgate.apiserver.defaulting.pods import default_pod_spec
+from headgate.apiserver.messages import Json
+
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+JOB_NAME = "batch.kubernetes.io/job-name"
+NAME_LABELS = ("job-name", JOB_NAME)
+UID_LABELS = ("controller-uid", CONTROLLER_UID)
+GENERATED_LABELS = (*NAME_LABELS, *UID_LABELS)
+_UNLIMITED = 2**31 - 1
+
+
+def default_job(job: Json) -> Json:
+    """The Job with counts and pod template defaulted; idempotent."""
+    spec = _with_counts(without_unknown(job.get("spec") or {}, JOB_SPEC))
+    template = spec.get("template") or {}
+    spec["template"] = {**template, "spec": default_pod_spec(template.get("spec") or {})}
+    return {**job, "spec": spec}
+
+
+def new_job(job: Json) -> Json:
+    """A new Job: defaulted, with its generated selector and labels, without status."""
+    return {**_labelled(_with_selector(default_job(job))), "status": {}}
+
+
+def _with_counts(spec: Json) -> Json:
+    whole = dict(spec)
+    if spec.get("parallelism") is None:
+        whole["parallelism"] = 1
+        if spec.get("completions") is None:
+            whole["completions"] = 1
+    unlimited = spec.get("backoffLimitPerIndex") is not None
+    replacement = "Failed" if spec.get("podFailurePolicy") is not None else "TerminatingOrFailed"
+    defaults = {
+        "backoffLimit": _UNLIMITED if unlimited else 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "manualSelector": False,
+        "podReplacementPolicy": replacement,
+    }
+    whole.update({name: value for name, value in defaults.items() if spec.get(name) is None})
+    return whole
+
+
+def _labelled(job: Json) -> Json:
+    """A Job without labels gets those of its template."""
+    labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
+    if not labels or job["metadata"].get("labels"):
+        return job
+    return {**job, "metadata": {**job["metadata"], "labels": labels}}
+
+
+def _with_selector(job: Json) -> Json:
+    """The Job with the generated selector and template labels, unless manualSelector is set.
+
+    Labels that are already set are kept; validation refuses contradicting ones.
+    """
+    spec, metadata = job["spec"], job["metadata"]
+    if spec["manualSelector"]:
+        return job
+    template, selector = spec["template"], spec.get("selector") or {}
+    of_template = template.get("metadata") or {}
+    generated = dict.fromkeys(NAME_LABELS, metadata.get("name")) | dict.fromkeys(UID_LABELS, metadata.get("uid"))
+    labels = generated | (of_template.get("labels") or {})
+    wanted = {CONTROLLER_UID: metadata.get("uid")} | (selector.get("matchLabels") or {})
+    selecting = {
+        "selector": {**selector, "matchLabels": wanted},
+        "template": {**template, "metadata": {**of_template, "labels": labels}},
+    }
+    return {**job, "spec": spec | selecting}
+
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+_KUBERNETES = "kubernetes"
+_UNKNOWN_SYSTEM = (
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage"),
+    *("containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"),
+)
+_NODE_STATUS: Json = {
+    "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+    "nodeInfo": dict.fromkeys(_UNKNOWN_SYSTEM, ""),
+}
+_NO_DISRUPTIONS: Json = {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}
+
+
+def default_node(node: Json) -> Json:
+    """Allocatable defaults to capacity."""
+    status = with_canonical_quantities(_NODE_STATUS | (node.get("status") or {}), ("capacity", "allocatable"))
+    if status.get("capacity") and status.get("allocatable") is None:
+        status = {**status, "allocatable": status["capacity"]}
+    return {**node, "spec": node.get("spec") or {}, "status": status}
+
+
+def default_namespace(namespace: Json) -> Json:
+    """The namespace with its name label and the finalizer of its content."""
+    metadata, spec = namespace["metadata"], namespace.get("spec") or {}
+    labels = {**(metadata.get("labels") or {}), NAME_LABEL: metadata.get("name")}
+    finalizers = spec.get("finalizers") or []
+    if _KUBERNETES not in finalizers:
+        finalizers = [*finalizers, _KUBERNETES]
+    return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": {**spec, "finalizers": finalizers}}
+
+
+def update_namespace(new: Json, old: Json) -> Json:
+    """The updated namespace; its spec and status are kept."""
+    return default_namespace({**new, "spec": old.get("spec") or {}, "status": old.get("status") or {}})
+
+
+def new_namespace(namespace: Json) -> Json:
+    return {**default_namespace(namespace), "status": {"phase": "Active"}}
+
+
+def default_priority_class(priority_class: Json) -> Json:
+    return {
+        **priority_class,
+        "value": priority_class.get("value") or 0,
+        "preemptionPolicy": priority_class.get("preemptionPolicy") or "PreemptLowerPriority",
+    }
+
+
+def new_budget(budget: Json) -> Json:
+    """A new budget allows no disruptions until its controller has counted."""
+    return {**budget, "status": _NO_DISRUPTIONS}
+
+
+def default_config_map(config_map: Json) -> Json:
+    return config_map if config_map.get("data") is not None else {**config_map, "data": {}}

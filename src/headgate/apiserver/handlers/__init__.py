@@ -1,0 +1,37 @@
+"""Request handlers: how each verb and subresource reads, changes or removes stored objects."""
+
+from headgate.apiserver.handlers.decoding import decode_object, decode_patch, valid_utf8
+from headgate.apiserver.handlers.deletion import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteOptions,
+    Deleter,
+    Preconditions,
+    decode_options,
+)
+from headgate.apiserver.handlers.pods import bind, decode_binding, decode_eviction, evict
+from headgate.apiserver.handlers.reading import ListScope, Watch, WatchEvent, known_version, list_objects
+from headgate.apiserver.handlers.writing import Writer, get_existing
+
+__all__ = [
+    "FOREGROUND",
+    "ORPHAN",
+    "DeleteOptions",
+    "Deleter",
+    "ListScope",
+    "Preconditions",
+    "Watch",
+    "WatchEvent",
+    "Writer",
+    "bind",
+    "decode_binding",
+    "decode_eviction",
+    "decode_object",
+    "decode_options",
+    "decode_patch",
+    "evict",
+    "get_existing",
+    "known_version",
+    "list_objects",
+    "valid_utf8",
+]

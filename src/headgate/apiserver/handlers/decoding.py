@@ -1,0 +1,192 @@
+"""Request bodies: objects and patches, and what they must agree on with the path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from headgate.apiserver.caches import DECODED_FIELDS, memoized
+from headgate.apiserver.messages import Json
+from headgate.apiserver.patches import (
+    PatchFailed,
+    SharedMerges,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+    decode_json_patch,
+)
+from headgate.apiserver.registry import Registry, ServedResource
+from headgate.apiserver.status import StatusError, bad_request, unsupported_media
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"  # built-in kinds only
+
+SHOWN_CHARACTERS = 30
+"""How many characters of an unreadable body an error shows."""
+
+STRING_FIELDS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+"""Metadata fields the server reads before validation, which must be strings."""
+_TEXT_OR_NOTHING = frozenset({str, type(None)})
+
+SCHEME = "pkg/runtime/scheme.go:111"
+"""How a real server's errors name the scheme: a place in its sources."""
+
+Patch = Callable[[Json], Json]
+"""Returns the patched object."""
+
+METADATA, SPEC, STATUS = b'"metadata"', b'},"spec":', b'},"status":'
+"""How the fields of an encoded object begin; `spec` and `status` after an object."""
+
+_PATCHES: Mapping[tuple[str, bool], Callable[[Json, Json], Any]] = {
+    (MERGE, True): SharedMerges().applied,
+    (MERGE, False): apply_merge_patch,
+    (STRATEGIC, False): apply_strategic_patch,
+}
+"""How patches that are objects are applied, by media type and whether the resource is custom."""
+
+INVALID_UTF8 = re.compile("[\udc80-\udcff]")
+"""The surrogates Python decodes invalid bytes to."""
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def valid_utf8(body: bytes) -> bytes:
+    """The body as UTF-8; like a real server, replaces each invalid byte by U+FFFD."""
+    return INVALID_UTF8.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
+
+
+def decode_object(body: bytes, served: ServedResource, registry: Registry) -> Json:
+    """The object in a body, of the kind that is served there, with metadata that is an object."""
+    try:
+        value = _decoded(body, served)
+    except msgspec.DecodeError as trouble:
+        raise _unrecognized(served, str(trouble), body) from None
+    value = _of_kind(value, served, registry, body)
+    return with_metadata(value)
+
+
+def _decoded(body: bytes, served: ServedResource) -> Json:
+    """The object in a body. Equal specs and statuses of custom resources are identical, so that results cached by
+    identity apply.
+    """
+    if not served.custom:
+        return _object(body)
+    try:
+        return _with_shared_parts(body)
+    except msgspec.DecodeError:
+        return _object(body)  # what looked like a part was none, or this says where in the whole the trouble is
+
+
+def _with_shared_parts(body: bytes) -> Json:
+    """The body split before `status` and `spec`, each part decoded once. Raises DecodeError if the split parts are not
+    JSON.
+    """
+    head, found, end = body.partition(STATUS)
+    return {**_before_status(head + b"}}"), **_shared_status(end)} if found else _before_status(body)
+
+
+def _before_status(body: bytes) -> Json:
+    head, found, end = body.partition(SPEC)
+    return {**_before_spec(head + b"}}"), **_shared_spec(end)} if found else _before_spec(body)
+
+
+def _before_spec(body: bytes) -> Json:
+    return _object(body) if body.find(METADATA) >= 0 else _shared(body)
+
+
+_shared = memoized(DECODED_FIELDS)(_object)
+
+
+@memoized(DECODED_FIELDS)
+def _shared_spec(text: bytes) -> Json:
+    return _object(b'{"spec":' + text)
+
+
+@memoized(DECODED_FIELDS)
+def _shared_status(text: bytes) -> Json:
+    return _object(b'{"status":' + text)
+
+
+def _unrecognized(served: ServedResource, why: str, body: bytes) -> StatusError:
+    shown = body[:SHOWN_CHARACTERS].decode(errors="replace")
+    return bad_request(f"the object provided is unrecognized (must be of type {served.type.kind}): {why} ({shown})")
+
+
+def _of_kind(value: Json, served: ServedResource, registry: Registry, body: bytes) -> Json:
+    kind, api_version = value.get("kind"), value.get("apiVersion")
+    if kind == served.type.kind and api_version == served.api_version:
+        return value
+    if served.custom and not (kind and api_version):
+        missing = "apiVersion" if kind else "Kind"
+        raise _unrecognized(served, f"Object '{missing}' is missing", body)
+    if api_version and api_version != served.api_version:
+        raise _of_other_version(str(kind or served.type.kind), str(api_version), served, registry)
+    if kind and kind != served.type.kind:
+        text = f'{kind} in version "{served.type.version}" cannot be handled as a {served.type.kind}'
+        raise bad_request(f"{text}: unknown conversion")
+    return {**value, "kind": served.type.kind, "apiVersion": served.api_version}
+
+
+def _of_other_version(kind: str, api_version: str, served: ServedResource, registry: Registry) -> StatusError:
+    if served.custom or registry.of_kind(api_version, kind) is not None:
+        text = f"the API version in the data ({api_version}) does not match the expected API version"
+        return bad_request(f"{text} ({served.api_version})")
+    text = f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {served.type.kind}'
+    return bad_request(f'{text}: no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"')
+
+
+def with_metadata(value: Json) -> Json:
+    """The object with metadata, empty if absent or null; refuses metadata of another type."""
+    metadata = value.get("metadata")
+    if metadata is None:
+        return {**value, "metadata": {}}
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata: expected an object")
+    if not _TEXT_OR_NOTHING.issuperset(map(type, map(metadata.get, STRING_FIELDS))):
+        name = next(name for name in STRING_FIELDS if type(metadata.get(name)) not in _TEXT_OR_NOTHING)
+        raise bad_request(f"metadata.{name}: expected a string")
+    return value
+
+
+def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patch:
+    """The patch in a body."""
+    media = _media_type(content_type)
+    if media == JSON:
+        return partial(_apply, _json_patched, decode_json_patch(body))
+    apply = _PATCHES.get((media, served.custom))
+    if apply is None:
+        raise _unsupported(served)
+    try:
+        return partial(_apply, apply, _decoded(body, served))
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"error decoding patch: {trouble}") from None
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip()
+
+
+def _unsupported(served: ServedResource) -> StatusError:
+    if not served.custom:
+        return unsupported_media("415: Unsupported Media Type")
+    text = "the body of the request was in an unknown format - accepted media types include:"
+    return unsupported_media(f"{text} {JSON}, {MERGE}")
+
+
+def _json_patched(value: Json, steps: list[Any]) -> Any:
+    try:
+        return apply_json_patch(value, steps)
+    except PatchFailed:
+        raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request") from None
+
+
+def _apply(apply: Callable[[Json, Any], Any], patch: Any, original: Json) -> Json:
+    value = apply(original, patch)
+    if not isinstance(value, dict):
+        raise bad_request("the patched document is no object")
+    return value if value.get("metadata") is original["metadata"] else with_metadata(value)

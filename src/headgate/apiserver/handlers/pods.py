@@ -1,0 +1,211 @@
+"""The pod subresources `binding` and `eviction`."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct, structs
+
+from headgate.apiserver.admission import AdmissionChain
+from headgate.apiserver.field_errors import FieldError, not_supported, required
+from headgate.apiserver.handlers.deletion import TERMINAL_PHASES, DeleteOptions, Deleter
+from headgate.apiserver.handlers.writing import get_existing
+from headgate.apiserver.messages import Json
+from headgate.apiserver.metadata import timestamp, with_condition
+from headgate.apiserver.registry import RequestInfo
+from headgate.apiserver.selectors import object_selector
+from headgate.apiserver.status import (
+    ApiError,
+    StatusError,
+    bad_request,
+    binding_conflict,
+    joined,
+    too_many_requests,
+    unmet_precondition,
+)
+from headgate.apiserver.storage import Collection, Revision, Store
+
+
+class _BindingMetadata(Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _NodeReference(Struct, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+
+
+class Binding(Struct, frozen=True, gc=False):
+    """The node for a pod. A uid or resourceVersion is a precondition."""
+
+    metadata: _BindingMetadata = _BindingMetadata()
+    target: _NodeReference = _NodeReference()
+
+
+_binding_decoder = msgspec.json.Decoder(Binding)
+
+
+def decode_binding(body: bytes) -> Binding:
+    try:
+        return _binding_decoder.decode(body)
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"the object provided is unrecognized (must be of type Binding): {trouble}") from None
+
+
+def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Binding) -> None:
+    """Assigns the pod to a node."""
+    _refuse_invalid_binding(info, binding)
+    pod = get_existing(info).value
+    _refuse_unbindable(info, binding, pod)
+    admission = chain.admission_of("CREATE", info, None)
+    if admission is not None:
+        admission.validate({"apiVersion": "v1", "kind": "Binding", **msgspec.to_builtins(binding)})
+    if not info.dry_run:
+        store.put(info.served.collection, info.namespace, info.name, _bound(pod, binding, info.now))
+
+
+def _refuse_invalid_binding(info: RequestInfo, binding: Binding) -> None:
+    if binding.metadata.name not in ("", info.name):
+        raise bad_request("name in URL does not match name in Binding object")
+    errors: list[FieldError] = []
+    if binding.target.kind not in ("", "Node"):
+        errors.append(not_supported("target.kind", binding.target.kind, ("Node", "<empty>")))
+    if not binding.target.name:
+        errors.append(required("target.name"))
+    if errors:
+        raise ApiError(500, "", joined(errors))  # a real server takes this for its own fault
+
+
+def _refuse_unbindable(info: RequestInfo, binding: Binding, pod: Json) -> None:
+    metadata, spec, name, resource = pod["metadata"], pod["spec"], info.name, info.served.type
+    _refuse_unmet(info, binding.metadata, metadata)
+    if metadata.get("deletionTimestamp") is not None:
+        raise binding_conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise binding_conflict(resource, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise binding_conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _refuse_unmet(info: RequestInfo, asked: _BindingMetadata, get_existing: Json) -> None:
+    for field, value in (("uid", asked.uid), ("resourceVersion", asked.resource_version)):
+        if value not in ("", get_existing[field]):
+            raise unmet_precondition(info.served.type, get_existing, field, value)
+
+
+def _bound(pod: Json, binding: Binding, now: float) -> Json:
+    status = {name: value for name, value in (pod.get("status") or {}).items() if name != "nominatedNodeName"}
+    return {
+        **pod,
+        "metadata": _annotated(pod["metadata"], binding.metadata),
+        "spec": {**pod["spec"], "nodeName": binding.target.name},
+        "status": with_condition(status, {"type": "PodScheduled", "status": "True"}, now),
+    }
+
+
+def _annotated(metadata: Json, given: _BindingMetadata) -> Json:
+    """Metadata with the labels and annotations of the binding added."""
+    for name, extra in (("labels", given.labels), ("annotations", given.annotations)):
+        if extra:
+            metadata = {**metadata, name: {**(metadata.get(name) or {}), **extra}}
+    return metadata
+
+
+WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."
+TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+class _EvictionMetadata(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class Eviction(Struct, frozen=True, rename="camel"):
+    metadata: _EvictionMetadata = _EvictionMetadata()
+    delete_options: DeleteOptions | None = None
+
+
+_eviction_decoder = msgspec.json.Decoder(Eviction)
+
+
+def decode_eviction(body: bytes) -> Eviction:
+    try:
+        return _eviction_decoder.decode(body)
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"the object provided is unrecognized (must be of type Eviction): {trouble}") from None
+
+
+def evict(store: Store, deleter: Deleter, info: RequestInfo, eviction: Eviction) -> None:
+    """Deletes the pod if its disruption budget allows, and records the disruption in the budget."""
+    if eviction.metadata.name not in ("", info.name):
+        raise bad_request("name in URL does not match name in Eviction object")
+    pod = get_existing(info).value
+    budgets = store.collection("policy", "poddisruptionbudgets")
+    budget = None if _needs_no_budget(pod) else _budget_of(budgets, info, pod)
+    if budget is not None and not _is_unready_allowed(pod, budget.value):
+        _refuse_eviction(info, budget.value)
+        if not info.dry_run:
+            store.put(budgets, info.namespace, budget.value["metadata"]["name"], _with_disruption(budget.value, info))
+    _delete_evicted(store, deleter, info, eviction.delete_options or DeleteOptions())
+
+
+def _needs_no_budget(pod: Json) -> bool:
+    """Whether evicting the pod disrupts nothing: it has not started, has terminated, or is being deleted."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in (*TERMINAL_PHASES, "Pending") or pod["metadata"].get("deletionTimestamp") is not None
+
+
+def _budget_of(budgets: Collection, info: RequestInfo, pod: Json) -> Revision | None:
+    labels = pod["metadata"].get("labels") or {}
+    mine = [
+        budget
+        for _, _, budget in budgets.items(info.namespace)
+        if object_selector((budget.value.get("spec") or {}).get("selector"))(labels)
+    ]
+    if len(mine) > 1:
+        raise StatusError(500, "InternalError", f"Internal error occurred: {TWO_BUDGETS}")
+    return mine[0] if mine else None
+
+
+def _is_unready_allowed(pod: Json, budget: Json) -> bool:
+    """Whether an unready pod may be evicted without consuming the budget, by its unhealthyPodEvictionPolicy."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    wanted: int = status.get("desiredHealthy", 0)
+    return wanted > 0 and bool(status.get("currentHealthy", 0) >= wanted)
+
+
+def _refuse_eviction(info: RequestInfo, budget: Json) -> None:
+    status, name = budget.get("status") or {}, budget["metadata"]["name"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _not_allowed(f"The disruption budget {name} is still being processed by the server.")
+    if status.get("disruptionsAllowed", 0) <= 0:
+        wanted, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        raise _not_allowed(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+
+
+def _not_allowed(why: str) -> StatusError:
+    return too_many_requests(WOULD_VIOLATE, {"reason": "DisruptionBudget", "message": why})
+
+
+def _with_disruption(budget: Json, info: RequestInfo) -> Json:
+    status = budget["status"]
+    disrupted = {**(status.get("disruptedPods") or {}), info.name: timestamp(int(info.now))}
+    allowed = status["disruptionsAllowed"] - 1
+    return {**budget, "status": {**status, "disruptionsAllowed": allowed, "disruptedPods": disrupted}}
+
+
+def _delete_evicted(store: Store, deleter: Deleter, info: RequestInfo, options: DeleteOptions) -> None:
+    pod = get_existing(info).value
+    if not info.dry_run and pod["metadata"].get("deletionTimestamp") is None:
+        reason = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+        condition = {"type": "DisruptionTarget", "status": "True", **reason}
+        status = with_condition(pod.get("status") or {}, condition, info.now)
+        store.put(info.served.collection, info.namespace, info.name, {**pod, "status": status})
+    deleter.delete(structs.replace(info, subresource=""), options)

@@ -1,0 +1,373 @@
+"""The three patch formats: JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
+
+None changes its arguments: what a patch leaves as it is, the result shares with the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import is_
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from headgate.apiserver.caches import MERGE_RESULTS, MERGED_FIELDS, Cache
+from headgate.apiserver.messages import Json
+from headgate.apiserver.status import bad_request
+
+Edit = Callable[[Any, str], Any]
+"""Returns the container with its child of this name edited."""
+
+
+class PatchFailed(Exception):
+    """An operation cannot be applied: its path does not exist or its test fails."""
+
+
+class PatchOperation(Struct, frozen=True, rename={"source": "from"}):
+    """One operation of a JSON patch. Which members it needs depends on `op`."""
+
+    op: str
+    path: str
+    source: str | UnsetType = UNSET
+    value: Any = UNSET
+
+
+_decoder = msgspec.json.Decoder(list[PatchOperation])
+
+
+def decode_json_patch(body: bytes) -> list[PatchOperation]:
+    """The operations of a patch; a malformed one is a bad request."""
+    try:
+        steps = _decoder.decode(body)
+    except msgspec.DecodeError as trouble:
+        raise bad_request(f"error decoding patch: {trouble}") from None
+    for number, step in enumerate(steps):
+        _check(number, step)
+    return steps
+
+
+def _check(number: int, step: PatchOperation) -> None:
+    if step.op in ("add", "replace", "test") and step.value is UNSET:
+        raise bad_request(f"error decoding patch: operation {number} ({step.op}) needs a value")
+    if step.op in ("move", "copy") and step.source is UNSET:
+        raise bad_request(f"error decoding patch: operation {number} ({step.op}) needs a from")
+
+
+def apply_json_patch(document: Any, steps: list[PatchOperation]) -> Any:
+    """The patched document, all operations or none; raises PatchFailed."""
+    for step in steps:
+        document = _apply(document, step)
+    return document
+
+
+def _apply(document: Any, step: PatchOperation) -> Any:
+    path = _pointer(step.path)
+    match step.op:
+        case "add":
+            return _edited(document, path, _adding(step.value))
+        case "remove":
+            return _edited(document, path, _removing)
+        case "replace":
+            return _edited(document, path, _replacing(step.value))
+        case "test":
+            return _tested(document, path, step)
+        case "copy":
+            return _edited(document, path, _adding(_found(document, _source(step))))
+        case "move":
+            return _moved(document, _source(step), path)
+    raise PatchFailed(f"{step.op!r} is no operation")
+
+
+def _source(step: PatchOperation) -> list[str]:
+    return _pointer(step.source if isinstance(step.source, str) else "")
+
+
+def _tested(document: Any, path: list[str], step: PatchOperation) -> Any:
+    if not same_json(_found(document, path), step.value):
+        raise PatchFailed(f"testing value {step.path} failed: test failed")
+    return document
+
+
+def _moved(document: Any, source: list[str], path: list[str]) -> Any:
+    if path[: len(source)] == source and len(path) > len(source):
+        raise PatchFailed("a value cannot be moved into itself")
+    value = _found(document, source)
+    if path == source:
+        return document
+    return _edited(_edited(document, source, _removing), path, _adding(value))
+
+
+def _pointer(text: str) -> list[str]:
+    if not text:
+        return []
+    if not text.startswith("/"):
+        raise PatchFailed(f"{text!r} is no JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
+
+
+def _found(document: Any, path: list[str]) -> Any:
+    for part in path:
+        document = _child(document, part)
+    return document
+
+
+def _child(container: Any, part: str) -> Any:
+    if isinstance(container, dict):
+        if part in container:
+            return container[part]
+        raise PatchFailed(f"there is no member {part!r}")
+    if isinstance(container, list):
+        return container[_index(part, len(container) - 1)]
+    raise PatchFailed(f"{part!r} is looked for in a value that has no members")
+
+
+def _index(part: str, last: int) -> int:
+    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0") or int(part) > last:
+        raise PatchFailed(f"{part!r} is no index of a list whose last is {last}")
+    return int(part)
+
+
+def _edited(document: Any, path: list[str], edit: Edit) -> Any:
+    """The document with the container at the path edited; containers on the way are copied, all else is shared."""
+    if not path:
+        return edit({"": document}, "").get("")
+    if len(path) == 1:
+        return edit(document, path[0])
+    child = _edited(_child(document, path[0]), path[1:], edit)
+    return _replacing(child)(document, path[0])
+
+
+def _adding(value: Any) -> Edit:
+    def add(container: Any, part: str) -> Any:
+        if isinstance(container, dict):
+            return {**container, part: value}
+        if isinstance(container, list):
+            at = len(container) if part == "-" else _index(part, len(container))
+            return [*container[:at], value, *container[at:]]
+        raise PatchFailed(f"{part!r} cannot be added to a value that has no members")
+
+    return add
+
+
+def _replacing(value: Any) -> Edit:
+    def replace(container: Any, part: str) -> Any:
+        _child(container, part)
+        if isinstance(container, dict):
+            return {**container, part: value}
+        at = int(part)
+        return [*container[:at], value, *container[at + 1 :]]
+
+    return replace
+
+
+def _removing(container: Any, part: str) -> Any:
+    _child(container, part)
+    if isinstance(container, dict):
+        return {name: value for name, value in container.items() if name != part}
+    at = int(part)
+    return [*container[:at], *container[at + 1 :]]
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Equal as JSON: numbers by value, but true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return bool(one == other)
+
+
+_TEXT = frozenset({str})
+
+
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """The patched value; neither argument is changed. Identical to the target if nothing changes, and to the patch
+    where the result equals it.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    original: Json | None = target if isinstance(target, dict) else None
+    result: Json = {} if original is None else original
+    for name, change in patch.items():
+        if change is None and name not in result:
+            continue
+        before = result.get(name)
+        after = apply_merge_patch(before, change) if type(change) is dict else change
+        if after is not None and (after == before if type(after) is str else after is before):
+            continue
+        if result is original:
+            result = dict(result)
+        if after is None:
+            del result[name]
+        else:
+            result[name] = after
+    return result if result is original or not _is_equal(patch, result) else patch
+
+
+def _is_equal(patch: Json, result: Json) -> bool:
+    """Whether patch and result have identical values under the same names in the same order."""
+    if len(patch) != len(result) or list(patch) != list(result):
+        return False
+    return all(map(is_, patch.values(), result.values()))
+
+
+def _is_precondition(change: Any, metadata: Any) -> bool:
+    """Whether the patch of metadata only repeats strings that are there, as a precondition does."""
+    if type(change) is not dict or type(metadata) is not dict:
+        return False
+    return _TEXT.issuperset(map(type, change.values())) and change.items() <= metadata.items()
+
+
+class SharedMerges:
+    """Patches of objects whose parts are shared by all that read the same: what one change makes of one part.
+
+    What has become of different parts is shared again where it was put together from the same.
+    """
+
+    def __init__(self) -> None:
+        self._merges: Cache[tuple[int, int], tuple[Any, Any, Any]] = Cache(MERGED_FIELDS)
+        self._results: Cache[tuple[Any, ...], Json] = Cache(MERGE_RESULTS)
+
+    def applied(self, target: Json, patch: Json) -> Json:
+        """As a merge patch has it. Metadata are each object's own."""
+        result = dict(target)
+        for name, change in patch.items():
+            if change is None:
+                result.pop(name, None)
+            elif name != "metadata":
+                result[name] = self._merged(target.get(name), change)
+            elif not _is_precondition(change, target.get(name)):
+                result[name] = apply_merge_patch(target.get(name), change)
+        return result
+
+    def _merged(self, part: Any, change: Any) -> Any:
+        key = (id(part), id(change))
+        known = self._merges.get(key)
+        if known is None:
+            known = (part, change, self._shared(apply_merge_patch(part, change)))
+            self._merges.put(key, known)
+        return known[2]
+
+    def _shared(self, made: Any) -> Any:
+        if not isinstance(made, dict):
+            return made
+        key = (*made, *map(id, made.values()))
+        known = self._results.get(key)
+        if known is None:
+            known = made
+            self._results.put(key, made)
+        return known
+
+
+MERGE_KEYS: Mapping[str, str] = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "taints": "key",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+    "webhooks": "name",
+}
+"""Lists that merge by a key; all other lists of objects are replaced."""
+SETS = ("finalizers",)
+"""Lists of primitives that merge."""
+DIRECTIVE, KEEP_ONLY = "$patch", "$retainKeys"
+ORDER, DELETE_VALUES = "$setElementOrder/", "$deleteFromPrimitiveList/"
+
+
+def apply_strategic_patch(target: Json, patch: Json) -> Json:
+    """The patched object; neither argument is changed."""
+    match patch.get(DIRECTIVE):
+        case "replace":
+            return {name: _plain(part) for name, part in patch.items() if not name.startswith("$")}
+        case "delete":
+            return {}
+        case None | "merge":
+            return _merged(target, patch)
+        case other:
+            raise bad_request(f"unknown patch directive {other!r}: expected replace, delete or merge")
+
+
+def _merged(target: Json, patch: Json) -> Json:
+    result = _kept(target, patch)
+    for name, change in patch.items():
+        if name.startswith(DELETE_VALUES):
+            field = name.removeprefix(DELETE_VALUES)
+            result[field] = [value for value in result.get(field) or () if value not in change]
+        elif name in (DIRECTIVE, KEEP_ONLY) or name.startswith(ORDER):
+            continue
+        elif change is None:
+            result.pop(name, None)
+        else:
+            result[name] = _field(name, result.get(name), change)
+    return result
+
+
+def _kept(target: Json, patch: Json) -> Json:
+    keep = patch.get(KEEP_ONLY)
+    return dict(target) if keep is None else {name: value for name, value in target.items() if name in keep}
+
+
+def _field(name: str, current: Any, change: Any) -> Any:
+    if isinstance(change, dict):
+        return apply_strategic_patch(current if isinstance(current, dict) else {}, change)
+    if not isinstance(change, list):
+        return change
+    present = current if isinstance(current, list) else []
+    if name in SETS:
+        return [*present, *(value for value in change if value not in present)]
+    key = _merge_key(name, [*present, *change])
+    return _plain(change) if key is None else _list(present, change, key)
+
+
+def _merge_key(name: str, items: list[Any]) -> str | None:
+    """The list's merge key; ports of services merge by `port`, those of containers by `containerPort`."""
+    key = MERGE_KEYS.get(name)
+    if key is None or not all(isinstance(item, dict) for item in items):
+        return None
+    if name == "ports" and any("port" in item for item in items):
+        return "port"
+    return key
+
+
+def _list(current: list[Json], changes: list[Json], key: str) -> list[Json]:
+    if any(change.get(DIRECTIVE) == "replace" and key not in change for change in changes):
+        return [_plain(change) for change in changes if key in change]
+    result = list(current)
+    for change in changes:
+        if key not in change:
+            raise bad_request(f"map: {change} does not contain declared merge key: {key}")
+        _merge_item(result, change, key)
+    return result
+
+
+def _merge_item(items: list[Json], change: Json, key: str) -> None:
+    at = next((index for index, item in enumerate(items) if item.get(key) == change[key]), None)
+    if change.get(DIRECTIVE) == "delete":
+        items[:] = [item for item in items if item.get(key) != change[key]]
+    elif at is None:
+        items.append(apply_strategic_patch({}, change))
+    else:
+        items[at] = apply_strategic_patch(items[at], change)
+
+
+def _plain(value: Any) -> Any:
+    """The value without directives."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items() if not name.startswith("$")}
+    return [_plain(part) for part in value] if isinstance(value, list) else value
