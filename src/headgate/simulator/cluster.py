@@ -22,11 +22,10 @@ from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.observing import Feed, Sight, kinds_of, of_kinds
 from headgate.simulator.performing import perform
 from headgate.simulator.process import Process, ProcessPlan
+from headgate.world.controller import Controller
 from headgate.world.disruptions import DisruptionController
 from headgate.world.jobs import JobController
-from headgate.world.kubelet import Kubelet
-from headgate.world.nodes import NodeLifecycle
-from headgate.world.rule import Rule
+from headgate.world.nodes import Kubelet, NodeLifecycle
 from headgate.world.stateful_sets import StatefulSetController
 
 WORLD = "system:kube-controller-manager"
@@ -42,7 +41,7 @@ class Wake(Protocol):
 class Seat:
     """One rule of the world and what it has not heard yet."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Controller) -> None:
         self._rule, self._reads = rule, frozenset(rule.reads)
         self._inbox: list[Event] = []
 
@@ -84,7 +83,7 @@ class Cluster:
         dice: Dice,
         plan: ProcessPlan,
         *,
-        neighbours: Sequence[Rule] = (),
+        neighbours: Sequence[Controller] = (),
     ) -> None:
         self.name = name
         reading = Rereading()  # what a webhook was asked about is what is seen next
@@ -97,7 +96,12 @@ class Cluster:
         self.hand = Hand(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()})
         self.census = Census()
         self._bound_once = BoundOnce()
-        own: tuple[Rule, ...] = (JobController(), StatefulSetController(), NodeLifecycle(), DisruptionController())
+        own: tuple[Controller, ...] = (
+            JobController(),
+            StatefulSetController(),
+            NodeLifecycle(),
+            DisruptionController(),
+        )
         rules = (Kubelet(faults.stuck), *own, *neighbours)
         self._seats = [Seat(rule) for rule in rules]
         self._feed = Feed(self.server, READABLE, reading.read)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from headgate.simulator.scenario import Manifest
-from headgate.world.behaviour import InvalidBehaviour, behaviour_of
+from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
 HOSTNAME = "kubernetes.io/hostname"
 DEFAULT_PODS = "110"
