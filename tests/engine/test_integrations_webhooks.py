@@ -20,7 +20,7 @@ from integration_scenes import (
 
 from headgate.apiserver.builtin import ADMISSION, INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
-from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
+from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 
@@ -30,7 +30,7 @@ class Installed(Integrations):
 
     def __init__(self):
         super().__init__(with_quota=True)
-        webhooks = our_webhooks(self.settings.quota, looking_at(lambda: self.server))
+        webhooks = our_webhooks(self.settings.quota, lookup_in(lambda: self.server))
         objects = (*INITIAL_OBJECTS, *installed_objects())
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
         self.restart()

@@ -15,7 +15,7 @@ from headgate.api.manifests import queue_definitions
 from headgate.apiserver.builtin import INITIAL_OBJECTS
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
-from headgate.simulator.acting import Hand
+from headgate.simulator.clients import Kubectl
 from headgate.ui.cli import main
 
 NOW = 1_772_360_000.0
@@ -32,7 +32,7 @@ class Served:
     def __init__(self, definitions=True) -> None:
         kinds = queue_definitions() if definitions else ()
         self.server = ApiServer(objects=(*INITIAL_OBJECTS, *kinds))
-        self.hand = Hand(self.server)
+        self.hand = Kubectl(self.server)
         self.forbidden = ""
         self.asked = []
 

@@ -12,9 +12,8 @@ import click
 import msgspec
 
 from headgate.simulator.faults import Faults
-from headgate.simulator.run import NeverSettles, run
-from headgate.simulator.scenario import InvalidScenario
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import InvalidScenario, load_scenario
+from headgate.simulator.virtual_time import NeverSettles, run
 from headgate.ui.explain_workload import workload
 from headgate.ui.installed import InstalledPlugins
 

@@ -13,9 +13,8 @@ from headgate.apiserver.messages import Json
 from headgate.engine.why_waiting.cluster import Cluster
 from headgate.model.objects import Object
 from headgate.simulator.faults import Faults
-from headgate.simulator.run import EPOCH, run
-from headgate.simulator.scenario import InvalidScenario, Scenario
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import InvalidScenario, Scenario, load_scenario
+from headgate.simulator.virtual_time import EPOCH, run
 from headgate.ui.installed import InstalledPlugins
 
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}

@@ -20,8 +20,8 @@ from headgate.live.reading import Readings
 from headgate.live.start_look import CannotLook, Where, look, namespace_of, settings_in
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import QueuedWorkload
-from headgate.simulator.run import NeverSettles
 from headgate.simulator.scenario import InvalidScenario
+from headgate.simulator.virtual_time import NeverSettles
 from headgate.ui.explain_json import to_json
 from headgate.ui.explain_names import InvalidName, NoSuchWorkload, Wanted
 from headgate.ui.explain_scenario import simulated

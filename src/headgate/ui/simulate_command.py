@@ -14,9 +14,8 @@ from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.gates.strangers import InvalidPlugin
 from headgate.simulator.faults import Faults, parse_faults
 from headgate.simulator.report import Report
-from headgate.simulator.run import NeverSettles, Progress, run
-from headgate.simulator.scenario import InvalidScenario, Scenario
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import InvalidScenario, Scenario, load_scenario
+from headgate.simulator.virtual_time import NeverSettles, Progress, run
 from headgate.ui.installed import InstalledPlugins
 from headgate.ui.timeline import render
 
