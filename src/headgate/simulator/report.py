@@ -67,9 +67,9 @@ class Report(Struct, frozen=True):
         )
 
 
-def merged_journal(stories: Mapping[str, Sequence[Entry]], start: float) -> list[Mapping[str, Any]]:
+def merged_journal(journals: Mapping[str, Sequence[Entry]], start: float) -> list[Mapping[str, Any]]:
     """The journals of all clusters as one, in order of time."""
-    entries = [(entry, cluster) for cluster, story in stories.items() for entry in story]
+    entries = [(entry, cluster) for cluster, journal in journals.items() for entry in journal]
     entries.sort(key=lambda item: item[0].at)
     return [_entry(entry, cluster, start) for entry, cluster in entries]
 

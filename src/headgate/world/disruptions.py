@@ -14,11 +14,11 @@ from headgate.world.controller import PERMANENT
 
 
 class DisruptionController:
-    """Keeps the counts in a budget's status. Which pods were evicted (`disruptedPods`) is the server's to note.
+    """Writes the counts in the status of budgets. `disruptedPods` is written by the API server at evictions.
 
-    Simpler than a real one in two ways: a pod that runs is ready; and where a share of the pods is meant, the whole is
-    the selected pods that have not ended, not what their controllers were told to keep. A real one would spare no pod
-    of a Job there, because a Job has no scale to ask for.
+    Simpler than the real one in two ways: a running pod is ready; and percentages are of the selected pods that have
+    not ended, not of the scale of their controllers. The real one allows no disruption of a Job's pods there, because a
+    Job has no scale subresource.
     """
 
     reads = (Kind.DISRUPTION_BUDGET, Kind.POD)

@@ -44,7 +44,7 @@ class NoSuchWorkload(Exception):
     """No Workload has that name; the text suggests others."""
 
 
-class WorkloadReference(Struct, frozen=True):
+class WorkloadName(Struct, frozen=True):
     """A name as typed. Without a kind it is that of a Workload or, if there is none, of an owner."""
 
     kind: Kind | None
@@ -52,7 +52,7 @@ class WorkloadReference(Struct, frozen=True):
     name: str
 
     @classmethod
-    def parse(cls, text: str, namespace: str) -> WorkloadReference:
+    def parse(cls, text: str, namespace: str) -> WorkloadName:
         kind, slash, name = text.rpartition("/")
         if slash and kind.lower() not in KINDS:
             raise InvalidName(f"expected NAME, workload/NAME, job/NAME, pod/NAME or statefulset/NAME, got {text!r}")

@@ -26,7 +26,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queues import QueuedWorkload
 from headgate.simulator import EPOCH, NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
-from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadReference
+from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
 from headgate.ui.plugins import InstalledPlugins
 
@@ -126,14 +126,14 @@ def _fail(error: Exception, status: int) -> NoReturn:
 
 
 def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation, float]:
-    reference = WorkloadReference.parse(name, namespace or "default")
+    reference = WorkloadName.parse(name, namespace or "default")
     cluster = _simulated(moment.scenario, moment.seed, moment.at)
     return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
 
 
 def _on_cluster(name: str, namespace: str, where: Where, config: Path | None) -> tuple[Explanation, float]:
     settings = settings_in(config, InstalledPlugins().names)
-    reference = WorkloadReference.parse(name, namespace or namespace_of(where))
+    reference = WorkloadName.parse(name, namespace or namespace_of(where))
     found = look(where, READ, lambda seen: _also_read(reference, seen))
     if Kind.KUEUE_WORKLOAD in found.unserved:
         raise CannotLook(NO_QUEUES)
@@ -143,7 +143,7 @@ def _on_cluster(name: str, namespace: str, where: Where, config: Path | None) ->
     return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
 
 
-def _also_read(reference: WorkloadReference, seen: Readings) -> list[Key]:
+def _also_read(reference: WorkloadName, seen: Readings) -> list[Key]:
     return reference.related_keys([one for one in seen.objects if isinstance(one, QueuedWorkload)])
 
 
