@@ -20,7 +20,7 @@ from headgate.api.rereading import Rereading
 from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES, ApiServer, Json, Request, ResourceType
 from headgate.model.events import Observed
 from headgate.model.quota_settings import QuotaSettings
-from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
+from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 from headgate.simulator.observing import Feed, Sight
 
 PODS = 10_000
@@ -137,7 +137,7 @@ def report(title: str, server: ApiServer, floor: float) -> None:
 
 def queue_server(reading: Rereading) -> ApiServer:
     """A server with the kinds and webhooks every simulated cluster has."""
-    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: server), reading)
+    webhooks = our_webhooks(QuotaSettings(), lookup_in(lambda: server), reading)
     server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
     return server
 

@@ -20,8 +20,8 @@ from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Kind
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
 from headgate.model.settings import Settings
+from headgate.simulator.clients import perform
 from headgate.simulator.observing import Feed
-from headgate.simulator.performing import perform
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"{KUEUE}/namespaces/default/workloads"

@@ -17,8 +17,8 @@ from headgate.model.events import Event, Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.simulator.faults import Faults
 from headgate.simulator.observing import Feed
-from headgate.simulator.run import run
 from headgate.simulator.scenario import Scenario
+from headgate.simulator.virtual_time import run
 
 Line = Mapping[str, Any]
 """One step: when, and all the engine was told in it."""

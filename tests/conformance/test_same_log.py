@@ -11,8 +11,8 @@ from replayed import replayed
 from simulated import simulated
 from simulator.small_scenarios import job, nodes, pod, scenario
 
-from headgate.simulator.report import told
-from headgate.simulator.run import EPOCH
+from headgate.simulator.report import merged_journal
+from headgate.simulator.virtual_time import EPOCH
 
 GATES = [{"name": "example.com/quota"}, {"name": "example.com/license"}]
 
@@ -78,9 +78,9 @@ def test_one_log_gives_one_journal_in_every_world(timeline, until, seed):
 
     story, recorded = lived(log, settings)
 
-    assert told({"main": story}, EPOCH) == journal
+    assert merged_journal({"main": story}, EPOCH) == journal
     assert [step(line) for line in recorded] == [step(line) for line in log]
-    assert told({"main": replayed(recorded, settings)}, EPOCH) == journal
+    assert merged_journal({"main": replayed(recorded, settings)}, EPOCH) == journal
 
 
 def step(line):

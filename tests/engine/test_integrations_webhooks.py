@@ -18,8 +18,10 @@ from integration_scenes import (
     pod_spec,
 )
 
-from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer
-from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
+from headgate.apiserver.admission.plugins import ADMISSION
+from headgate.apiserver.kinds import INITIAL_OBJECTS
+from headgate.apiserver.server import ApiServer
+from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 
@@ -29,7 +31,7 @@ class Installed(Integrations):
 
     def __init__(self):
         super().__init__(with_quota=True)
-        webhooks = our_webhooks(self.settings.quota, looking_at(lambda: self.server))
+        webhooks = our_webhooks(self.settings.quota, lookup_in(lambda: self.server))
         objects = (*INITIAL_OBJECTS, *installed_objects())
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
         self.restart()

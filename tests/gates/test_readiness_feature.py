@@ -7,9 +7,11 @@ import json
 import pytest
 from simulator.small_scenarios import decisions, found, nodes, pod, scenario
 
-from headgate.apiserver import ADMISSION, ApiServer, Request, Response
-from headgate.simulator.features import DroppedGates, admission_for
-from headgate.simulator.run import run
+from headgate.apiserver.admission.plugins import ADMISSION
+from headgate.apiserver.messages import Request, Response
+from headgate.apiserver.server import ApiServer
+from headgate.simulator.cluster import DroppedGates, admission_for
+from headgate.simulator.virtual_time import run
 
 GATES = [{"name": "example.com/a"}, {"name": "example.com/b"}]
 PODS = "/api/v1/namespaces/default/pods"

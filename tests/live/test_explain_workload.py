@@ -12,8 +12,10 @@ from kueue_scenes import KueueScene, owned
 from scripted_server import Exchange, scripted, unused_port
 
 from headgate.api.install_manifests import queue_definitions
-from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
-from headgate.simulator.acting import Hand
+from headgate.apiserver.kinds import INITIAL_OBJECTS
+from headgate.apiserver.messages import Request
+from headgate.apiserver.server import ApiServer
+from headgate.simulator.clients import Kubectl
 from headgate.ui.cli import main
 
 NOW = 1_772_360_000.0
@@ -30,7 +32,7 @@ class Served:
     def __init__(self, definitions=True) -> None:
         kinds = queue_definitions() if definitions else ()
         self.server = ApiServer(objects=(*INITIAL_OBJECTS, *kinds))
-        self.hand = Hand(self.server)
+        self.hand = Kubectl(self.server)
         self.forbidden = ""
         self.asked = []
 
@@ -85,7 +87,7 @@ async def test_a_waiting_job_is_explained_from_what_kueue_wrote(tmp_path):
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines()[:3] == [
         "Workload team/job-wait: WaitingForQuota",
-        "  LocalQueue user-a -> ClusterQueue team-a -> Cohort team-all, priority 50, 1 of 1 in line",
+        "  LocalQueue user-a -> ClusterQueue team-a -> Cohort team-all, priority 50, 1 of 1 in the queue",
         "  job-wait needs 4 cpu of flavor team-flavor and 2 is free: Cohort team-all has 10 in total, 8 in use.",
     ]
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -93,7 +95,7 @@ async def test_a_waiting_job_is_explained_from_what_kueue_wrote(tmp_path):
     assert any(line.startswith("team/job-train 5 team-b 100 ") for line in lines)
     assert any(line.startswith("team/job-render 2 team-a 50 ") for line in lines), "one of its pods is done for good"
     assert not any("job-done" in line for line in lines), "what has finished holds nothing"
-    assert lines[lines.index("Each of these alone would help, none with less:") + 1 :] == [
+    assert lines[lines.index("Any one of these minimal changes would admit it:") + 1 :] == [
         "* raise nominalQuota of ClusterQueue team-a: cpu of flavor team-flavor by 2 (to 6)",
         "* run 1 instead of 2 pods of main (parallelism)",
         "* raise its priority from 50 to 51; then team/job-render must leave for it",
@@ -175,7 +177,7 @@ async def test_a_pod_leads_to_the_workload_of_its_job(tmp_path):
                      "expected NAME, workload/NAME, job/NAME, pod/NAME or statefulset/NAME, got 'cronjob/x'",
                      id="a kind that has no workloads"),
         pytest.param(["job/"], 2, "Error: expected a name, got 'job/'", id="no name"),
-        pytest.param(["x", "--at", "5s"], 2, "--at: expected --scenario FILE beside it", id="a moment of nothing"),
+        pytest.param(["x", "--at", "5s"], 2, "--at: expected --scenario FILE as well", id="a moment of nothing"),
         pytest.param(["x", "--context", "y"], 2, "expected a context named 'y'; there are: x", id="no such context"),
     ],
 )  # fmt: skip
@@ -202,7 +204,7 @@ async def test_a_cluster_without_queues_is_said_to_have_none(tmp_path):
     async with asking(Served(definitions=False), tmp_path) as ask:
         result = await ask("job/wait")
     assert result.exit_code == 2
-    assert "does not serve Workloads of kueue.x-k8s.io/v1beta2; `headgate install` brings them" in result.stderr
+    assert "does not serve Workloads of kueue.x-k8s.io/v1beta2; install them with `headgate install`" in result.stderr
 
 
 async def test_a_server_that_is_not_there_is_named(tmp_path):

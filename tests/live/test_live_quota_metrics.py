@@ -35,8 +35,8 @@ from headgate.live.metrics import LEADER, Metrics
 from headgate.live.stopwatch import Stopwatch
 from headgate.model.effects import WakeAt
 from headgate.model.settings import Role
+from headgate.simulator.clients import perform
 from headgate.simulator.observing import Feed
-from headgate.simulator.performing import perform
 
 CONFIGURATION = {
     "fairSharing": {},

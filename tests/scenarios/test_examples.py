@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.simulator.run import run
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import load_scenario
+from headgate.simulator.virtual_time import run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*/scenario.yaml"))

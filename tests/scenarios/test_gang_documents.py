@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from headgate.api.configuration import settings_from
 from headgate.apiserver.cel import compile_expression
 from headgate.model.settings import Point
-from headgate.simulator.run import run
-from headgate.simulator.scenario_file import parse_scenario
+from headgate.simulator.scenario import parse_scenario
+from headgate.simulator.virtual_time import run
 from headgate.ui.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"

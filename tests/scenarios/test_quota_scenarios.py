@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.simulator.faults import Faults, WriteFault, parse_faults
-from headgate.simulator.run import run
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import load_scenario
+from headgate.simulator.virtual_time import run
 
 FOLDER = Path(__file__).parent / "quota"
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.simulator.run import run
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import load_scenario
+from headgate.simulator.virtual_time import run
 
 FOLDER = Path(__file__).parent / "readiness"
 SCENARIOS = sorted(FOLDER.glob("*.yaml"))

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from headgate.simulator.run import run
-from headgate.simulator.scenario_file import parse_scenario
+from headgate.simulator.scenario import parse_scenario
+from headgate.simulator.virtual_time import run
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headgate.simulator.faults import Faults, parse_faults
-from headgate.simulator.run import run
-from headgate.simulator.scenario_file import load_scenario
+from headgate.simulator.scenario import load_scenario
+from headgate.simulator.virtual_time import run
 
 SCENARIO = str(Path(__file__).parent / "volumes" / "scenario.yaml")
 

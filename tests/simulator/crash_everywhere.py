@@ -8,8 +8,8 @@ from typing import Any
 
 from headgate.simulator.faults import Faults, WriteFault
 from headgate.simulator.report import Objects, Report
-from headgate.simulator.run import run
 from headgate.simulator.scenario import Scenario
+from headgate.simulator.virtual_time import run
 
 PASSING = frozenset({"resourceVersion", "creationTimestamp", "managedFields"})
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from headgate.simulator.report import Report
-from headgate.simulator.scenario import Scenario
-from headgate.simulator.scenario_file import parse_scenario
+from headgate.simulator.scenario import Scenario, parse_scenario
 
 
 def pod(name: str, *, cpu: str = "1", run: str = "", stop: str = "", **spec: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.simulator.acting import change_to
+from headgate.simulator.clients import merge_patch
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from headgate.simulator.acting import change_to
     ],
 )
 def test_what_applying_changes(wanted, applied, live, change):
-    assert change_to(wanted, applied, live) == change
+    assert merge_patch(wanted, applied, live) == change

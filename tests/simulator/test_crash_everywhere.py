@@ -8,7 +8,7 @@ import pytest
 from crash_everywhere import assert_crashes_change_nothing, crashes
 from small_scenarios import member, nodes, pod, priority_class, scenario, where, workload
 
-from headgate.simulator.scenario_file import load_scenario, parse_scenario
+from headgate.simulator.scenario import load_scenario, parse_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.simulator.expecting import mismatch
+from headgate.simulator.report import mismatch
 
 FOUND = {"spec": {"nodeName": "n", "gates": [], "tolerations": [{"key": "a", "value": "x"}, {"key": "b"}]}, "n": 1}
 

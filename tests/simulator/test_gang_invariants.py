@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from headgate.engine.journal import Entry
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus
 from headgate.model.events import Gone, Observed, Outcome, Trouble
-from headgate.simulator.gang_invariants import FairPlay, WholeGangs
-from headgate.simulator.invariants import BrokenInvariant
-from headgate.simulator.run import run
+from headgate.simulator.invariants import BrokenInvariant, FairPlay, WholeGangs
+from headgate.simulator.virtual_time import run
 
 LOW, BOSS = bound(pod("low", priority=1), "n"), pod("boss", priority=10)
 PROMISED = replace(BOSS, nominated="n")
@@ -108,10 +107,10 @@ def test_a_profile_without_gangs_may_start_them_pod_by_pod():
     ("seen", "breaks"),
     [
         pytest.param([LOW, PROMISED], None, id="for one that has the promise and is worth more"),
-        pytest.param([LOW, BOSS], "0 pods had the promise", id="the promise is not on record"),
-        pytest.param([LOW], "0 pods had the promise", id="whoever it is for is not there"),
+        pytest.param([LOW, BOSS], "0 pods are nominated", id="the promise is not on record"),
+        pytest.param([LOW], "0 pods are nominated", id="whoever it is for is not there"),
         pytest.param([LOW, replace(PROMISED, priority=1)], "has priority 1 against its own 1", id="for an equal"),
-        pytest.param([replace(LOW, deleted=9.0), PROMISED], "seen to leave", id="it is leaving already"),
+        pytest.param([replace(LOW, deleted=9.0), PROMISED], "it is terminating", id="it is leaving already"),
     ],
 )
 def test_an_eviction(seen, breaks):
@@ -142,7 +141,7 @@ def test_a_gang_needs_a_promise_for_each_pod_it_lacks(promises, enough):
     if enough:
         leave(fair, LOW, "pod group default/train/workers")
     else:
-        with pytest.raises(BrokenInvariant, match="of which 1 pods had the promise"):
+        with pytest.raises(BrokenInvariant, match="of which 1 pods are nominated"):
             leave(fair, LOW, "pod group default/train/workers")
 
 
@@ -171,7 +170,7 @@ def test_another_pod_of_that_name_may_be_evicted_too():
 
 
 def test_every_eviction_is_told():
-    with pytest.raises(BrokenInvariant, match="nobody was told why"):
+    with pytest.raises(BrokenInvariant, match="without a journal entry"):
         law(LOW, PROMISED).check([evict(LOW)], [], None)
 
 
@@ -194,7 +193,7 @@ def test_a_whole_gang_leaves_nobody_behind(whole, rest, breaks):
     gangs.evicted(evict(running[0]), objects)
     left = [replace(running[1], **rest)]
     if breaks:
-        with pytest.raises(BrokenInvariant, match="stays although the rest of its gang was evicted"):
+        with pytest.raises(BrokenInvariant, match="is running although the rest of its gang was evicted"):
             gangs.check_settled(left, None)
     else:
         gangs.check_settled(left, None)

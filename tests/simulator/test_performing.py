@@ -10,9 +10,8 @@ from headgate.model.effects import Create
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.quota_settings import QuotaSettings
-from headgate.simulator.cluster import WORLD
-from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
-from headgate.simulator.performing import perform
+from headgate.simulator.clients import perform
+from headgate.simulator.cluster import CONTROLLER_MANAGER, installed_objects, lookup_in, our_webhooks
 
 FLAVOR = {"nodeLabels": {"no such key": "x"}}
 
@@ -26,7 +25,7 @@ def refused_flavor() -> Create:
 
 @pytest.fixture
 def server() -> ApiServer:
-    webhooks = our_webhooks(QuotaSettings(), looking_at(lambda: made))
+    webhooks = our_webhooks(QuotaSettings(), lookup_in(lambda: made))
     made = ApiServer(admission=(webhooks,), objects=(*INITIAL_OBJECTS, *installed_objects()))
     return made
 
@@ -36,6 +35,6 @@ def test_our_own_writes_ask_nobody(server: ApiServer) -> None:
 
 
 def test_writes_of_the_world_ask_our_webhooks(server: ApiServer) -> None:
-    outcome = perform(refused_flavor(), server, 0.0, WORLD)
+    outcome = perform(refused_flavor(), server, 0.0, CONTROLLER_MANAGER)
     assert outcome.trouble is Trouble.REFUSED
     assert "denied the request" in outcome.message

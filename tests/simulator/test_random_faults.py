@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from small_scenarios import nodes, pod, scenario
 
 from headgate.simulator.faults import Faults
-from headgate.simulator.run import run
+from headgate.simulator.virtual_time import run
 
 chances = st.sampled_from([0.0, 0.1, 0.4])
 faults = st.builds(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_scenarios import job, member, nodes, pod, priority_class, scenario, workload
 
 from headgate.simulator.faults import Faults
-from headgate.simulator.run import run
+from headgate.simulator.virtual_time import run
 
 CPU = 4  # of every node
 CLASSES = {"low": 1, "middle": 5, "high": 10}

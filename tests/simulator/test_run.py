@@ -8,8 +8,8 @@ import pytest
 from small_scenarios import decisions, found, job, nodes, pod, scenario, where
 
 from headgate.simulator.faults import Faults
-from headgate.simulator.run import NeverSettles, run
 from headgate.simulator.scenario import InvalidScenario
+from headgate.simulator.virtual_time import NeverSettles, run
 
 DELETE_A = {"delete": {"kind": "Pod", "namespace": "default", "name": "a"}}
 B_COMES_A_GOES = [{"at": "2s", "apply": [pod("b")]}, {"at": "3s", **DELETE_A}]
@@ -229,7 +229,7 @@ def test_json_has_the_promised_shape():
 
 
 def test_a_run_that_never_settles_ends_with_an_error(monkeypatch):
-    monkeypatch.setattr("headgate.simulator.run.LONGEST", 50.0)
+    monkeypatch.setattr("headgate.simulator.virtual_time.LONGEST", 50.0)
     with pytest.raises(NeverSettles, match="give `until` a duration"):
         run(scenario(pod("a", run="60")))
 

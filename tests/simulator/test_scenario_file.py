@@ -14,8 +14,9 @@ from headgate.simulator.scenario import (
     PatchObject,
     Reference,
     Stale,
+    load_scenario,
+    parse_scenario,
 )
-from headgate.simulator.scenario_file import load_scenario, parse_scenario
 
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {}}"
 
@@ -25,7 +26,7 @@ def parse(text: str):
 
 
 @pytest.mark.parametrize(
-    "step, happening",
+    "step, action",
     [
         pytest.param(
             "delete: {kind: Pod, namespace: x, name: a}", DeleteObject(Reference("Pod", "a", "x")), id="delete"
@@ -41,18 +42,18 @@ def parse(text: str):
         pytest.param("dropNode: n-3", DropNode("n-3"), id="dropNode"),
     ],
 )
-def test_what_can_happen(step, happening):
+def test_what_can_happen(step, action):
     scenario = parse(f"timeline:\n- {{at: 10s, {step}}}")
-    assert [(action.at, action.happening) for action in scenario.timeline] == [(10.0, happening)]
+    assert [(action.at, action.action) for action in scenario.timeline] == [(10.0, action)]
 
 
 def test_apply_keeps_manifests_as_kubernetes_reads_them():
     manifest = "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {on: 2020-01-01}}}"
     scenario = parse(f"timeline:\n- at: 1s\n  apply: [{manifest}]")
-    happening = scenario.timeline[0].happening
-    assert isinstance(happening, Apply)
-    assert happening.manifests[0].manifest["metadata"] == {"name": "a", "annotations": {"true": "2020-01-01"}}
-    assert happening.manifests[0].path == "timeline[0].apply[0]"
+    action = scenario.timeline[0].action
+    assert isinstance(action, Apply)
+    assert action.manifests[0].manifest["metadata"] == {"name": "a", "annotations": {"true": "2020-01-01"}}
+    assert action.manifests[0].path == "timeline[0].apply[0]"
 
 
 def test_nodes_are_numbered_from_zero():
@@ -165,9 +166,7 @@ def test_defaults():
             "expect[0].at: expected a time no later than `until` (120s), got 180s",
             id="an expectation after the end",
         ),
-        pytest.param(
-            "until: 1s\nuntil: 2s", 'line 3, column 1: "until" stands here twice', id="a key that stands twice"
-        ),
+        pytest.param("until: 1s\nuntil: 2s", 'line 3, column 1: duplicate key "until"', id="a key that stands twice"),
     ],
 )
 def test_a_mistake_is_named(text, complaint):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.world.behaviour import EXIT_CODE, RUN_SECONDS, STOP_SECONDS, Behaviour, InvalidBehaviour, behaviour_of
+from headgate.world.nodes import EXIT_CODE, RUN_SECONDS, STOP_SECONDS, Behaviour, InvalidBehaviour, behaviour_of
 
 
 @pytest.mark.parametrize(

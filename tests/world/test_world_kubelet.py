@@ -13,7 +13,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Phase, Pod, PodShape
 from headgate.model.resources import Resources
-from headgate.world.kubelet import KILLED, Kubelet
+from headgate.world.nodes import KILLED, Kubelet
 
 NODE = Observed(Node(Key(Kind.NODE, "", "n"), "n-uid", "1", {}, {}, Resources()))
 

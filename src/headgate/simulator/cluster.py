@@ -1,79 +1,189 @@
-"""One simulated cluster: a small Kubernetes, the rest of the world in it, and our process."""
+"""One simulated cluster: its API server as `headgate install` leaves it, its controllers, and our process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, assert_never
 
+from headgate.api.admission import found_at, path_to, reader_of
 from headgate.api.decode import READABLE
+from headgate.api.install_manifests import (
+    WEBHOOKS,
+    AtService,
+    Webhook,
+    definitions,
+    queue_definitions,
+    webhook_configurations,
+)
 from headgate.api.rereading import Rereading
-from headgate.apiserver import INITIAL_OBJECTS, ApiServer
+from headgate.apiserver.admission.chain import AdmissionPlugin, Catalog, Operation
+from headgate.apiserver.admission.plugins import ADMISSION
+from headgate.apiserver.admission.webhooks import Allowed, Denied, Handler, WebhookAdmission
+from headgate.apiserver.field_errors import Complaint, FieldError
+from headgate.apiserver.kinds import INITIAL_OBJECTS
+from headgate.apiserver.messages import Json, Request
+from headgate.apiserver.server import ApiServer
+from headgate.apiserver.status import ApiError
+from headgate.gates.webhooks import JUDGES
+from headgate.lifecycle.roles import role_hash
+from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted
 from headgate.model.effects import WakeAt
-from headgate.model.events import Event, Outcome, TimerFired
+from headgate.model.events import Event, TimerFired
 from headgate.model.keys import Kind
-from headgate.simulator.acting import Hand
-from headgate.simulator.census import Census
+from headgate.model.objects import Object
+from headgate.model.quota_settings import QuotaSettings
+from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import Dice, Faults
-from headgate.simulator.features import admission_for
-from headgate.simulator.installed import installed_objects, looking_at, our_webhooks
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.observing import Feed, Sight, kinds_of, of_kinds
-from headgate.simulator.performing import perform
 from headgate.simulator.process import Process, ProcessPlan
-from headgate.world.disruptions import DisruptionController
-from headgate.world.jobs import JobController
-from headgate.world.kubelet import Kubelet
-from headgate.world.nodes import NodeLifecycle
-from headgate.world.rule import Rule
-from headgate.world.stateful_sets import StatefulSetController
+from headgate.simulator.report import PodCounts
+from headgate.world import (
+    Controller,
+    DisruptionController,
+    JobController,
+    Kubelet,
+    NodeLifecycle,
+    StatefulSetController,
+)
 
-WORLD = "system:kube-controller-manager"
-"""As whom the rules of the world write."""
+Lookup = Callable[[Wanted], tuple[Object, ...]]
+"""Reads the objects of the cluster that a webhook asks for."""
+CONTROLLER_MANAGER = "system:kube-controller-manager"
+"""The user the controllers write as."""
+UNCHANGEABLE = "may not be changed while the feature PodSchedulingReadiness is disabled"
+
+
+class DroppedGates:
+    """An API server without `spec.schedulingGates`: dropped from new pods, kept and immutable on pods that have it."""
+
+    resources = frozenset({("", "pods")})
+    keeps_complete = False  # the status that the server gave to a gated pod must be dropped too
+
+    def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
+        new = operation.new
+        if new is None or operation.resource.kind != "Pod" or operation.subresource or not _gates(new):
+            return new
+        if _gates(operation.old):
+            return new
+        return {**new, "spec": {name: value for name, value in new["spec"].items() if name != "schedulingGates"}}
+
+    def validate(self, operation: Operation, catalog: Catalog) -> None:
+        new, old = operation.new, operation.old
+        if operation.resource.kind != "Pod" or operation.subresource or new is None or not _gates(old):
+            return
+        if _gates(new) != _gates(old):
+            wrong = FieldError("spec.schedulingGates", Complaint.FORBIDDEN, UNCHANGEABLE)
+            message = f'Pod "{operation.name}" is invalid: {wrong.path}: {wrong.complaint}: {UNCHANGEABLE}'
+            raise ApiError(422, "Invalid", message, [wrong])
+
+
+def admission_for(features: Mapping[str, bool]) -> tuple[AdmissionPlugin, ...]:
+    """The admission plugins of a server with these feature gates."""
+    return ADMISSION if features.get("PodSchedulingReadiness", True) else (DroppedGates(), *ADMISSION)
+
+
+def _gates(pod: Json | None) -> object:
+    return pod["spec"].get("schedulingGates") if pod is not None else None
+
+
+def installed_objects() -> tuple[Json, ...]:
+    """CRDs and webhook configurations, as `headgate install` leaves them."""
+    place = AtService("headgate-system", "headgate")
+    return (*definitions(), *queue_definitions(), *webhook_configurations(place))
+
+
+def our_webhooks(quota: QuotaSettings, lookup: Lookup, reading: Rereading | None = None) -> WebhookAdmission:
+    """Our webhooks, called in process; `lookup` reads from the server that calls them."""
+    rules, reading = Rules(quota, role_hash), reading or Rereading()
+    return WebhookAdmission({hook.name: _handler(hook, rules, lookup, reading) for hook in WEBHOOKS})
+
+
+def lookup_in(server: Callable[[], ApiServer]) -> Lookup:
+    """Reads from that server, which is created after the webhooks it is given."""
+
+    def lookup(wanted: Wanted) -> tuple[Object, ...]:
+        found = server().handle(Request("GET", path_to(wanted)), 0.0)
+        return found_at(wanted, found.body) if found.code == 200 else ()
+
+    return lookup
+
+
+def _handler(hook: Webhook, rules: Rules, lookup: Lookup, reading: Rereading) -> Handler:
+    judge, once = JUDGES[hook.matter], reading.once
+    read = reader_of((hook.asked.group, hook.asked.plural), reading.read)
+
+    def handle(operation: Operation) -> Allowed | Denied:
+        question = Question(operation.namespace, operation.new or {}, operation.old, read, once)
+        said = judge(question, rules)
+        return _answer(said if isinstance(said, Verdict) else _settled(said, lookup))
+
+    return handle
+
+
+def _settled(asking: Inquiry, lookup: Lookup) -> Verdict:
+    """The verdict, after every object it asks for has been looked up."""
+    try:
+        wanted = next(asking)
+        while True:
+            wanted = asking.send(lookup(wanted))
+    except StopIteration as done:
+        verdict: Verdict = done.value
+        return verdict
+
+
+def _answer(verdict: Verdict) -> Allowed | Denied:
+    """The response to the server; `answer_of` is the same over HTTP."""
+    match verdict:
+        case Admit():
+            return Allowed(verdict.changed)
+        case Refuse():
+            return Denied(verdict.message, "Forbidden", 403)
+        case _:
+            assert_never(verdict)
 
 
 class Wake(Protocol):
-    """Sets a timer: at that time, this happens; nobody waits for an idle one."""
+    """Sets a timer that calls `event`. A run does not go on for idle timers alone."""
 
     def __call__(self, at: float, event: Callable[[], None], idle: bool = False) -> None: ...
 
 
-class Seat:
-    """One rule of the world and what it has not heard yet."""
+class ControllerRunner:
+    """A controller and the events it has not handled yet."""
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule, self._reads = rule, frozenset(rule.reads)
+    def __init__(self, controller: Controller) -> None:
+        self._controller, self._reads = controller, frozenset(controller.reads)
         self._inbox: list[Event] = []
 
-    def learn(self, sights: Sequence[Sight], kinds: frozenset[Kind]) -> None:
-        """All that it reads of the sights, which are of these kinds."""
+    def observe(self, sights: Sequence[Sight], kinds: frozenset[Kind]) -> None:
+        """Queues those of the kinds it watches; `kinds` are all kinds among the sights."""
         if kinds <= self._reads:
             self._inbox += sights
         elif not kinds.isdisjoint(self._reads):
             self._inbox += of_kinds(sights, self._reads)
 
-    def ring(self, timer: str) -> None:
+    def fire(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
 
-    def act(self, server: ApiServer, now: float, wake: Wake) -> bool:
-        """Lets the rule react to what is new; whether there was anything."""
+    def run(self, server: ApiServer, now: float, wake: Wake) -> bool:
+        """Lets the controller react to its queued events; returns whether there were any."""
         if not self._inbox:
             return False
         batch, self._inbox = self._inbox, []
-        for effect in self._rule.react(batch, now):
+        for effect in self._controller.react(batch, now):
             if isinstance(effect, WakeAt):
-                wake(effect.at, partial(self.ring, effect.timer))
+                wake(effect.at, partial(self.fire, effect.timer))
             else:
-                self._hear(perform(effect, server, now, WORLD))
+                outcome = perform(effect, server, now, CONTROLLER_MANAGER)
+                if outcome.trouble is not None:  # a successful write is observed anyway
+                    self._inbox.append(outcome)
         return True
 
-    def _hear(self, outcome: Outcome) -> None:
-        if outcome.trouble is not None:  # that a write took hold is seen anyway
-            self._inbox.append(outcome)
 
-
-class Cluster:
-    """`neighbours` are further rules of its world."""
+class SimulatedCluster:
+    """An API server, controllers and our process. `more_controllers` run beside the usual ones."""
 
     def __init__(
         self,
@@ -83,42 +193,50 @@ class Cluster:
         dice: Dice,
         plan: ProcessPlan,
         *,
-        neighbours: Sequence[Rule] = (),
+        more_controllers: Sequence[Controller] = (),
     ) -> None:
         self.name = name
-        reading = Rereading()  # what a webhook was asked about is what is seen next
-        webhooks = our_webhooks(plan.settings.quota, looking_at(lambda: self.server), reading)
+        reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
+        webhooks = our_webhooks(plan.settings.quota, lookup_in(lambda: self.server), reading)
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),
             objects=(*INITIAL_OBJECTS, *installed_objects()),
         )
-        self.hand = Hand(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()})
-        self.census = Census()
+        self.kubectl = Kubectl(
+            self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()}
+        )
+        self.pod_counts = PodCounts()
         self._bound_once = BoundOnce()
-        own: tuple[Rule, ...] = (JobController(), StatefulSetController(), NodeLifecycle(), DisruptionController())
-        rules = (Kubelet(faults.stuck), *own, *neighbours)
-        self._seats = [Seat(rule) for rule in rules]
+        controllers: tuple[Controller, ...] = (
+            Kubelet(faults.stuck),
+            JobController(),
+            StatefulSetController(),
+            NodeLifecycle(),
+            DisruptionController(),
+            *more_controllers,
+        )
+        self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
         self.process = Process(self.server, self._feed, plan, faults, dice)
         self.changed_at = 0.0
-        self._looks_at: float | None = None
+        self._release_set_for: float | None = None
         self._cut_off_until = 0.0
-        self._rises_in = -1
+        self._restart_set_in = -1
 
     def round(self, now: float, wake: Wake) -> bool:
-        """Everyone hears what is new and acts on it once; whether anyone did."""
-        self._hear(now)
-        moved = self.process.step(now, lambda alarm: wake(alarm.at, self._ringing_us(alarm.timer), alarm.idle))
-        self._hear(now)
-        for seat in self._seats:
-            moved |= seat.act(self.server, now, wake)
-        self._plan(now, wake)
+        """Hands out what changed, and lets process and controllers act once; returns whether any did."""
+        self._distribute(now)
+        moved = self.process.step(now, lambda alarm: wake(alarm.at, self._engine_timer(alarm.timer), alarm.idle))
+        self._distribute(now)
+        for runner in self._runners:
+            moved |= runner.run(self.server, now, wake)
+        self._set_timers(now, wake)
         return moved
 
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)
-        self._plan(now, wake)
+        self._set_timers(now, wake)
 
     def disconnect(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.connected = False
@@ -130,7 +248,7 @@ class Cluster:
         if at >= self._cut_off_until:
             self.process.connected = True
 
-    def _hear(self, now: float) -> None:
+    def _distribute(self, now: float) -> None:
         sights = self._feed.poll()
         if not sights:
             return
@@ -138,25 +256,25 @@ class Cluster:
         kinds = kinds_of(sights)
         if Kind.POD in kinds:
             self._bound_once.check(sights, self.process.journal)
-            self.census.count(sights, now)
+            self.pod_counts.count(sights, now)
         self.process.view.learn(sights, now)
-        for seat in self._seats:
-            seat.learn(sights, kinds)
+        for runner in self._runners:
+            runner.observe(sights, kinds)
 
-    def _plan(self, now: float, wake: Wake) -> None:
-        """Timers for what comes by itself: late sights, and the next life of a crashed process."""
+    def _set_timers(self, now: float, wake: Wake) -> None:
+        """Sets timers for delayed observations and for the restart of a crashed process."""
         due = self.process.view.next_at
-        if due is not None and due > now and due != self._looks_at:
-            self._looks_at = due
+        if due is not None and due > now and due != self._release_set_for:
+            self._release_set_for = due
             wake(due, lambda: None)
-        life, rises = self.process.life, self.process.restarts_at
-        if rises is not None and life != self._rises_in:
-            self._rises_in = life
-            wake(rises, lambda: self._rise(life))
+        life, restarts_at = self.process.life, self.process.restarts_at
+        if restarts_at is not None and life != self._restart_set_in:
+            self._restart_set_in = life
+            wake(restarts_at, lambda: self._restart(life))
 
-    def _rise(self, life: int) -> None:
+    def _restart(self, life: int) -> None:
         if life == self.process.life:
             self.process.start()
 
-    def _ringing_us(self, timer: str) -> Callable[[], None]:
+    def _engine_timer(self, timer: str) -> Callable[[], None]:
         return partial(self.process.ring, self.process.life, timer)

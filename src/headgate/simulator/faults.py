@@ -1,4 +1,4 @@
-"""What goes wrong in a run: named faults at named writes, or dice rolled from the seed."""
+"""Faults of a run: at given writes, or by chance from the seed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from headgate.api.wire import parse_duration
 class WriteFault(StrEnum):
     """What can go wrong with one write of our process."""
 
-    CRASH_BEFORE = "crash before"  # our process dies, the write was not sent
-    CRASH_AFTER = "crash after"  # our process dies, the write took hold
-    LOST = "lost"  # the write took hold, its answer never came
-    CONFLICT = "conflict"  # the server refused it as outdated
+    CRASH_BEFORE = "crash before"  # our process crashes, the write is not sent
+    CRASH_AFTER = "crash after"  # our process crashes, the write has succeeded
+    LOST = "lost"  # the write has succeeded, its response is lost
+    CONFLICT = "conflict"  # the server answers 409
 
 
 class SightFault(StrEnum):
-    """What can go wrong with what our process sees."""
+    """What can go wrong with the observations of our process."""
 
-    COALESCED = "coalesced"  # of several changes of an object only the last is seen
-    DROPPED = "dropped"  # the watch broke; everything is listed anew
+    COALESCED = "coalesced"  # of several changes of an object only the last is observed
+    DROPPED = "dropped"  # the watch breaks; all objects are listed again
 
 
 class Faults(Struct, frozen=True, kw_only=True):
-    """Probabilities are per write, or for what is seen per batch; `at` names writes by number, from 0."""
+    """Probabilities are per write, or per batch of observations; `at` names writes by number, from 0."""
 
     at: Mapping[int, WriteFault] = {}
     crash: float = 0.0
@@ -37,7 +37,7 @@ class Faults(Struct, frozen=True, kw_only=True):
     conflict: float = 0.0
     coalesced: float = 0.0
     dropped: float = 0.0
-    stale: float = 0.0  # seconds that what is seen lags behind, from the start
+    stale: float = 0.0  # seconds that observations lag, from the start
     restart: float = 1.0  # seconds until a new process starts after a crash
     stuck: frozenset[str] = frozenset()  # pods (namespace/name) that never stop once deleted
 
@@ -46,7 +46,7 @@ NO_FAULTS = Faults()
 
 
 class Dice:
-    """Decides, from the seed alone, what goes wrong next."""
+    """Draws faults, from the seed alone."""
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self._faults = faults

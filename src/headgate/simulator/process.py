@@ -17,11 +17,18 @@ from headgate.model.keys import Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.preemption.solver.exact import Limits, certifier
+from headgate.simulator.clients import perform
 from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
-from headgate.simulator.gang_invariants import KNOWN_KINDS, FairPlay, WholeGangs
-from headgate.simulator.invariants import ROOM_KINDS, RoomKept, check_gates, check_nothing_lost
+from headgate.simulator.invariants import (
+    KNOWN_KINDS,
+    ROOM_KINDS,
+    FairPlay,
+    RoomKept,
+    WholeGangs,
+    check_gates,
+    check_nothing_lost,
+)
 from headgate.simulator.observing import Feed, Sight, View, coalesced, of_kinds
-from headgate.simulator.performing import perform
 
 SetTimer = Callable[[WakeAt], None]
 CHECKED = KNOWN_KINDS | ROOM_KINDS

@@ -1,13 +1,41 @@
-"""Virtual time is a queue, and equal instants keep their order."""
+"""Runs a scenario in virtual time: all that is due happens, everyone acts until nothing is new, then time jumps."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, assert_never
 
+from msgspec import structs
+
+from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
+from headgate.simulator.cluster import SimulatedCluster
+from headgate.simulator.faults import NO_FAULTS, Dice, Faults
+from headgate.simulator.process import ProcessPlan
+from headgate.simulator.report import ExpectationChecker, Report, merged_journal, rounded_seconds, summary_of
+from headgate.simulator.scenario import (
+    Apply,
+    Crash,
+    DeleteObject,
+    Disconnect,
+    DropNode,
+    InvalidScenario,
+    PatchObject,
+    Reference,
+    Scenario,
+    ScheduledAction,
+    Stale,
+)
+
+EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z, the start of every run
+LONGEST = 30 * 24 * 3600.0  # seconds a run may take to settle
+MOST_ROUNDS = 10_000  # at one instant
+
+Progress = Callable[[float, float | None], None]
+"""Called with the time and, where it is known, the end of the run, in seconds from the start."""
 E = TypeVar("E")
 
 
@@ -21,10 +49,7 @@ class VirtualTime(Generic[E]):
     _awaited: int = 0
 
     def wake(self, at: float, event: E, idle: bool = False) -> None:
-        """Sets a timer; one set for the past goes off at once, as a clock that cannot go back must.
-
-        Nobody waits for an idle one.
-        """
+        """Sets a timer; one set for the past fires at once. Idle timers do not count as awaited."""
         at = max(at, self.now)
         timers = self._timers.get(at)
         if timers is None:
@@ -35,7 +60,7 @@ class VirtualTime(Generic[E]):
 
     @property
     def awaiting(self) -> bool:
-        """Whether anything is due some time that is not idle."""
+        """Whether any timer that is not idle is set."""
         return self._awaited > 0
 
     @property
@@ -44,7 +69,7 @@ class VirtualTime(Generic[E]):
         return self._instants[0] if self._instants else None
 
     def due(self) -> Iterator[E]:
-        """All events of the instant the clock stands at, in order, also those set meanwhile."""
+        """All events due now, in order, also those set meanwhile."""
         while self._instants and self._instants[0] <= self.now:
             timers = self._timers[self._instants[0]]
             event, idle = timers.popleft()
@@ -54,6 +79,151 @@ class VirtualTime(Generic[E]):
             yield event
 
     def advance(self, to: float) -> None:
-        """Lets time pass to an instant at which nothing is due."""
+        """Moves the clock, which must not go back."""
         assert to >= self.now, "time does not go back"
         self.now = to
+
+
+class NeverSettles(Exception):
+    """The run does not end by itself within the limits."""
+
+
+def run(
+    scenario: Scenario,
+    seed: int = 0,
+    faults: Faults = NO_FAULTS,
+    progress: Progress | None = None,
+    plugins: tuple[PreEnqueue, ...] = (),
+) -> Report:
+    """Runs the scenario; equal seeds give equal reports. Raises InvalidScenario, NeverSettles and BrokenInvariant.
+
+    `plugins` are installed PreEnqueue plugins; a profile of the scenario enables them.
+    """
+    plan = ProcessPlan(structs.replace(scenario.settings, seed=seed), plugins)
+    return _Run(scenario, seed, faults, progress or _no_progress, plan).report()
+
+
+class _Run:
+    def __init__(self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, process: ProcessPlan) -> None:
+        self._scenario, self._progress = scenario, progress
+        self._time = VirtualTime[Callable[[], None]](now=EPOCH)
+        self._dice = Dice(faults, seed)
+        self._clusters = {
+            plan.name: SimulatedCluster(plan.name, seed, faults, self._dice, process) for plan in scenario.clusters
+        }
+        self._checker = ExpectationChecker(
+            scenario, {name: cluster.kubectl for name, cluster in self._clusters.items()}
+        )
+        self._refused: list[dict[str, object]] = []
+
+    def report(self) -> Report:
+        self._create_objects()
+        for scheduled in self._scenario.timeline:
+            self._time.wake(EPOCH + scheduled.at, self._at_its_time(scheduled))
+        ended = self._run_to_end()
+        self._checker.check_at_end(ended)
+        clusters = list(self._clusters.values())
+        for cluster in clusters:
+            cluster.process.check_at_end(self._time.now)
+        journal = merged_journal({cluster.name: cluster.process.story for cluster in clusters}, EPOCH)
+        return Report(
+            until=ended,
+            snapshots=self._checker.snapshots,
+            final=self._checker.objects(),
+            journal=journal,
+            refused=self._refused,
+            summary=summary_of([cluster.pod_counts for cluster in clusters], len(journal), self._dice.writes),
+            failures=self._checker.failures,
+        )
+
+    def _run_to_end(self) -> float:
+        """Runs to the end; returns its time in seconds from the start."""
+        end = self._scenario.until
+        self._settle()
+        while (at := self._time.next_at) is not None and (self._time.awaiting if end is None else at <= EPOCH + end):
+            if at > EPOCH + LONGEST and end is None:
+                raise NeverSettles(f"nothing settled within {LONGEST / 86400:g} days; give `until` a duration")
+            self._checker.check_before(at - EPOCH)
+            self._time.advance(at)
+            self._settle()
+            self._progress(at - EPOCH, end)
+        return self._settled_at() if end is None else end
+
+    def _settled_at(self) -> float:
+        """The time of the last change or of the last snapshot or expectation."""
+        changed = max(cluster.changed_at for cluster in self._clusters.values())
+        return max(round(changed - EPOCH, 6), self._checker.last_time)
+
+    def _settle(self) -> None:
+        """Lets all clusters act until nothing is new."""
+        for _ in range(MOST_ROUNDS):
+            rang = [ring() for ring in self._time.due()]
+            moved = [cluster.round(self._time.now, self._time.wake) for cluster in self._clusters.values()]
+            if not rang and not any(moved) and (self._time.next_at or float("inf")) > self._time.now:
+                return
+        raise NeverSettles(f"at {self._time.now - EPOCH:g}s things go round and round, {MOST_ROUNDS} times")
+
+    def _create_objects(self) -> None:
+        for plan in self._scenario.clusters:
+            for located in plan.objects:
+                refused = self._clusters[plan.name].kubectl.create(located.manifest, self._time.now)
+                if refused is not None:
+                    raise self._invalid(
+                        located.path, f"refused with {refused.code} {refused.reason}: {refused.message}"
+                    )
+
+    def _at_its_time(self, scheduled: ScheduledAction) -> Callable[[], None]:
+        return lambda: self._perform(scheduled)
+
+    def _perform(self, scheduled: ScheduledAction) -> None:
+        action, now = scheduled.action, self._time.now
+        match action:
+            case Apply(manifests):
+                for located in manifests:
+                    self._record(scheduled, self._cluster(scheduled.cluster).kubectl.apply(located.manifest, now))
+            case DeleteObject(reference):
+                self._record(scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(reference, now)))
+            case PatchObject(reference, merge):
+                self._record(scheduled, self._try(scheduled, lambda kubectl: kubectl.patch(reference, merge, now)))
+            case DropNode(name):
+                self._record(
+                    scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(Reference("Node", name), now))
+                )
+            case Disconnect(seconds):
+                self._cluster(scheduled.cluster).disconnect(now, seconds, self._time.wake)
+            case Crash(seconds):
+                for cluster in self._clusters_of(scheduled.cluster):
+                    cluster.crash(now, seconds, self._time.wake)
+            case Stale(seconds):
+                for cluster in self._clusters_of(scheduled.cluster):
+                    cluster.process.view.set_lag(seconds, now)
+            case _:
+                assert_never(action)
+
+    def _try(
+        self, scheduled: ScheduledAction, attempt: Callable[[Kubectl], RefusedRequest | None]
+    ) -> RefusedRequest | None:
+        try:
+            return attempt(self._cluster(scheduled.cluster).kubectl)
+        except AmbiguousKind as error:
+            raise self._invalid(scheduled.path, str(error)) from None
+
+    def _record(self, scheduled: ScheduledAction, refused: RefusedRequest | None) -> None:
+        if refused is None:
+            return
+        where = {"at": rounded_seconds(self._time.now - EPOCH), "cluster": self._cluster(scheduled.cluster).name}
+        self._refused.append({**where, **structs.asdict(refused)})
+
+    def _cluster(self, name: str) -> SimulatedCluster:
+        return self._clusters[name or self._scenario.clusters[0].name]
+
+    def _clusters_of(self, name: str) -> Iterator[SimulatedCluster]:
+        """The named cluster, or all of them."""
+        yield from [self._clusters[name]] if name else self._clusters.values()
+
+    def _invalid(self, path: str, problem: str) -> InvalidScenario:
+        return InvalidScenario(self._scenario.source, path, problem)
+
+
+def _no_progress(now: float, end: float | None) -> None:
+    """Shows nothing."""

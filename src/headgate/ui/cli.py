@@ -1,4 +1,4 @@
-"""The command `headgate`. Each subcommand is imported only when it is asked for, so that help comes at once."""
+"""The command `headgate`. A subcommand is imported only when it is called, so that help is fast."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from importlib.metadata import version
 
 import click
 
-COMMANDS = {
-    "install": ("headgate.ui.install_command", "install", "Give a cluster what Workloads need."),
-    "explain": ("headgate.ui.explain_command", "explain", "Say why something was decided."),
-    "run": ("headgate.ui.run_command", "run", "Schedule on a real cluster."),
-    "simulate": ("headgate.ui.simulate_command", "simulate", "Try a scenario in virtual time."),
+COMMANDS = {  # by name: the module, the command in it, and its line of help
+    "install": ("headgate.ui.install_command", "install", "Install CRDs, RBAC and webhooks."),
+    "explain": ("headgate.ui.explain", "explain", "Explain a decision."),
+    "run": ("headgate.ui.run_command", "run", "Run on a cluster: quota, integrations, scheduler."),
+    "simulate": ("headgate.ui.simulate_command", "simulate", "Run a scenario in virtual time."),
 }
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and loads the one that is called."""
+    """A group that imports the command that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -29,7 +29,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table, so that help loads no command."""
+        """From COMMANDS, so that help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
 
@@ -45,11 +45,11 @@ def show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> N
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show the version."
 )
 def main() -> None:
-    """Decides when work may start, where it runs, and who must leave, on Kubernetes.
+    """Gates, quota, gang scheduling and preemption for batch workloads on Kubernetes.
 
     \b
     Try it without a cluster:
       headgate simulate examples/01-first-pod/scenario.yaml
-    Schedule on a cluster:
+    Run on a cluster:
       headgate run --kubeconfig ~/.kube/config --roles scheduler
     """

@@ -1,4 +1,4 @@
-"""`headgate install`: give a cluster our kinds, our rights and our webhooks."""
+"""`headgate install`: CRDs, RBAC and webhooks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headgate.api.install_manifests import AtService, AtUrl, Manifest, WebhookPl
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 SERVICE = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?")
 WITHOUT_WEBHOOKS = (
-    "No webhooks: unknown priority classes, and preemption priorities below the priority, will not be refused; jobs "
-    "and pods that name a queue will not be held back by themselves, and mistakes in queues are found only later. "
+    "No webhooks: unknown priority classes, and preemption priorities below the priority, will not be refused; Jobs "
+    "and pods with a queue name will not be suspended or gated automatically, and invalid queues are found only later. "
     "See --webhook-url and --service."
 )
 
@@ -42,7 +42,7 @@ Examples:
   headgate install --webhook-url https://10.0.0.5:10271
       `headgate run --webhook-listen 0.0.0.0:10271` is a process outside the cluster
   headgate install --dry-run --service headgate-system/headgate | kubectl apply --server-side -f -
-      the same by other hands
+      the same, applied with kubectl
 """
 )
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
@@ -53,31 +53,30 @@ Examples:
     metavar="URL",
     default="",
     callback=read_url,
-    help="Where API servers reach `headgate run --webhook-listen` outside the cluster.",
+    help="URL of the webhooks of a `headgate run --webhook-listen` outside the cluster.",
 )
 @click.option(
     "--service",
     metavar="NAMESPACE/NAME[:PORT]",
     default="",
     callback=read_service,
-    help="The Service they reach it by inside the cluster (port 443 unless said).",
+    help="Service of the webhooks inside the cluster; the default port is 443.",
 )
 @click.option(
     "--queues/--no-queues",
     default=True,
-    help="Kueue's kinds, and what is needed to hold back jobs and pods until there is quota for them. Kinds that "
-    "somebody else installed are left as they are.",
+    help="Also install Kueue's CRDs, and what suspends Jobs and gates pods until they are admitted. CRDs that "
+    "headgate did not install are left as they are.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the manifests as YAML and ask no cluster.")
+@click.option("--dry-run", is_flag=True, help="Print the manifests as YAML and contact no cluster.")
 def install(
     *, kubeconfig: str, context: str, url: AtUrl | None, service: AtService | None, queues: bool, dry_run: bool
 ) -> None:
-    """Give a cluster what workloads and queues need: their kinds, the rights of our process, and its webhooks.
+    """Install CRDs, RBAC and webhooks for workloads and queues.
 
-    Safe to repeat: what is there already is brought up to date. Exits with 0 when all is in place, 2 for wrong input,
-    1 otherwise.
+    Idempotent: what exists is updated. Exits with 0 when everything is installed, 2 for wrong input, 1 otherwise.
     """
-    # What talks to clusters takes a while to load, so only a real start loads it.
+    # Imported late, because the HTTP client takes a while to import and help should be fast.
     from headgate.live.install import manifests  # noqa: PLC0415
     from headgate.live.start import start_install  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`headgate run`: decide on a real cluster."""
+"""`headgate run`: the quota, integrations and scheduler roles on a cluster."""
 
 from __future__ import annotations
 
@@ -46,19 +46,22 @@ Examples:
   headgate run
       on the cluster of the current context, with leader election in kube-system
   headgate run --kubeconfig admin.conf --roles scheduler
-      on a bare cluster; pods with spec.schedulerName: headgate get nodes
+      schedules pods with spec.schedulerName: headgate; needs nothing installed
   headgate run --roles quota,integrations
-      queues and quota for jobs and pods, whoever schedules them
+      queues and quota for Jobs and pods, with any scheduler
   headgate run --scheduler-name default-scheduler --no-leader-elect
-      in place of kube-scheduler, alone
+      in place of kube-scheduler, as a single replica
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
-      configured, with logs for machines, and what was observed kept for replay
+      with a configuration, JSON logs, and observations recorded for replay
   headgate run --webhook-listen 0.0.0.0:10271
-      answering questions about new Workloads too, where `headgate install` told the cluster to ask
+      also serves the webhooks that `headgate install` configured
 """
 )
 @click.option(
-    "--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG, ~/.kube/config or a pod's own access."
+    "--kubeconfig",
+    metavar="FILE",
+    default="",
+    help="Instead of KUBECONFIG, ~/.kube/config or the pod's service account.",
 )
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Configuration (YAML).")
@@ -68,7 +71,7 @@ Examples:
     default="scheduler",
     show_default=True,
     callback=read_roles,
-    help=f"What to decide, separated by commas: {', '.join(ROLES)}.",
+    help=f"Roles to run, separated by commas: {', '.join(ROLES)}.",
 )
 @click.option(
     "--scheduler-name",
@@ -83,7 +86,7 @@ Examples:
     metavar="HOST:PORT",
     default="0.0.0.0:10270",
     show_default=True,
-    help="Where /healthz, /livez, /readyz and /metrics are served; '' for nowhere.",
+    help="Address of /healthz, /livez, /readyz, /metrics and /preemptions; '' for none.",
 )
 @click.option(
     "--leader-elect",
@@ -93,40 +96,40 @@ Examples:
     flag_value=True,
     default=True,
     show_default=True,
-    help="Decide only as leader.",
+    help="Run only as elected leader.",
 )
-@click.option("--no-leader-elect", is_flag=True, help="The same as --leader-elect=false.")
+@click.option("--no-leader-elect", is_flag=True, help="Same as --leader-elect=false.")
 @click.option(
     "--lease-namespace",
     metavar="NAME",
     default="",
     callback=read_namespace,
-    help="Where the lease is kept.  [default: our own inside a cluster, kube-system outside]",
+    help="Namespace of the lease.  [default: the pod's own, or kube-system outside a cluster]",
 )
 @click.option(
     "--webhook-listen",
     metavar="HOST:PORT",
     default="",
-    help="Where API servers may ask about new Workloads, over TLS.  [default: nowhere]",
+    help="Address of the admission webhooks, over TLS.  [default: none]",
 )
 @click.option(
     "--webhook-cert",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Certificate to show them.  [default: one of our own, which they are told to trust]",
+    help="Serving certificate.  [default: from our own CA, which the webhook configurations trust]",
 )
-@click.option("--webhook-key", metavar="FILE", type=click.Path(path_type=Path), help="The key of that certificate.")
+@click.option("--webhook-key", metavar="FILE", type=click.Path(path_type=Path), help="Key of that certificate.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-@click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Write what is observed, for replay.")
+@click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Record observations, for replay.")
 @click.option(
     "--plugin-timeout",
     metavar="DURATION",
     default="100ms",
     show_default=True,
-    help="How long an installed plugin may take over one pod.",
+    help="Time limit for a call of an installed plugin.",
 )
 def run(
     *,
@@ -147,15 +150,15 @@ def run(
     record: Path | None,
     plugin_timeout: str,
 ) -> None:
-    """Decide on a real cluster: when pods may start and where they run.
+    """Run on a cluster: admit workloads to quota, start and stop their pods, schedule pods.
 
-    Needs nothing installed in the cluster; for Workloads, see `headgate install`. Exits with 0 after SIGTERM or Ctrl-C,
-    2 for wrong input, 1 otherwise.
+    The scheduler role needs nothing installed; for Workloads and queues, see `headgate install`. Exits with 0 after
+    SIGTERM or Ctrl-C, 2 for wrong input, 1 otherwise.
     """
-    # What talks to clusters takes a while to load, so only a real start loads it.
+    # Imported late, because the HTTP client takes a while to import and help should be fast.
     from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
-    from headgate.ui.installed import InstalledPlugins  # noqa: PLC0415
+    from headgate.ui.plugins import InstalledPlugins  # noqa: PLC0415
 
     flags = Flags(
         kubeconfig=kubeconfig,

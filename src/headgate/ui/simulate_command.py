@@ -1,28 +1,35 @@
-"""`headgate simulate`: run a scenario in virtual time and tell what happened."""
+"""`headgate simulate`: run a scenario in virtual time and print what happened."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 import click
 
 from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
-from headgate.simulator.faults import Faults, parse_faults
-from headgate.simulator.report import Report
-from headgate.simulator.run import NeverSettles, Progress, run
-from headgate.simulator.scenario import InvalidScenario, Scenario
-from headgate.simulator.scenario_file import load_scenario
-from headgate.ui.installed import InstalledPlugins
-from headgate.ui.timeline import render
+from headgate.simulator import (
+    Faults,
+    InvalidScenario,
+    NeverSettles,
+    Progress,
+    Report,
+    Scenario,
+    load_scenario,
+    parse_faults,
+    run,
+)
+from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.tables import table
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 BAR = 30  # characters
-PATIENCE, REDRAW = 1.0, 0.1  # seconds before the bar appears, and between two pictures of it
-OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # a run keeps nearly all it makes, so looking for garbage is mostly in vain
+PATIENCE, REDRAW = 1.0, 0.1  # seconds before the bar appears, and between two updates
+OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # a run keeps nearly all it allocates, so collections find little
 
 
 def _read_faults(_ctx: click.Context, _option: click.Parameter, value: str) -> Faults:
@@ -34,14 +41,14 @@ def _read_faults(_ctx: click.Context, _option: click.Parameter, value: str) -> F
 
 @click.command()
 @click.argument("file", type=click.Path())
-@click.option("--seed", type=int, default=0, show_default=True, help="One seed, one history.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal runs.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--faults",
     callback=_read_faults,
     default="",
     metavar="FAULTS",
-    help="What goes wrong, by chance: crash, lost, conflict (per write), coalesced, dropped (per look) as "
+    help="Random faults: crash, lost, conflict (per write), coalesced, dropped (per batch of observations) as "
     "probabilities; stale, restart as durations.",
 )
 @click.option("--journal", is_flag=True, help="Print the timeline only.")
@@ -70,8 +77,8 @@ def _simulate(file: str, seed: int, faults: Faults, show: Callable[[Report], Non
         return _say(str(error), WRONG_INPUT)
     except NeverSettles as error:
         return _say(f"{file}: {error}", FAILED)
-    except AssertionError as error:  # an invariant, of the simulator's or of the engine's own
-        return _say(f"{file}: a fault of headgate's own, please report it: {error}", FAILED)
+    except AssertionError as error:  # an invariant of the simulator or of the engine
+        return _say(f"{file}: a bug in headgate, please report it: {error}", FAILED)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
     for failure in report.failures:
@@ -99,7 +106,7 @@ def _run(scenario: Scenario, seed: int, faults: Faults, plugins: tuple[PreEnqueu
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on the terminal for runs that take a while; nothing where nobody watches."""
+    """A progress bar for long runs, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda now, end: None
         return
@@ -111,7 +118,7 @@ def _progress() -> Iterator[Progress]:
 
 
 class _Bar:
-    """Appears when a run takes longer than a moment."""
+    """A progress bar that appears after PATIENCE."""
 
     def __init__(self) -> None:
         self._next = monotonic() + PATIENCE
@@ -132,3 +139,79 @@ class _Bar:
 
 def _share(share: float) -> str:
     return f"[{'#' * int(share * BAR):<{BAR}}] {share:4.0%}"
+
+
+def render(report: Report, *, timeline_only: bool = False) -> Iterator[str]:
+    """The report as lines of text, the timeline first."""
+    yield from _timeline(report)
+    if timeline_only:
+        return
+    yield ""
+    yield from _pods(report)
+    yield ""
+    yield from _summary(report)
+
+
+def _timeline(report: Report) -> Iterator[str]:
+    several = len(report.final) > 1
+    rows = [_decided(entry, several) for entry in report.journal] + [
+        _refused(entry, several) for entry in report.refused
+    ]
+    rows.sort(key=lambda row: row[0])
+    yield from table(["TIME", "OBJECT", "DECISION", "WHY"], [[_time(at), *cells] for at, cells in rows])
+
+
+def _decided(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
+    why = f"{entry['reason']}: {entry['message']}" if entry["message"] else entry["reason"]
+    return entry["at"], [_object(entry, several), entry["decision"], why]
+
+
+def _refused(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
+    return entry["at"], [_object(entry, several), f"{entry['verb']} refused", f"{entry['code']} {entry['message']}"]
+
+
+def _object(entry: Mapping[str, Any], several: bool) -> str:
+    found = entry["object"]
+    where = f"{found['namespace']}/" if "namespace" in found else ""
+    return f"{entry['cluster']}: " * several + f"{found['kind']} {where}{found['name']}"
+
+
+def _pods(report: Report) -> Iterator[str]:
+    several = len(report.final) > 1
+    rows = [
+        [f"{cluster}: " * several + _name(found), _phase(found), found["spec"].get("nodeName") or "-", _note(found)]
+        for cluster, objects in report.final.items()
+        for found in objects
+        if found["kind"] == "Pod" and found["apiVersion"] == "v1"
+    ]
+    yield from table(["POD", "PHASE", "NODE", "NOTE"], rows)
+
+
+def _name(found: Mapping[str, Any]) -> str:
+    return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+
+
+def _phase(found: Mapping[str, Any]) -> str:
+    if "deletionTimestamp" in found["metadata"]:
+        return "Terminating"
+    return str(found.get("status", {}).get("phase", "Pending"))
+
+
+def _note(found: Mapping[str, Any]) -> str:
+    """Why it is not scheduled, from its PodScheduled condition."""
+    for condition in found.get("status", {}).get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
+    return ""
+
+
+def _summary(report: Report) -> Iterator[str]:
+    pods, waited = report.summary["pods"], report.summary["waitingSeconds"]
+    yield f"after {_time(report.until)}, pods: " + ", ".join(f"{count} {name}" for name, count in pods.items())
+    if waited is not None:
+        yield f"waited for a node: {waited['min']:g}s to {waited['max']:g}s, median {waited['median']:g}s"
+    yield f"{report.summary['decisions']} decisions, {report.summary['effects']} writes"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:g}s" if seconds < 1e6 else f"{seconds:.0f}s"

@@ -1,4 +1,4 @@
-"""The disruption controller: how many pods each PodDisruptionBudget can spare now."""
+"""The disruption controller: the status of PodDisruptionBudgets, with the disruptions allowed now."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import DisruptionBudget
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.selectors import selects
-
-_HOPELESS = frozenset({Trouble.REFUSED, Trouble.GONE})
+from headgate.world.controller import PERMANENT
 
 
 class DisruptionController:
-    """Keeps the counts in a budget's status. Which pods were evicted (`disruptedPods`) is the server's to note.
+    """Writes the counts in the status of budgets. `disruptedPods` is written by the API server at evictions.
 
-    Simpler than a real one in two ways: a pod that runs is ready; and where a share of the pods is meant, the whole is
-    the selected pods that have not ended, not what their controllers were told to keep. A real one would spare no pod
-    of a Job there, because a Job has no scale to ask for.
+    Simpler than the real one in two ways: a running pod is ready; and percentages are of the selected pods that have
+    not ended, not of the scale of their controllers. The real one allows no disruption of a Job's pods there, because a
+    Job has no scale subresource.
     """
 
     reads = (Kind.DISRUPTION_BUDGET, Kind.POD)
@@ -27,19 +26,19 @@ class DisruptionController:
     def __init__(self) -> None:
         self._budgets: dict[str, dict[Key, DisruptionBudget]] = {}  # by namespace
         self._pods: dict[str, dict[Key, Pod]] = {}  # by namespace
-        self._told: dict[str, BudgetStatus] = {}  # by the budget's uid
+        self._written: dict[str, BudgetStatus] = {}  # by the budget's uid
 
     def react(self, batch: Sequence[Event], now: float) -> list[Effect]:
-        touched = dict.fromkeys(namespace for event in batch if (namespace := self._absorb(event)))
+        touched = dict.fromkeys(namespace for event in batch if (namespace := self._observe(event)))
         return [
             effect
             for namespace in touched
             for budget in self._budgets.get(namespace, {}).values()
-            for effect in self._tell(budget, self._pods.get(namespace, {}).values())
+            for effect in self._update_status(budget, self._pods.get(namespace, {}).values())
         ]
 
-    def _absorb(self, event: Event) -> str:
-        """Notes what the event says; the namespace it concerns, if any."""
+    def _observe(self, event: Event) -> str:
+        """Keeps what the event says; returns the namespace it concerns, or an empty string."""
         match event:
             case Observed(DisruptionBudget() as budget):
                 self._budgets.setdefault(budget.key.namespace, {})[budget.key] = budget
@@ -48,36 +47,36 @@ class DisruptionController:
                 self._pods.setdefault(pod.key.namespace, {})[pod.key] = pod
                 return pod.key.namespace
             case Gone(key, uid):
-                return self._lose(key, uid)
-            case Outcome(PatchStatus(target, BudgetStatus()), Trouble() as trouble) if trouble not in _HOPELESS:
-                self._told.pop(target.uid, None)
+                return self._delete(key, uid)
+            case Outcome(PatchStatus(target, BudgetStatus()), Trouble() as trouble) if trouble not in PERMANENT:
+                self._written.pop(target.uid, None)
                 return target.key.namespace
         return ""
 
-    def _lose(self, key: Key, uid: str) -> str:
-        """What has come under the same name since is not lost."""
-        self._told.pop(uid, None)
+    def _delete(self, key: Key, uid: str) -> str:
+        """Forgets the object of that uid; one created since under the same name stays."""
+        self._written.pop(uid, None)
         for known in (self._budgets, self._pods):
             there = known.get(key.namespace, {})
             if key in there and there[key].uid == uid:
                 del there[key]
         return key.namespace
 
-    def _tell(self, budget: DisruptionBudget, pods: Iterable[Pod]) -> list[Effect]:
-        """The status, where it differs from what was last written or someone else has counted since."""
+    def _update_status(self, budget: DisruptionBudget, pods: Iterable[Pod]) -> list[Effect]:
+        """Patches the status where it differs from the last one written, or was changed by somebody else."""
         status = budget_status(budget, pods)
-        if self._told.get(budget.uid) == status and budget.disruptions_allowed == status.allowed:
+        if self._written.get(budget.uid) == status and budget.disruptions_allowed == status.allowed:
             return []
-        self._told[budget.uid] = status
+        self._written[budget.uid] = status
         return [PatchStatus(Target(budget.key, budget.uid, budget.version), status)]
 
 
 def budget_status(budget: DisruptionBudget, pods: Iterable[Pod]) -> BudgetStatus:
-    """What the budget can spare, given all pods of its namespace."""
+    """The status of the budget, given all pods of its namespace."""
     requirements = budget.selector
     chosen = [] if requirements is None else [pod for pod in pods if selects(requirements, pod.labels)]
     healthy = sum(_is_healthy(pod, budget) for pod in chosen)
-    expected, desired = _wanted(budget, chosen)
+    expected, desired = _desired(budget, chosen)
     allowed = max(0, healthy - desired) if expected else 0
     return BudgetStatus(budget.generation, expected, healthy, desired, allowed)
 
@@ -86,8 +85,8 @@ def _is_healthy(pod: Pod, budget: DisruptionBudget) -> bool:
     return pod.phase is Phase.RUNNING and pod.deleted is None and pod.key.name not in budget.already_disrupted
 
 
-def _wanted(budget: DisruptionBudget, chosen: Sequence[Pod]) -> tuple[int, int]:
-    """How many pods are expected, and how many of them must be healthy."""
+def _desired(budget: DisruptionBudget, chosen: Sequence[Pod]) -> tuple[int, int]:
+    """The expected pods, and how many of them must be healthy."""
     least, most_missing = budget.min_available, budget.max_unavailable
     if least is not None and not least.percent:
         return len(chosen), least.number

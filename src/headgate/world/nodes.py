@@ -1,19 +1,208 @@
-"""Node lifecycle: the pods of a node that is gone are removed, as the pod garbage collector would."""
+"""Nodes: their kubelets run, end and stop bound pods; the pod garbage collector removes the pods of lost nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from headgate.model.effects import Effect
-from headgate.model.events import Event, Gone, Observed
+from msgspec import Struct
+
+from headgate.model.effects import Delete, Effect, PatchStatus, PodRun, WakeAt
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
-from headgate.model.pod import Pod
-from headgate.world.endings import remove
+from headgate.model.pod import ENDED, Phase, Pod
+
+KILLED = 143  # the exit code of a process ended by SIGTERM
+RUN_SECONDS = "headgate.dev/run-seconds"
+STOP_SECONDS = "headgate.dev/stop-seconds"
+EXIT_CODE = "headgate.dev/exit-code"
+
+
+class InvalidBehaviour(ValueError):
+    """An annotation about the behaviour of a pod has an invalid value."""
+
+    def __init__(self, annotation: str, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, got {found!r}")
+        self.annotation = annotation
+
+
+class Behaviour(Struct, frozen=True, gc=False):
+    """How a pod behaves once it runs, as its annotations say."""
+
+    run_seconds: float | None = None  # None: until it is deleted
+    stop_seconds: float = 0.0
+    exit_code: int = 0
+
+
+def behaviour_of(annotations: Mapping[str, str]) -> Behaviour:
+    """Raises InvalidBehaviour."""
+    run, stop, code = (annotations.get(name) for name in (RUN_SECONDS, STOP_SECONDS, EXIT_CODE))
+    if run is None and stop is None and code is None:
+        return _UNTIL_DELETED
+    return Behaviour(
+        run_seconds=None if run is None else _seconds(RUN_SECONDS, run),
+        stop_seconds=0.0 if stop is None else _seconds(STOP_SECONDS, stop),
+        exit_code=0 if code is None else _exit_code(code),
+    )
+
+
+_UNTIL_DELETED = Behaviour()
+
+
+def _seconds(annotation: str, text: str) -> float:
+    expected = "a number of seconds such as 90 or 0.5"
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise InvalidBehaviour(annotation, expected, text) from None
+    if not 0 <= seconds < float("inf"):
+        raise InvalidBehaviour(annotation, expected, text)
+    return seconds
+
+
+def _exit_code(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 255):
+        raise InvalidBehaviour(EXIT_CODE, "an exit code from 0 to 255", text)
+    return int(text)
+
+
+def remove_pod(pod: Pod, now: float, *, reason: str = "", exit_code: int | None = None) -> list[Effect]:
+    """Sets the phase first, so that a pod kept by a finalizer no longer counts as running; then deletes the object."""
+    removal = Delete(pod.target, grace=0)
+    if pod.phase in ENDED:
+        return [removal]
+    return [PatchStatus(pod.target, PodRun(Phase.FAILED, now, reason, exit_code)), removal]
+
+
+class PodWorker(Struct):
+    """What the kubelet keeps of one pod on its node."""
+
+    pod: Pod
+    behaviour: Behaviour
+    started: float | None = None
+    stops: float | None = None
+    reported: Phase = Phase.PENDING
+    removed: bool = False
+
+
+class Kubelet:
+    """The kubelets of all nodes. `stuck` names pods (namespace/name) that never stop once deleted, as a fault."""
+
+    reads = (Kind.NODE, Kind.POD)
+
+    def __init__(self, stuck: frozenset[str] = frozenset()) -> None:
+        self._stuck = stuck
+        self._nodes: dict[str, None] = {}
+        self._waiting: dict[str, Pod] = {}  # by uid: bound to a node that does not exist yet
+        self._workers: dict[str, PodWorker] = {}  # by pod uid
+
+    def react(self, batch: Sequence[Event], now: float) -> list[Effect]:
+        touched: dict[str, None] = {}
+        for event in batch:
+            for uid in self._observe(event):
+                touched[uid] = None
+        return [
+            effect for uid in touched if uid in self._workers for effect in self._sync(uid, self._workers[uid], now)
+        ]
+
+    def _observe(self, event: Event) -> Sequence[str]:
+        """Keeps what the event says; returns the uids of the pods to sync because of it."""
+        match event:
+            case Observed(Pod() as pod):
+                return self._add_pod(pod)
+            case Observed(Node() as node):
+                return self._add_node(node.name)
+            case Gone(key, _) if key.kind is Kind.NODE:
+                self._nodes.pop(key.name, None)
+            case Gone(_, uid):
+                self._workers.pop(uid, None)
+                self._waiting.pop(uid, None)
+            case TimerFired(timer):
+                return (timer,)
+            case Outcome(effect, trouble) if trouble is not None and isinstance(effect, PatchStatus):
+                self._forget_report(effect)
+        return ()
+
+    def _add_node(self, node: str) -> list[str]:
+        self._nodes[node] = None
+        bound_here = [pod for pod in self._waiting.values() if pod.node == node]
+        for pod in bound_here:
+            del self._waiting[pod.uid]
+        return [uid for pod in bound_here for uid in self._add_pod(pod)]
+
+    def _add_pod(self, pod: Pod) -> Sequence[str]:
+        if not pod.node:
+            return ()
+        worker = self._workers.get(pod.uid)
+        if worker is None:
+            if pod.node not in self._nodes:
+                self._waiting[pod.uid] = pod
+                return ()
+            worker = self._workers[pod.uid] = PodWorker(pod, _behaviour(pod), reported=pod.phase)
+        worker.pod = pod
+        return (pod.uid,)
+
+    def _forget_report(self, effect: PatchStatus) -> None:
+        """The status patch failed; it is sent again when the pod is next synced."""
+        worker = self._workers.get(effect.target.uid)
+        if worker is not None:
+            worker.reported = worker.pod.phase
+
+    def _sync(self, uid: str, worker: PodWorker, now: float) -> list[Effect]:
+        if worker.pod.node not in self._nodes:
+            return []
+        if worker.pod.deleted is not None:
+            return self._stop(uid, worker, now)
+        if worker.reported in ENDED:
+            return []
+        if worker.reported is Phase.PENDING or worker.started is None:
+            return self._start(uid, worker, now)
+        return self._finish(worker, now)
+
+    def _start(self, uid: str, worker: PodWorker, now: float) -> list[Effect]:
+        worker.started = now if worker.started is None else worker.started
+        effects: list[Effect] = []
+        if worker.reported is Phase.PENDING:
+            effects.append(_report(worker, Phase.RUNNING, worker.started))
+        if worker.behaviour.run_seconds is not None:
+            effects.append(WakeAt(worker.started + worker.behaviour.run_seconds, uid))
+        return effects
+
+    def _finish(self, worker: PodWorker, now: float) -> list[Effect]:
+        run, code = worker.behaviour.run_seconds, worker.behaviour.exit_code
+        if run is None or worker.started is None or now < worker.started + run:
+            return []
+        return [_report(worker, Phase.FAILED if code else Phase.SUCCEEDED, now, code)]
+
+    def _stop(self, uid: str, worker: PodWorker, now: float) -> list[Effect]:
+        """A deleted pod stops after its stop time, at most its grace period; then its object is removed."""
+        if worker.removed or f"{worker.pod.key.namespace}/{worker.pod.key.name}" in self._stuck:
+            return []
+        ended = worker.pod.phase in ENDED or worker.started is None
+        takes = 0.0 if ended else min(worker.behaviour.stop_seconds, worker.pod.grace)
+        before = worker.stops
+        worker.stops = now + takes if before is None else min(before, now + takes)
+        if now < worker.stops:
+            return [] if before == worker.stops else [WakeAt(worker.stops, uid)]
+        worker.removed = True
+        return remove_pod(worker.pod, now, exit_code=KILLED)
+
+
+def _report(worker: PodWorker, phase: Phase, at: float, code: int | None = None) -> PatchStatus:
+    worker.reported = phase
+    return PatchStatus(worker.pod.target, PodRun(phase, at, exit_code=code))
+
+
+def _behaviour(pod: Pod) -> Behaviour:
+    """An invalid annotation counts as none here; scenarios refuse it earlier."""
+    try:
+        return behaviour_of(pod.annotations)
+    except InvalidBehaviour:
+        return Behaviour()
 
 
 class NodeLifecycle:
-    """A pod bound to a node that never existed is left alone: its node may still come."""
+    """Removes the pods of deleted nodes, but not those bound to a node that was never there: it may still come."""
 
     reads = (Kind.NODE, Kind.POD)
 
@@ -29,18 +218,18 @@ class NodeLifecycle:
                 case Observed(Node() as node):
                     self._nodes[node.name] = True
                 case Observed(Pod() as pod) if pod.node:
-                    touched[self._note(pod)] = None
+                    touched[self._add_pod(pod)] = None
                 case Gone(key, uid):
-                    touched[self._leave(key, uid)] = None
-        return [effect for node in touched if self._nodes.get(node) is False for effect in self._clear(node, now)]
+                    touched[self._delete(key, uid)] = None
+        return [effect for node in touched if self._nodes.get(node) is False for effect in self._collect(node, now)]
 
-    def _note(self, pod: Pod) -> str:
+    def _add_pod(self, pod: Pod) -> str:
         self._pods.setdefault(pod.node, {})[pod.uid] = pod
         self._node_of[pod.uid] = pod.node
         return pod.node
 
-    def _leave(self, key: Key, uid: str) -> str:
-        """The node's name when a node left; a pod that left concerns nobody."""
+    def _delete(self, key: Key, uid: str) -> str:
+        """Forgets a node or pod; returns the name of a deleted node, else an empty string."""
         if key.kind is Kind.NODE:
             if key.name in self._nodes:
                 self._nodes[key.name] = False
@@ -49,6 +238,6 @@ class NodeLifecycle:
         self._pods.get(node, {}).pop(uid, None)
         return ""
 
-    def _clear(self, node: str, now: float) -> list[Effect]:
+    def _collect(self, node: str, now: float) -> list[Effect]:
         pods = self._pods.pop(node, {})
-        return [effect for pod in pods.values() for effect in remove(pod, now, reason="NodeLost")]
+        return [effect for pod in pods.values() for effect in remove_pod(pod, now, reason="NodeLost")]

@@ -1,4 +1,4 @@
-"""`headgate explain preemption`: who had to leave for whom, by which rule, at what cost, and what else was weighed."""
+"""`headgate explain preemption`: the victims, the preemptor, the policy, the cost, and the alternatives."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from typing import Any
 import click
 import msgspec
 
-from headgate.simulator.faults import Faults
-from headgate.simulator.run import NeverSettles, run
-from headgate.simulator.scenario import InvalidScenario
-from headgate.simulator.scenario_file import load_scenario
-from headgate.ui.explain_workload import workload
-from headgate.ui.installed import InstalledPlugins
+from headgate.simulator import NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.ui.plugins import InstalledPlugins
 
 DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
 TIMEOUT = 5.0  # seconds for a running headgate to answer
@@ -26,41 +22,41 @@ COUNTED = ("policy", "domain", "domains", "candidates", "victims", "units", "wor
 Entry = Mapping[str, Any]
 
 
-class Unreachable(Exception):
-    """The running headgate could not be asked."""
+class ServerUnreachable(Exception):
+    """The running headgate did not answer."""
 
 
-@click.group()
-def explain() -> None:
-    """Say why something was decided."""
-
-
-explain.add_command(workload)
-
-
-@explain.command(
+@click.command(
     epilog="""\b
 Examples:
   headgate explain preemption
-      every preemption a headgate on this machine remembers
+      the latest preemptions of the headgate on this machine
   headgate explain preemption team-a/train-0 --server http://headgate.kube-system:10270
-      what happened to, or was done for, one pod or workload
+      those with one pod or workload as victim or preemptor
   headgate explain preemption --scenario examples/08-whole-gangs/scenario.yaml
       the preemptions of a scenario
 """
 )
 @click.argument("name", required=False, metavar="[NAMESPACE/]NAME")
 @click.option(
-    "--server", metavar="URL", default="http://127.0.0.1:10270", show_default=True, help="A running headgate."
+    "--server",
+    metavar="URL",
+    default="http://127.0.0.1:10270",
+    show_default=True,
+    help="Address of a running headgate.",
 )
 @click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For the scenario.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def preemption(name: str | None, server: str, scenario: str | None, seed: int, output: str) -> None:
-    """Show the receipts of preemptions, of all or of those that concern one object."""
+    """Show the receipts of preemptions, all or those that concern one object.
+
+    \b
+    Exit status: 0 found, 1 no such preemption, 2 the input was wrong or headgate could not be reached.
+    """
     try:
-        entries = _simulated(scenario, seed) if scenario else _asked(server)
-    except (InvalidScenario, NeverSettles, Unreachable) as error:
+        entries = _simulated(scenario, seed) if scenario else _fetched(server)
+    except (InvalidScenario, NeverSettles, ServerUnreachable) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG_INPUT)
     chosen = [entry for entry in entries if entry["decision"] in RECEIPTS and (not name or _concerns(entry, name))]
@@ -73,7 +69,7 @@ def preemption(name: str | None, server: str, scenario: str | None, seed: int, o
 
 
 def render(entries: Sequence[Entry], name: str) -> Iterator[str]:
-    """One paragraph a receipt, the oldest first."""
+    """One paragraph per receipt, the oldest first."""
     if not entries:
         yield f"no preemption concerned {name}" if name else "no preemptions"
     for entry in entries:
@@ -91,7 +87,7 @@ def _details(numbers: Mapping[str, int | str]) -> Iterator[str]:
 
 
 def _counted(name: str, value: int | str) -> str:
-    """Work is counted exactly, in millionths of what a whole node does in a second; people want seconds."""
+    """Work is counted in millionths of a node-second and shown in node-seconds."""
     text = f"{int(value) / 1e6:g} node-seconds" if name in ("work_lost", "displaced") else str(value)
     return f"{name.replace('_', ' ')} {text}"
 
@@ -103,12 +99,12 @@ def _concerns(entry: Entry, name: str) -> bool:
     found = entry["object"]
     names = (found["name"], f"{found.get('namespace', '')}/{found['name']}")
     whole = name if "/" in name else f"default/{name}"
-    told = str(entry["numbers"].get("for", "")), *str(entry["numbers"].get("names", "")).split(", ")
-    return name in names or any(whole in _names_in(text) for text in told)
+    concerned = str(entry["numbers"].get("for", "")), *str(entry["numbers"].get("names", "")).split(", ")
+    return name in names or any(whole in _names_in(text) for text in concerned)
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """What a text like `pod group default/train/workers` names: the group's workload too."""
+    """The names in a text like `pod group default/train/workers`, with the workload of a group."""
     for word in text.split():
         yield word
         yield "/".join(word.split("/")[:2])
@@ -123,18 +119,18 @@ def _object(entry: Entry) -> str:
 def _simulated(file: str, seed: int) -> Sequence[Entry]:
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
-    report = run(scenario, seed, Faults(), lambda now, end: None, installed.enabled_by(scenario.settings))
+    report = run(scenario, seed, NO_FAULTS, None, installed.enabled_by(scenario.settings))
     return report.journal
 
 
-def _asked(server: str) -> Sequence[Entry]:
+def _fetched(server: str) -> Sequence[Entry]:
     url = f"{server.rstrip('/')}/preemptions"
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
             entries: Sequence[Entry] = msgspec.json.decode(answer.read())
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise Unreachable(
+        raise ServerUnreachable(
             f"{url} could not be read: {reason}. Is headgate running with --listen? Give its address with --server, "
             "or a scenario with --scenario"
         ) from error

@@ -1,4 +1,4 @@
-"""Plugins that other packages bring, found by their entry points. Only what a profile enables is ever imported."""
+"""PreEnqueue plugins of other packages, found by their entry points; only those a profile enables are imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GROUP = "headgate.pre_enqueue"
 
 
 class InstalledPlugins:
-    """What is there, by name. Raises InvalidPlugin where a name means two things."""
+    """The installed plugins by name. Raises InvalidPlugin where two have one name."""
 
     def __init__(self) -> None:
         self._found: dict[str, EntryPoint] = {}
@@ -27,7 +27,7 @@ class InstalledPlugins:
         return tuple(self._found)
 
     def enabled_by(self, settings: Settings) -> tuple[PreEnqueue, ...]:
-        """Those that some profile has turned on, by name. Raises InvalidPlugin."""
+        """The plugins that some profile enables, by name. Raises InvalidPlugin."""
         return tuple(
             _loaded(found)
             for name, found in self._found.items()
@@ -38,7 +38,7 @@ class InstalledPlugins:
 def _loaded(found: EntryPoint) -> PreEnqueue:
     try:
         brought = found.load()
-    except Exception as failure:  # whatever a stranger's code raises, the operator is told which plugin it was
+    except Exception as failure:  # whatever foreign code raises, the error names the plugin
         raise InvalidPlugin(
             found.name, f"{found.value} cannot be imported: {type(failure).__name__}: {failure}"
         ) from failure

@@ -1,4 +1,4 @@
-"""Which Workload is meant by what people type: its own name, or that of the job, pod or set it was made for."""
+"""The names `headgate explain workload` takes: of a Workload, or of the Job, pod or StatefulSet that owns it."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ KINDS: Mapping[str, Kind] = {
     "sts": Kind.STATEFUL_SET,
 }
 OWNERS: Mapping[Kind, str] = {Kind.JOB: "Job", Kind.POD: "Pod", Kind.STATEFUL_SET: "StatefulSet"}
-"""What Workloads are made for."""
+"""The kinds that own Workloads."""
 MOST_NAMED = 5  # names in an error
 
 
 class InvalidName(ValueError):
-    """What was typed names nothing that could be explained."""
+    """The name has a form or kind that cannot be explained."""
 
 
 class NoSuchWorkload(Exception):
-    """There is none by that name; the text says what there is."""
+    """No Workload has that name; the text suggests others."""
 
 
-class Wanted(Struct, frozen=True):
-    """`kind` None: any that has the name, Workloads first."""
+class WorkloadName(Struct, frozen=True):
+    """A name as typed. Without a kind it is that of a Workload or, if there is none, of an owner."""
 
     kind: Kind | None
     namespace: str
     name: str
 
     @classmethod
-    def parse(cls, text: str, namespace: str) -> Wanted:
+    def parse(cls, text: str, namespace: str) -> WorkloadName:
         kind, slash, name = text.rpartition("/")
         if slash and kind.lower() not in KINDS:
             raise InvalidName(f"expected NAME, workload/NAME, job/NAME, pod/NAME or statefulset/NAME, got {text!r}")
@@ -63,22 +63,22 @@ class Wanted(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{_called(self.kind or Kind.KUEUE_WORKLOAD)} {self.namespace}/{self.name}"
 
-    def worth_reading(self, workloads: Iterable[QueuedWorkload]) -> list[Key]:
-        """The pod that is meant, for its owner may be the one that has a Workload; and what owns the Workload."""
+    def related_keys(self, workloads: Iterable[QueuedWorkload]) -> list[Key]:
+        """Objects to read besides: the pod, whose owner may own the Workload, and the owners of the Workload."""
         keys = [Key(Kind.POD, self.namespace, self.name)] if self.kind is Kind.POD else []
         for found in self._matches(list(workloads), None)[:1]:
             keys += _owners(found)
         return list(dict.fromkeys(key for key in keys if key.kind in (Kind.JOB, Kind.POD)))
 
     def find(self, workloads: Sequence[QueuedWorkload], pods: Mapping[Key, Pod]) -> QueuedWorkload:
-        """`pods` are those that could be read. Raises NoSuchWorkload."""
+        """The Workload it refers to, given the pods that could be read. Raises NoSuchWorkload."""
         found = self._matches(workloads, pods.get(self._key(Kind.POD)))
         if len(found) == 1:
             return found[0]
         if found:
             names = ", ".join(sorted(one.key.name for one in found)[:MOST_NAMED])
             raise NoSuchWorkload(f"{self}: expected one Workload of that name, there are several: {names}")
-        raise NoSuchWorkload(self._nothing(workloads))
+        raise NoSuchWorkload(self._not_found(workloads))
 
     def _matches(self, workloads: Sequence[QueuedWorkload], pod: Pod | None) -> list[QueuedWorkload]:
         here = [one for one in workloads if one.key.namespace == self.namespace]
@@ -86,15 +86,15 @@ class Wanted(Struct, frozen=True):
         if self.kind is Kind.KUEUE_WORKLOAD or (self.kind is None and named):
             return named
         kinds = tuple(OWNERS) if self.kind is None else (self.kind,)
-        wanted = [self._key(kind) for kind in kinds]
+        keys = [self._key(kind) for kind in kinds]
         if Kind.POD in kinds and pod is not None and pod.owner is not None:
-            wanted.append(pod.owner.key)
-        return [one for one in here if any(key in wanted for key in _owners(one))]
+            keys.append(pod.owner.key)
+        return [one for one in here if any(key in keys for key in _owners(one))]
 
     def _key(self, kind: Kind) -> Key:
         return Key(kind, self.namespace, self.name)
 
-    def _nothing(self, workloads: Sequence[QueuedWorkload]) -> str:
+    def _not_found(self, workloads: Sequence[QueuedWorkload]) -> str:
         here = [one for one in workloads if one.key.namespace == self.namespace]
         if not here:
             places = sorted({one.key.namespace for one in workloads if self.name == one.key.name})

@@ -1,0 +1,220 @@
+"""An explanation of a workload as text and as JSON: the verdict, the limits, the holders of quota, the remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, assert_never
+
+from headgate.api.wire import format_time
+from headgate.engine.why_waiting.answers import (
+    Act,
+    Change,
+    CoverResources,
+    Explanation,
+    FewerPods,
+    Finish,
+    FlavorReport,
+    HigherPriority,
+    HolderLine,
+    NewAmount,
+    RaiseQuota,
+    Remedy,
+    SetPolicy,
+    Shortage,
+    SmallerPods,
+    SuitFlavor,
+    Withdraw,
+)
+from headgate.engine.why_waiting.explaining import nearest_report
+from headgate.engine.why_waiting.sentences import node_text, remedy_sentence
+from headgate.quota.wording import amount_text
+from headgate.ui.tables import age, table
+
+Json = dict[str, Any]
+MOST_HOLDERS = 8  # lines
+LIMITS = ["FLAVOR", "RESOURCE", "LIMIT", "CAPACITY", "USED", "FREE", "REQUESTED", "MISSING"]
+
+
+def render(explanation: Explanation, now: float) -> Iterator[str]:
+    """Lines of text; the first has the verdict."""
+    yield f"Workload {explanation.workload}: {explanation.verdict}"
+    yield from _where(explanation)
+    yield f"  {explanation.workload.partition('/')[2]} {explanation.summary}."
+    yield from (f"  {note}." for note in explanation.notes)
+    if explanation.flavors:
+        yield ""
+        yield from _flavors(explanation)
+    yield from _held(explanation, now)
+    if explanation.remedies:
+        yield ""
+        yield _headline(explanation.remedies)
+        yield from (f"  * {remedy_sentence(remedy)}" for remedy in explanation.remedies)
+
+
+def _headline(remedies: Sequence[Remedy]) -> str:
+    if all(isinstance(remedy.change, Act) for remedy in remedies):
+        return "What has to happen:"
+    return (
+        "This minimal change would admit it:"
+        if len(remedies) == 1
+        else "Any one of these minimal changes would admit it:"
+    )
+
+
+def _where(explanation: Explanation) -> Iterator[str]:
+    path = [f"LocalQueue {explanation.local_queue}"] if explanation.local_queue else []
+    path += [f"ClusterQueue {explanation.cluster_queue}"] if explanation.cluster_queue else []
+    path += [f"Cohort {name}" for name in explanation.cohorts]
+    parts = [" -> ".join(path)] if path else []
+    parts.append(f"priority {explanation.priority}")
+    if explanation.place is not None:
+        parts.append(f"{explanation.place.position} of {explanation.place.of} in the queue")
+    yield f"  {', '.join(parts)}"
+
+
+def _flavors(explanation: Explanation) -> Iterator[str]:
+    several = len({report.pod_set for report in explanation.flavors}) > 1
+    if explanation.about and explanation.about != explanation.workload:
+        yield f"Of {explanation.about}, which is ahead of it:"
+    rows = [(report, short) for report in explanation.flavors for short in report.shortages]
+    if rows:
+        yield from table(LIMITS, [_limit(report, short, several) for report, short in rows])
+    for report in explanation.flavors:
+        if report.refusal:
+            yield f"{_flavor(report, several)}  {report.refusal}"
+
+
+def _flavor(report: FlavorReport, several: bool) -> str:
+    return f"{report.flavor} ({report.pod_set})" if several else report.flavor
+
+
+def _limit(report: FlavorReport, short: Shortage, several: bool) -> list[str]:
+    numbers = (short.capacity, short.used, short.free, short.requested, short.missing)
+    where = f"{short.limit} of {node_text(short.node, short.is_cohort)}"
+    return [_flavor(report, several), short.resource, where, *(amount_text(short.resource, one) for one in numbers)]
+
+
+def _held(explanation: Explanation, now: float) -> Iterator[str]:
+    """The workloads that hold quota of the flavor that is nearest to fitting."""
+    nearest = nearest_report(explanation.flavors)
+    for short in nearest.shortages if nearest is not None else ():
+        if short.holders:
+            yield ""
+            head = f"HOLDS {short.resource} OF {short.flavor}"
+            shown = [_holder(short, one, now) for one in short.holders[:MOST_HOLDERS]]
+            yield from table([head, "AMOUNT", "QUEUE", "PRIORITY", "SINCE", "PREEMPTABLE"], shown)
+            left = len(short.holders) - MOST_HOLDERS
+            if left > 0:
+                rest = sum(one.amount for one in short.holders[MOST_HOLDERS:])
+                yield f"and {left} more with {amount_text(short.resource, rest)} together"
+
+
+def _holder(short: Shortage, one: HolderLine, now: float) -> list[str]:
+    amount = amount_text(short.resource, one.amount)
+    since = age(now - one.since) if one.since is not None else "-"
+    return [one.workload, amount, one.queue, str(one.priority), since, f"{'yes' if one.may_go else 'no'}, {one.why}"]
+
+
+def to_json(explanation: Explanation) -> Json:
+    """Amounts are Kubernetes quantities, times RFC 3339."""
+    place = explanation.place
+    return {
+        "workload": explanation.workload,
+        "verdict": explanation.verdict.value,
+        "summary": explanation.summary,
+        "notes": list(explanation.notes),
+        "localQueue": explanation.local_queue,
+        "clusterQueue": explanation.cluster_queue,
+        "cohorts": list(explanation.cohorts),
+        "priority": explanation.priority,
+        "place": None if place is None else {"position": place.position, "of": place.of},
+        "about": explanation.about,
+        "flavors": [_flavor_json(report) for report in explanation.flavors],
+        "victims": list(explanation.victims),
+        "remedies": [_remedy_json(remedy) for remedy in explanation.remedies],
+    }
+
+
+def _flavor_json(report: FlavorReport) -> Json:
+    return {
+        "podSet": report.pod_set,
+        "flavor": report.flavor,
+        "refusal": report.refusal,
+        "shortages": [_shortage_json(short) for short in report.shortages],
+    }
+
+
+def _shortage_json(short: Shortage) -> Json:
+    amounts = {
+        "capacity": short.capacity,
+        "used": short.used,
+        "free": short.free,
+        "requested": short.requested,
+        "missing": short.missing,
+        "largest": short.largest,
+    }
+    return {
+        "resource": short.resource,
+        "limit": short.limit.value,
+        "node": {"kind": _node_kind(short.is_cohort), "name": short.node},
+        **{name: amount_text(short.resource, amount) for name, amount in amounts.items()},
+        "withheld": [{"name": one.node, "amount": amount_text(short.resource, one.amount)} for one in short.withheld],
+        "holders": [_holder_json(short.resource, one) for one in short.holders],
+    }
+
+
+def _holder_json(resource: str, one: HolderLine) -> Json:
+    return {
+        "workload": one.workload,
+        "clusterQueue": one.queue,
+        "priority": one.priority,
+        "amount": amount_text(resource, one.amount),
+        "since": None if one.since is None else format_time(one.since),
+        "preemptable": one.may_go,
+        "why": one.why,
+    }
+
+
+def _remedy_json(remedy: Remedy) -> Json:
+    text = remedy_sentence(remedy)
+    return {"text": text, "change": _change_json(remedy.change), "victims": list(remedy.victims)}
+
+
+def _change_json(change: Change) -> Json:
+    match change:
+        case RaiseQuota(name, is_cohort, field, amounts):
+            raised = [{"flavor": one.flavor, **_amount_json(one)} for one in amounts]
+            return {
+                "kind": "RaiseQuota",
+                "of": {"kind": _node_kind(is_cohort), "name": name},
+                "field": field,
+                "amounts": raised,
+            }
+        case FewerPods(pod_set, before, to):
+            return {"kind": "FewerPods", "podSet": pod_set, "from": before, "to": to}
+        case SmallerPods(pod_set, amounts):
+            return {"kind": "SmallerPods", "podSet": pod_set, "amounts": [_amount_json(one) for one in amounts]}
+        case HigherPriority(before, to):
+            return {"kind": "HigherPriority", "from": before, "to": to}
+        case SetPolicy(queue, field, value):
+            return {"kind": "SetPolicy", "clusterQueue": queue, "field": f"preemption.{field}", "value": value}
+        case Finish(workloads):
+            return {"kind": "Finish", "workloads": list(workloads)}
+        case Withdraw(workload):
+            return {"kind": "Withdraw", "workload": workload}
+        case SuitFlavor(flavor, taints, labels):
+            return {"kind": "SuitFlavor", "flavor": flavor, "taints": list(taints), "labels": list(labels)}
+        case CoverResources(queue, resources):
+            return {"kind": "CoverResources", "clusterQueue": queue, "resources": list(resources)}
+        case Act():
+            return {"kind": "Act"}
+        case _:
+            assert_never(change)
+
+
+def _amount_json(one: NewAmount) -> Json:
+    return {"resource": one.resource, "by": amount_text(one.resource, one.by), "to": amount_text(one.resource, one.to)}
+
+
+def _node_kind(is_cohort: bool) -> str:
+    return "Cohort" if is_cohort else "ClusterQueue"

@@ -1,0 +1,174 @@
+"""`headgate explain workload`: why a workload is pending, who holds the quota, which minimal changes would admit it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+from msgspec import Struct, structs
+
+from headgate.api.decode import decode
+from headgate.api.kinds import RESOURCES
+from headgate.api.wire import InvalidDuration, parse_duration
+from headgate.apiserver.messages import Json
+from headgate.engine.why_waiting.answers import Explanation
+from headgate.engine.why_waiting.cluster import READ, Cluster
+from headgate.engine.why_waiting.explaining import explain
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.live.reading import CannotLook, Readings, Where, look, namespace_of, settings_in
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Object
+from headgate.model.queues import QueuedWorkload
+from headgate.simulator import EPOCH, NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
+from headgate.ui.explain.output import render, to_json
+from headgate.ui.plugins import InstalledPlugins
+
+DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
+NO_QUEUES = (
+    "the cluster does not serve Workloads of kueue.x-k8s.io/v1beta2; install them with `headgate install`, or a Kueue "
+    "that serves this version"
+)
+
+
+class Moment(Struct, frozen=True):
+    """A time in the run of a scenario, or its end."""
+
+    scenario: str
+    seed: int
+    at: float | None
+
+
+def read_moment(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except InvalidDuration as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headgate explain workload job/train --namespace team-a
+      the Workload of a Job
+  headgate explain workload job-train-1a2b3 --output json
+      a Workload by its own name, for a script
+  headgate explain workload job/train --config headgate.yaml
+      with the fair sharing and resource transformations of that configuration
+  headgate explain workload job/model --scenario examples/11-queues/scenario.yaml --at 20s
+      in a scenario, 20 seconds after its start
+"""
+)
+@click.argument("name", metavar="[KIND/]NAME")
+@click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
+@click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
+@click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Configuration of the headgate or Kueue that decides.",
+)
+@click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
+@click.option(
+    "--at", metavar="TIME", callback=read_moment, help="Time in the scenario, such as 90s.  [default: its end]"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def workload(
+    *,
+    name: str,
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    config: Path | None,
+    scenario: str | None,
+    at: float | None,
+    seed: int,
+    output: str,
+) -> None:
+    """Explain why a workload is pending: the binding limit, who holds the quota, minimal changes that would admit it.
+
+    NAME is that of a Workload, or job/NAME, pod/NAME or statefulset/NAME. Only reads the cluster, and needs no running
+    headgate; it works on the objects of headgate and of Kueue alike.
+
+    \b
+    Exit status: 0 explained, 1 no such workload, 2 the input was wrong or the cluster could not be read.
+    """
+    if at is not None and not scenario:
+        raise click.UsageError("--at: expected --scenario FILE as well")
+    try:
+        if scenario:
+            explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
+        else:
+            explanation, now = _on_cluster(name, namespace, Where(kubeconfig, context), config)
+    except NoSuchWorkload as error:
+        _fail(error, NOT_FOUND)
+    except (InvalidName, CannotLook, InvalidScenario, InvalidPlugin, NeverSettles) as error:
+        _fail(error, WRONG_INPUT)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(to_json(explanation))))
+    else:
+        for line in render(explanation, now):
+            click.echo(line)
+    sys.exit(DONE)
+
+
+def _fail(error: Exception, status: int) -> NoReturn:
+    click.echo(f"Error: {error}", err=True)
+    sys.exit(status)
+
+
+def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation, float]:
+    reference = WorkloadName.parse(name, namespace or "default")
+    cluster = _simulated(moment.scenario, moment.seed, moment.at)
+    return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
+
+
+def _on_cluster(name: str, namespace: str, where: Where, config: Path | None) -> tuple[Explanation, float]:
+    settings = settings_in(config, InstalledPlugins().names)
+    reference = WorkloadName.parse(name, namespace or namespace_of(where))
+    found = look(where, READ, lambda seen: _also_read(reference, seen))
+    if Kind.KUEUE_WORKLOAD in found.unserved:
+        raise CannotLook(NO_QUEUES)
+    for complaint in found.left_out:
+        click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
+    cluster = Cluster(found.objects, settings.quota, time.time())
+    return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
+
+
+def _also_read(reference: WorkloadName, seen: Readings) -> list[Key]:
+    return reference.related_keys([one for one in seen.objects if isinstance(one, QueuedWorkload)])
+
+
+_KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
+
+
+def _simulated(file: str, seed: int, at: float | None) -> Cluster:
+    """The first cluster of the scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
+    installed = InstalledPlugins()
+    scenario = load_scenario(file, installed.names)
+    if at is not None and scenario.until is not None and at > scenario.until:
+        raise InvalidScenario(file, "until", f"the scenario ends after {scenario.until:g}s, before --at {at:g}s")
+    report = run(
+        scenario if at is None else structs.replace(scenario, snapshots=(at,)),
+        seed,
+        NO_FAULTS,
+        None,
+        installed.enabled_by(scenario.settings),
+    )
+    name = scenario.clusters[0].name
+    shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
+    return Cluster(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
+
+
+def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:
+    for manifest in manifests:
+        kind = _KINDS.get((manifest["apiVersion"], manifest["kind"]))
+        if kind is not None:
+            yield decode(kind, msgspec.json.encode(manifest))
