@@ -78,7 +78,7 @@ def _effective(needs: PodNeeds) -> tuple[Resources, Resources]:
     steps = _each("$.spec.initContainers", needs.init_containers or ())
     sidecars = [container.is_sidecar for container in needs.init_containers or ()]
     of_pod = _of_whole_pod(needs.resources)
-    overhead = _exact("$.spec.overhead", needs.overhead) if needs.overhead else {}
+    overhead = _requested("$.spec.overhead", needs.overhead) if needs.overhead else {}
 
     asked = total_requests(PodParts(containers, steps, sidecars, of_pod, overhead))
     defaults = {name: amount for name, amount in SCORED_AS.items() if not of_pod or name not in asked}
@@ -105,7 +105,7 @@ def _filled(containers: Sequence[Mapping[str, int]], defaults: Mapping[str, int]
 def _each(path: str, containers: Sequence[Container]) -> list[dict[str, int]]:
     """What each container asks for."""
     return [
-        _exact(f"{path}[{index}].resources.requests", container.resources.requests)
+        _requested(f"{path}[{index}].resources.requests", container.resources.requests)
         if container.resources is not None and container.resources.requests
         else {}
         for index, container in enumerate(containers)
@@ -116,8 +116,17 @@ def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
     """What the pod as a whole asks for, where it may: cpu, memory and huge pages."""
     if resources is None or not resources.requests:
         return {}
-    amounts = _exact("$.spec.resources.requests", resources.requests)
+    amounts = _requested("$.spec.resources.requests", resources.requests)
     return {name: amount for name, amount in amounts.items() if is_asked_of_whole_pods(name)}
+
+
+def _requested(path: str, amounts: Amounts) -> dict[str, int]:
+    """As `_exact`. Nobody gives room back by asking for less than nothing."""
+    exact = _exact(path, amounts)
+    for name, amount in exact.items():
+        if amount < 0:
+            raise InvalidField(f"{path}.{name}", "expected a quantity of at least 0")
+    return exact
 
 
 def _exact(path: str, amounts: Amounts) -> dict[str, int]:

@@ -29,6 +29,7 @@ from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Tr
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
+from headgate.model.resources import saturated
 from headgate.model.settings import Point, Settings
 from headgate.placement.attachments import Attachments
 from headgate.placement.groups import GroupPlacement
@@ -173,6 +174,8 @@ class PodScheduling:
             known = None
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
+        if known is None or known.shape is not pod.shape:
+            yield from self._warn(pod, now)
         if pod.holds_room:
             self._confirm(pod, known)
         elif not observed.wants_node:
@@ -182,6 +185,12 @@ class PodScheduling:
         elif pod.scheduler_name in self._profiles:
             self._neighbours.nominations.put(pod)
             yield from self._entrance.present(pod, now)
+
+    def _warn(self, pod: Pod, now: float) -> Iterator[Effect]:
+        if names := saturated(pod.shape.requests):
+            entry = telling.saturated_entry(pod.key, names, now)
+            self._journal.write(entry)
+            yield telling.saturated_event(pod.target, entry)
 
     def _grouped(self, observed: Pod, known: Pod | None) -> Pod:
         """The pod with the priority of its workload. That a group has one pod more may be news to the workload."""
