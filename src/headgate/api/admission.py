@@ -59,6 +59,15 @@ def read_once(kind: Kind, value: Json) -> Object | None:
     return next(_readable(kind, (msgspec.json.encode(named),)), None)
 
 
+def why_unreadable(kind: Kind, value: Json) -> str:
+    """What keeps the object from being read, by the field; empty if nothing does."""
+    try:
+        decode(kind, msgspec.json.encode(value))
+    except InvalidObject as error:
+        return f"{error.path}: {error.expected}"
+    return ""
+
+
 def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator[Object]:
     for raw in raws:
         try:

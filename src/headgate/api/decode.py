@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,7 +15,7 @@ from headgate.api.claims import (
     decode_volume,
     decode_volume_claim,
 )
-from headgate.api.errors import InvalidField, InvalidObject, invalid_field
+from headgate.api.errors import InvalidField, InvalidObject, Undecodable, invalid_field
 from headgate.api.flavors import decode_admission_check, decode_resource_flavor, decode_workload_priority_class
 from headgate.api.jobs import decode_job
 from headgate.api.limits import decode_limit_range, decode_runtime_class
@@ -40,11 +41,13 @@ __all__ = [
     "Identity",
     "InvalidObject",
     "ListPage",
+    "Undecodable",
     "WatchLine",
     "decode",
     "decode_list",
     "decode_watch",
     "identity",
+    "node_taken",
 ]
 
 _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
@@ -130,6 +133,22 @@ class _List(Wire, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
 
 
+class _Place(Wire, frozen=True):
+    node_name: str = ""
+
+
+class _Progress(Wire, frozen=True):
+    phase: Any = ""
+
+
+class _Placed(Wire, frozen=True):
+    spec: _Place
+    status: _Progress | None = None
+
+
+_ENDED = ("Succeeded", "Failed")
+MOST_SAID = 512  # characters of an error that are passed on
+_places = msgspec.json.Decoder(_Placed)
 _names = msgspec.json.Decoder(_Named)
 _lists = msgspec.json.Decoder(_List)
 _lines = msgspec.json.Decoder(WatchLine)
@@ -145,12 +164,26 @@ def decode(kind: Kind, raw: bytes | Raw) -> Object:
     except msgspec.DecodeError as error:
         field = invalid_field(error)
         raise InvalidObject(kind, _key_if_readable(kind, buffer), field.path, field.expected) from None
+    except Exception as error:
+        told = f"{type(error).__name__}: {str(error)[:MOST_SAID]}"
+        raise Undecodable(kind, _key_if_readable(kind, buffer), "$", told) from error
+
+
+def node_taken(raw: bytes | Raw) -> str:
+    """The node a pod runs on that cannot be decoded, as far as that can be made out."""
+    try:
+        pod = _places.decode(raw if isinstance(raw, bytes) else memoryview(raw))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ""
+    return pod.spec.node_name if pod.status is None or pod.status.phase not in _ENDED else ""
 
 
 def identity(kind: Kind, raw: bytes | Raw) -> Identity:
     """Only what tells which object this is; raises InvalidObject."""
     try:
         name = _names.decode(raw if isinstance(raw, bytes) else memoryview(raw)).metadata
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise InvalidObject(kind, None, "$", str(error)) from None
     except msgspec.DecodeError as error:
         field = invalid_field(error)
         raise InvalidObject(kind, None, field.path, field.expected) from None
@@ -177,6 +210,6 @@ def decode_watch(raw: bytes) -> WatchLine:
 def _key_if_readable(kind: Kind, raw: Buffer) -> Key | None:
     try:
         name = _names.decode(raw).metadata
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     return Key(kind, name.namespace, name.name) if name.name else None

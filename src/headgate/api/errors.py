@@ -15,6 +15,10 @@ class InvalidObject(Exception):
         self.kind, self.key, self.path, self.expected = kind, key, path, expected
 
 
+class Undecodable(InvalidObject):
+    """An object that our own code could not deal with, which is our mistake."""
+
+
 class InvalidField(ValueError):
     """A field whose type is right and whose content is not; becomes an InvalidObject once the object is known."""
 

@@ -138,6 +138,10 @@ class PodScheduling:
         parked = bool(self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED])
         yield from self._alarms.wake_later(deadlines, parked, now)
 
+    @property
+    def deciding(self) -> Key | None:
+        return self._choosing.deciding
+
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""
         for bind in self._decided:

@@ -88,6 +88,7 @@ class QuotaPlane:
         self._touched: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_pace = Pace(seconds=0.125, ahead=200)
         self._waited_for_pods = False
+        self.deciding: Key | None = None
 
     def absorb(self, event: Event, now: float) -> Iterable[Effect]:
         told: Iterable[Telling] = ()
@@ -278,6 +279,7 @@ class QuotaPlane:
         touched, self._touched = self._touched, {}
         find, place = self._desk.get, self._books.place
         for key, looks_again in touched.items():
+            self.deciding = key
             sheet = find(key)
             if sheet is None:
                 continue
@@ -289,6 +291,7 @@ class QuotaPlane:
             place(sheet, now)
             if sheet.now.admission is None:
                 self._cycles.pass_over(sheet, now)
+        self.deciding = None
 
     def _examine(self, sheet: Sheet, now: float) -> None:
         """Step after step, as far as one write goes: what changes the spec is a write of its own."""
