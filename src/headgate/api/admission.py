@@ -55,7 +55,8 @@ Read = Callable[[Kind, Json], Object | None]
 
 def read_once(kind: Kind, value: Json) -> Object | None:
     """A new object may have no name yet."""
-    named = {**value, "metadata": {"name": "", **(value.get("metadata") or {})}}
+    metadata = value.get("metadata") or {}
+    named = {**value, "metadata": {"name": "", **metadata} if isinstance(metadata, dict) else metadata}
     return next(_readable(kind, (msgspec.json.encode(named),)), None)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.peers import PodAffinity, preferred_peers, required_peers
-from headgate.api.wire import Expression, Wire
+from headgate.api.wire import Expression, Int32, Int64, Wire
 from headgate.model.affinity import NodeTerm, PreferredTerm, Toleration
 from headgate.model.node import TaintEffect
 from headgate.model.peers import PodTerm, WeightedTerm
@@ -31,7 +31,7 @@ class NodeSelector(Wire, frozen=True):
 
 
 class Preference(Wire, frozen=True):
-    weight: int
+    weight: Int32
     preference: NodeSelectorTerm
 
 
@@ -61,7 +61,7 @@ class TolerationEntry(Wire, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 NO_AFFINITY = AffinityDemands()

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from headgate.api.errors import InvalidField
 from headgate.api.times import InvalidTime, format_time, parse_time
-from headgate.api.wire import Wire
+from headgate.api.wire import Int64, Wire
 from headgate.model.conditions import Condition
 
 LONGEST_MESSAGE = 32_768  # characters a server accepts
@@ -20,7 +20,7 @@ class ConditionEntry(Wire, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
-    observed_generation: int | None = None
+    observed_generation: Int64 | None = None
 
 
 class WrittenCondition(Wire, frozen=True):
@@ -31,7 +31,7 @@ class WrittenCondition(Wire, frozen=True):
     reason: str
     message: str
     last_transition_time: str
-    observed_generation: int | UnsetType = UNSET
+    observed_generation: Int64 | UnsetType = UNSET
 
 
 class Conditions(Wire, frozen=True):

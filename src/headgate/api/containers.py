@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import field
 
-from headgate.api.wire import Amounts, Wire
+from headgate.api.wire import Amounts, Int32, Wire
 from headgate.model.peers import HostPort
 
 
@@ -16,8 +16,8 @@ class ResourceNeeds(Wire, frozen=True):
 
 
 class Port(Wire, frozen=True):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     protocol: str = ""
     host_ip: str = field(name="hostIP", default="")
 

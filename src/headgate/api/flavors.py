@@ -7,7 +7,7 @@ import msgspec
 from headgate.api.affinities import TolerationEntry, tolerations
 from headgate.api.conditions import Conditions, conditions_of
 from headgate.api.nodes import TaintEntry
-from headgate.api.wire import Buffer, FinalizedMetadata, Metadata, Wire
+from headgate.api.wire import Buffer, FinalizedMetadata, Int32, Metadata, Wire
 from headgate.model.keys import Kind
 from headgate.model.node import Taint
 from headgate.model.queues import AdmissionCheck, CheckParameters, ResourceFlavor, WorkloadPriorityClass
@@ -27,7 +27,7 @@ class FlavorObject(Wire, frozen=True):
 
 class PriorityClassObject(Wire, frozen=True):
     metadata: Metadata
-    value: int
+    value: Int32
 
 
 class ParametersEntry(Wire, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headgate.api.amounts import resources_at
-from headgate.api.wire import Amounts, Buffer, Condition, Metadata, Wire, is_true
+from headgate.api.wire import Amounts, Buffer, Condition, Int64, Metadata, Wire, is_true
 from headgate.model.keys import Kind
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.resources import LARGEST_REQUEST, Resources
@@ -24,7 +24,7 @@ class NodeSpec(Wire, frozen=True):
 
 class Image(Wire, frozen=True):
     names: list[str] | None = None
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Wire, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Wire
+from headgate.api.wire import Int32, Wire
 from headgate.model.peers import PodTerm, Selector, Spread, WeightedTerm
 from headgate.model.requirements import Operator, Requirement
 from headgate.model.selectors import InvalidSelector, label_selector
@@ -34,7 +34,7 @@ class PodAffinityTerm(Wire, frozen=True):
 
 
 class WeightedPodAffinityTerm(Wire, frozen=True):
-    weight: int
+    weight: Int32
     pod_affinity_term: PodAffinityTerm
 
 
@@ -46,11 +46,11 @@ class PodAffinity(Wire, frozen=True):
 
 
 class SpreadConstraint(Wire, frozen=True):
-    max_skew: int
+    max_skew: Int32
     topology_key: str
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: Entry | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: Inclusion | None = None
     node_taints_policy: Inclusion | None = None
     match_label_keys: list[str] | None = None

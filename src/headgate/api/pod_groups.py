@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Buffer, Metadata, Wire
+from headgate.api.wire import Buffer, Int32, Metadata, Wire
 from headgate.api.workloads import Policy, SchedulingConstraints, gang_of, topology_of
 from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Kind
@@ -26,7 +26,7 @@ class PodGroupSpec(Wire, frozen=True):
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: str | dict[str, Any] | None = None  # v1beta1: {single: {}} or {all: {}}; v1alpha2: a word
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
 
 
@@ -36,7 +36,7 @@ class PodGroupObject(Wire, frozen=True):
 
 
 class VolcanoSpec(Wire, frozen=True):
-    min_member: Annotated[int, Meta(ge=0)] = 0
+    min_member: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     priority_class_name: str = ""
 
 

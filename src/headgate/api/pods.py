@@ -17,7 +17,7 @@ from headgate.api.held_pods import held_pod
 from headgate.api.memberships import SchedulingGroup, WorkloadReference, group_and_total
 from headgate.api.owners import controller
 from headgate.api.peers import spread_demands, spreads
-from headgate.api.wire import Buffer, Condition, Metadata, Wire, time_at
+from headgate.api.wire import Buffer, Condition, Int32, Int64, Metadata, Wire, time_at
 from headgate.model.claims import ClaimName
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED
@@ -45,9 +45,9 @@ class PodSpec(PodNeeds, frozen=True):
     tolerations: list[TolerationEntry] | None = None
     scheduler_name: str = ""
     scheduling_gates: list[Gate] | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     workload_ref: WorkloadReference | None = None
     scheduling_group: SchedulingGroup | None = None
 

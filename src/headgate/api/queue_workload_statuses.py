@@ -10,7 +10,7 @@ from msgspec import Raw
 from headgate.api.amounts import resources_at
 from headgate.api.conditions import ConditionEntry, conditions_of
 from headgate.api.pod_sets import DEFAULT_NAME
-from headgate.api.wire import Amounts, Wire, time_at
+from headgate.api.wire import Amounts, Int32, Int64, Wire, time_at
 from headgate.model.conditions import Condition
 from headgate.model.queues import (
     Admission,
@@ -29,7 +29,7 @@ class AssignmentEntry(Wire, frozen=True):
     name: str = DEFAULT_NAME
     flavors: dict[str, str] | None = None
     resource_usage: Amounts | None = None
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class AdmissionEntry(Wire, frozen=True):
@@ -38,13 +38,13 @@ class AdmissionEntry(Wire, frozen=True):
 
 
 class RequeueEntry(Wire, frozen=True):
-    count: int | None = None
+    count: Int32 | None = None
     requeue_at: str | None = None
 
 
 class NamedCount(Wire, frozen=True):
     name: str
-    count: int
+    count: Int32
 
 
 class CheckEntry(Wire, frozen=True):
@@ -52,8 +52,8 @@ class CheckEntry(Wire, frozen=True):
     state: CheckState
     message: str = ""
     last_transition_time: str | None = None
-    requeue_after_seconds: int | None = None
-    retry_count: int | None = None
+    requeue_after_seconds: Int32 | None = None
+    retry_count: Int32 | None = None
     pod_set_updates: Raw = Raw()
 
 
@@ -65,7 +65,7 @@ class RequestsEntry(Wire, frozen=True):
 class EvictionEntry(Wire, frozen=True):
     reason: str
     underlying_cause: str
-    count: int
+    count: Int32
 
 
 class StatsEntry(Wire, frozen=True):
@@ -85,7 +85,7 @@ class WorkloadStatus(Wire, frozen=True):
     reclaimable_pods: list[NamedCount] | None = None
     admission_checks: list[CheckEntry] | None = None
     resource_requests: list[RequestsEntry] | None = None
-    accumulated_past_execution_time_seconds: int | None = None
+    accumulated_past_execution_time_seconds: Int64 | None = None
     scheduling_stats: StatsEntry | None = None
     nominated_cluster_names: list[str] | None = None
     cluster_name: str | None = None

@@ -14,7 +14,7 @@ from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.pod_sets import PodSetEntry, pod_sets_of
 from headgate.api.queue_workload_statuses import Standing, WorkloadStatus, standing_of
-from headgate.api.wire import Buffer, FinalizedMetadata, Metadata, Wire
+from headgate.api.wire import Buffer, FinalizedMetadata, Int32, Metadata, Wire
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
     ADMISSION_GATED_BY,
@@ -45,9 +45,9 @@ class WorkloadSpec(Wire, frozen=True):
     pod_sets: list[PodSetEntry]
     queue_name: str = ""
     priority_class_ref: PriorityClassEntry | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     active: bool | None = None
-    maximum_execution_time_seconds: int | None = None
+    maximum_execution_time_seconds: Int32 | None = None
     preemption_gates: list[GateEntry] | None = None
 
 

@@ -12,7 +12,7 @@ from headgate.api.amounts import amount_at, billionths_at, resources_at
 from headgate.api.conditions import Conditions, conditions_of
 from headgate.api.errors import InvalidField
 from headgate.api.resource_groups import ResourceGroupEntry, groups_of
-from headgate.api.wire import Amounts, Buffer, FinalizedMetadata, Metadata, Wire, time_at
+from headgate.api.wire import Amounts, Buffer, FinalizedMetadata, Int32, Metadata, Wire, time_at
 from headgate.model.keys import Kind
 from headgate.model.queues import (
     WHOLE_WEIGHT,
@@ -51,7 +51,7 @@ class FungibilityEntry(Wire, frozen=True):
 
 class BorrowEntry(Wire, frozen=True):
     policy: BorrowWithinCohort = BorrowWithinCohort.NEVER
-    max_priority_threshold: int | None = None
+    max_priority_threshold: Int32 | None = None
 
 
 class PreemptionEntry(Wire, frozen=True):

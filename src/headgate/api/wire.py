@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from headgate.api.errors import InvalidField
 from headgate.api.times import InvalidTime, parse_time
@@ -13,6 +15,10 @@ Amounts = dict[str, str | int | float]
 """Quantities by resource name. Servers write text; people also write bare numbers."""
 
 Buffer = bytes | memoryview
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Whole numbers as Kubernetes has them. Servers refuse larger ones in their own kinds, not always in others'."""
 
 
 class Wire(Struct, rename="camel", frozen=True, gc=False):
@@ -32,12 +38,12 @@ class Metadata(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     owner_references: list[OwnerReference] | None = None
 
     def key(self, kind: Kind) -> Key:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from headgate.api.conditions import ConditionEntry, conditions_of
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Buffer, Metadata, Wire
+from headgate.api.wire import Buffer, Int32, Metadata, Wire
 from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Kind
 
@@ -20,7 +20,7 @@ class BasicPolicy(Wire, frozen=True):
 
 
 class GangPolicy(Wire, frozen=True):
-    min_count: Annotated[int, Meta(ge=1)]
+    min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     preemption_mode: PreemptionMode | None = None
 
 
@@ -50,8 +50,8 @@ class WorkloadSpec(Wire, frozen=True):
 
 
 class WorkloadStatus(Wire, frozen=True):
-    priority: int | None = None
-    preemption_priority: int | None = None
+    priority: Int32 | None = None
+    preemption_priority: Int32 | None = None
     conditions: list[ConditionEntry] | None = None
 
 

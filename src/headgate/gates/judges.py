@@ -12,7 +12,7 @@ from headgate.gates.pods import gated_if_managed, pod_errors
 from headgate.gates.queued_workloads import RESERVED, workload_change_errors, workload_errors
 from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
-from headgate.gates.wire_values import is_going, spec_of, with_finalizer, with_spec
+from headgate.gates.wire_values import is_going, is_well_typed, spec_of, with_finalizer, with_spec
 from headgate.gates.workloads import class_to_fill_in, judged
 from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Rules, Said, Verdict
 from headgate.model.groups import Workload
@@ -145,7 +145,17 @@ def _pod_sets(value: Json) -> Sequence[Json]:
     return spec_of(value).get("podSets") or ()
 
 
-JUDGES: Mapping[Matter, Judge] = {
+def _of_well_typed(judge: Judge) -> Judge:
+    """Judges what has the types it must have; of anything else the server's own validation says best what is wrong."""
+
+    def judged_if_well_typed(question: Question, rules: Rules) -> Said:
+        well_typed = is_well_typed(question.new) and (question.old is None or is_well_typed(question.old))
+        return judge(question, rules) if well_typed else YES
+
+    return judged_if_well_typed
+
+
+_JUDGES: Mapping[Matter, Judge] = {
     Matter.DEFAULT_WORKLOAD: default_workload,
     Matter.VALIDATE_WORKLOAD: validate_workload,
     Matter.DEFAULT_CLUSTER_QUEUE: keep_while_in_use,
@@ -164,3 +174,5 @@ JUDGES: Mapping[Matter, Judge] = {
     Matter.DEFAULT_STATEFUL_SET: pods_wait(STATEFUL_SETS),
     Matter.VALIDATE_STATEFUL_SET: checked(stateful_set_errors, STATEFUL_SETS),
 }
+
+JUDGES: Mapping[Matter, Judge] = {matter: _of_well_typed(judge) for matter, judge in _JUDGES.items()}
