@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from headgate.api.decode import InvalidObject, decode, decode_list
+from headgate.api.decode import MOST_SAID, InvalidObject, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
 from headgate.model.admission import Admit, Json, Question, Refuse, Said, Verdict, Wanted
@@ -88,6 +88,13 @@ def answer(review: Buffer, judge: Callable[[Question], Said]) -> Generator[Wante
     said = judge(question)
     verdict = said if isinstance(said, Verdict) else (yield from said)
     return answer_of(request.uid, question.new, verdict)
+
+
+def refusal(review: Buffer, error: str) -> Json:
+    """The answer to an AdmissionReview about an object that our own code could not deal with."""
+    request = _request(review)
+    message = f"this object could not be judged, so it is not stored: {error[:MOST_SAID]}"
+    return answer_of(request.uid, request.object or {}, Refuse(message))
 
 
 def path_to(wanted: Wanted) -> str:

@@ -176,6 +176,8 @@ class PodScheduling:
         if known is not None and known.uid != observed.uid:
             yield from self._lose(observed.key, known.uid, now)
             known = None
+        if known is not None and known.group != observed.group:
+            self._leave_group(known)
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
         if known is None or known.shape is not pod.shape:
@@ -189,6 +191,14 @@ class PodScheduling:
         elif pod.scheduler_name in self._profiles:
             self._neighbours.nominations.put(pod)
             yield from self._entrance.present(pod, now)
+
+    def _leave_group(self, pod: Pod) -> None:
+        """Its labels name another group by now: the one it was in goes on without it."""
+        self._gangs.gone(pod)
+        self._groups.drop_pod(pod)
+        self.queue.withdraw(pod.key)
+        if pod.group is not None:
+            self._statuses.touch(pod.group.workload)
 
     def _warn(self, pod: Pod, now: float) -> Iterator[Effect]:
         if names := saturated(pod.shape.requests):
