@@ -59,7 +59,7 @@ class Quarantine:
         self._totals: Counter[Kind] = Counter()
         self._rebuilds: deque[float] = deque()
         self._rebuilt = 0
-        self._untold: list[tuple[Entry, str]] = []  # with the uid of the object concerned
+        self._untold: list[Quarantined] = []
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -75,8 +75,7 @@ class Quarantine:
         strikes = self._strikes[key]
         entry.retry_at = now + (0.0 if strikes == 1 else min(LONGEST_REST, FIRST_REST * 2.0 ** min(strikes - 2, 64)))
         self._entries[key] = entry
-        message = f"left out until it changes, because it could not be dealt with: {entry.why}"
-        self._untold.append((Entry(now, key, "quarantine", REASON, message), entry.uid))
+        self._untold.append(entry)
 
     def rebuilding(self, now: float) -> float:
         """A fresh engine is about to start; how many seconds to wait before that. The first few start at once."""
@@ -87,13 +86,18 @@ class Quarantine:
         few = len(self._rebuilds) - 3
         return 0.0 if few <= 0 else min(LONGEST_PAUSE, 2.0 ** min(few - 1, 64))
 
-    def told(self, journal: Journal) -> Iterator[EmitEvent]:
-        """What owners are told of those quarantined since the last call; the journal has it as well."""
+    def told(self, journal: Journal, now: float, *, is_new: bool) -> Iterator[EmitEvent]:
+        """What owners are told of those quarantined since the last call.
+
+        The journal has it as well; one that `is_new` gets to know of all that are in quarantine.
+        """
         untold, self._untold = self._untold, []
-        for entry, uid in untold:
-            journal.write(entry)
-            target = Target(entry.key, uid)
-            yield EmitEvent(target, EventType.WARNING, REASON, "Quarantining", entry.message, entry.at)
+        for known in self._entries.values() if is_new else untold:
+            message = f"left out until it changes, because it could not be dealt with: {known.why}"
+            journal.write(Entry(now, known.key, "quarantine", REASON, message))
+            if known in untold:
+                target = Target(known.key, known.uid)
+                yield EmitEvent(target, EventType.WARNING, REASON, "Quarantining", message, now)
 
     def alarms(self) -> Iterator[WakeAt]:
         for entry in self._entries.values():
@@ -206,8 +210,9 @@ class GuardedEngine:
 
     def step(self, batch: Sequence[Seen], now: float) -> list[Effect]:
         """Raises Raised, after which this engine must not be asked again, and AssertionError."""
+        is_first = self._is_first
         effects = self._engine.step(self._shown(batch, now), now)
-        effects.extend(self.quarantine.told(self.journal))
+        effects.extend(self.quarantine.told(self.journal, now, is_new=is_first))
         effects.extend(self.quarantine.alarms())
         return effects
 
@@ -248,6 +253,8 @@ class GuardedEngine:
             self.quarantine.keep_only({key for event in batch if (key := _existing(event)) is not None})
         shown: list[Event] = []
         for event in batch:
+            if isinstance(event, Gone) and event.key in self.quarantine:
+                self.journal.forget(event.key)
             shown += self.quarantine.shown(event, now, before, self._object_of(event))
             self._note((event,))
         shown += [Observed(self._known[key]) for key in self.quarantine.due(now) if key in self._known]
