@@ -28,7 +28,8 @@ KINDS = sorted(MAKERS)
 TENANTS = (Kind.POD, Kind.KUEUE_WORKLOAD, Kind.JOB)
 START = 1_767_225_600.0 + 3600
 QUOTA = QuotaSettings(frameworks=FRAMEWORKS)
-SETTINGS = Settings(roles=frozenset(Role), quota=QUOTA)
+ROLES = (frozenset(Role), frozenset(Role), *(frozenset({role}) for role in Role))
+SETTINGS = tuple(Settings(roles=roles, quota=QUOTA) for roles in ROLES)
 RULES = Rules(QUOTA, role_hash)
 ASKED_ABOUT = sorted({f"{hook.asked.plural}.{hook.asked.group}".rstrip(".") for hook in WEBHOOKS})
 
@@ -54,11 +55,11 @@ def decided_about(seed: int) -> int:
     made = [(kind, hostile(kind, dice)) for kind in dice.choices(KINDS, k=6)]
     made += [(kind, hostile(kind, dice)) for kind in dice.choices(TENANTS, k=4)]
     found = [one for kind, value in made if (one := read(kind, value)) is not None]
-    quarantine = Quarantine()
-    engine = GuardedEngine(lambda: Engine(SETTINGS, PRE_ENQUEUE), quarantine, lambda: Engine(SETTINGS, PRE_ENQUEUE))
+    quarantine, settings = Quarantine(), dice.choice(SETTINGS)
+    engine = GuardedEngine(lambda: Engine(settings, PRE_ENQUEUE), quarantine, lambda: Engine(settings, PRE_ENQUEUE))
     kinds = {kind: place for place, kind in enumerate(engine.reads)}
     found = [one for one in found if one.key.kind in kinds]
-    first = [one for one in usual if one is not None] + found[::2]
+    first = [one for one in usual if one is not None and one.key.kind in kinds] + found[::2]
     first.sort(key=lambda one: kinds[one.key.kind])
     _live(engine, [Observed(one) for one in first], [Observed(one) for one in found[1::2]], dice)
     assert not quarantine

@@ -7,7 +7,8 @@ from builders import bound, gang, member, node, workload
 from msgspec.structs import replace
 from steps import Steps
 
-from headgate.api.decode import InvalidObject, decode
+from headgate.api.admission import answer
+from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
 from headgate.api.times import format_micro_time, format_time, parse_time
 from headgate.engine.integrations.surroundings import Measures
 from headgate.gates.judges import JUDGES
@@ -53,6 +54,24 @@ def test_a_number_of_very_many_digits_is_refused():
     raw = pod(containers=[{"resources": {"requests": {"memory": "@"}}}]).replace(b'"@"', b"1" * 100_000)
     with pytest.raises(InvalidObject):
         decode(Kind.POD, raw)
+
+
+def nested(levels):
+    return b'{"a":[' * levels + b'"}\\"]"' + b"]}" * levels
+
+
+@pytest.mark.parametrize("levels", [10, 600, 50_000])
+def test_what_is_nested_very_deep_and_not_looked_at_does_not_hide_the_rest(levels):
+    """One such object in a list must not cost us the list."""
+    raw = pod(nodeName="n", odd="@").replace(b'"@"', nested(levels))
+    listed = decode_list(b'{"metadata":{"resourceVersion":"7"},"items":[' + raw + b"," + pod(nodeName="m") + b"]}")
+    assert [decode(Kind.POD, item).node for item in listed.items] == ["n", "m"]
+    assert identity(Kind.POD, raw).key.name == "a"
+    assert decode(Kind.POD, decode_watch(b'{"type":"ADDED","object":' + raw + b"}").object).node == "n"
+    review = b'{"request":{"uid":"u","resource":{"resource":"pods"},"object":' + raw + b"}}"
+    with pytest.raises(StopIteration) as done:
+        next(answer(review, lambda _: Admit()))
+    assert done.value.value["response"] == {"uid": "u", "allowed": True}
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])

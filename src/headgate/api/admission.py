@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from headgate.api.decode import MOST_SAID, InvalidObject, decode, decode_list
+from headgate.api.decode import MOST_SAID, InvalidObject, at_any_depth, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
 from headgate.model.admission import Admit, Json, Question, Refuse, Said, Verdict, Wanted
@@ -152,7 +152,7 @@ def _escaped(name: str) -> str:
 
 def _request(review: Buffer) -> AdmissionRequest:
     try:
-        return _reviews.decode(review).request
+        return at_any_depth(_reviews.decode, review).request
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidReview(f"expected an AdmissionReview: {error}") from None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -148,6 +149,9 @@ class _Placed(Wire, frozen=True):
 
 _ENDED = ("Succeeded", "Failed")
 MOST_SAID = 512  # characters of an error that are passed on
+DEEPEST = 100  # levels, several times what any field we read has
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+T = TypeVar("T")
 _places = msgspec.json.Decoder(_Placed)
 _names = msgspec.json.Decoder(_Named)
 _lists = msgspec.json.Decoder(_List)
@@ -158,7 +162,7 @@ def decode(kind: Kind, raw: bytes | Raw) -> Object:
     """The object as the engine sees it; raises InvalidObject."""
     buffer = raw if isinstance(raw, bytes) else memoryview(raw)
     try:
-        return _DECODERS[kind](buffer)
+        return at_any_depth(_DECODERS[kind], buffer)
     except InvalidField as error:
         raise InvalidObject(kind, _key_if_readable(kind, buffer), error.path, error.expected) from None
     except msgspec.DecodeError as error:
@@ -172,8 +176,8 @@ def decode(kind: Kind, raw: bytes | Raw) -> Object:
 def node_taken(raw: bytes | Raw) -> str:
     """The node a pod runs on that cannot be decoded, as far as that can be made out."""
     try:
-        pod = _places.decode(raw if isinstance(raw, bytes) else memoryview(raw))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pod = at_any_depth(_places.decode, raw if isinstance(raw, bytes) else memoryview(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
     return pod.spec.node_name if pod.status is None or pod.status.phase not in _ENDED else ""
 
@@ -181,8 +185,8 @@ def node_taken(raw: bytes | Raw) -> str:
 def identity(kind: Kind, raw: bytes | Raw) -> Identity:
     """Only what tells which object this is; raises InvalidObject."""
     try:
-        name = _names.decode(raw if isinstance(raw, bytes) else memoryview(raw)).metadata
-    except (RecursionError, UnicodeDecodeError) as error:
+        name = at_any_depth(_names.decode, raw if isinstance(raw, bytes) else memoryview(raw)).metadata
+    except UnicodeDecodeError as error:
         raise InvalidObject(kind, None, "$", str(error)) from None
     except msgspec.DecodeError as error:
         field = invalid_field(error)
@@ -193,8 +197,8 @@ def identity(kind: Kind, raw: bytes | Raw) -> Identity:
 def decode_list(raw: bytes) -> ListPage:
     """A page of a list with its items still encoded; raises MalformedAnswer."""
     try:
-        page = _lists.decode(raw)
-    except msgspec.DecodeError as error:
+        page = at_any_depth(_lists.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedAnswer(f"not a list: {error}") from None
     return ListPage(page.items or [], page.metadata.resource_version, page.metadata.continue_)
 
@@ -202,14 +206,39 @@ def decode_list(raw: bytes) -> ListPage:
 def decode_watch(raw: bytes) -> WatchLine:
     """A watch line with its object still encoded; raises MalformedAnswer."""
     try:
-        return _lines.decode(raw)
-    except msgspec.DecodeError as error:
+        return at_any_depth(_lines.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedAnswer(f"not a watch event: {error}") from None
+
+
+def at_any_depth(read: Callable[[Buffer], T], raw: Buffer) -> T:
+    """What is read of it. Where it is nested too deep for that, what is nested so deep is left out: nobody reads it."""
+    try:
+        return read(raw)
+    except RecursionError:
+        return read(_flattened(bytes(raw)))
+
+
+def _flattened(raw: bytes) -> bytes:
+    """The same JSON with null for whatever is nested deeper than DEEPEST."""
+    made, depth, kept = [], 0, 0
+    for token in _TOKENS.finditer(raw):
+        match raw[token.start() : token.start() + 1]:
+            case b"{" | b"[":
+                depth += 1
+                if depth == DEEPEST + 1:
+                    made.append(raw[kept : token.start()])
+            case b"}" | b"]":
+                if depth == DEEPEST + 1:
+                    made.append(b"null")
+                    kept = token.end()
+                depth -= 1
+    return b"".join([*made, raw[kept:]])
 
 
 def _key_if_readable(kind: Kind, raw: Buffer) -> Key | None:
     try:
-        name = _names.decode(raw).metadata
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        name = at_any_depth(_names.decode, raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return Key(kind, name.namespace, name.name) if name.name else None
