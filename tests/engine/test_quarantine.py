@@ -235,8 +235,10 @@ def test_what_cannot_be_read_is_told_once_as_long_as_it_is_the_same():
     world = World(node("n"))
     world.step(hidden)
     assert world.told == [("bad", "left out until it changes, because it could not be dealt with: $.status: wrong")]
-    world.step(hidden)
+    world.step(replace(hidden, version="2"))
     assert world.told == []
+    world.step(replace(hidden, why="$.spec: wrong"))
+    assert [name for name, _ in world.told] == ["bad"]
 
 
 def test_a_broken_invariant_still_ends_it(monkeypatch):

@@ -172,10 +172,11 @@ class Quarantine:
 
     def _hide(self, event: Unreadable, now: float, before: Object | None) -> Iterator[Event]:
         """What is known from before of a pod's room still holds."""
-        entry = self._entries.get(event.key)
-        if entry is None or (entry.uid, entry.version) != (event.uid, event.version):
+        entry, why = self._entries.get(event.key), event.why[:MOST_SAID]
+        if entry is not None and (entry.uid, entry.node, entry.why) == (event.uid, event.node, why):
+            entry.version = event.version
+        else:
             known = isinstance(before, Pod) and before.uid == event.uid and before.node == event.node != ""
-            why = event.why[:MOST_SAID]
             self.add(Quarantined(event.key, event.uid, event.version, why, event.node, known), now)
             if isinstance(before, Pod) and known:
                 yield Observed(as_stand_in(before))
