@@ -191,6 +191,37 @@ def test_a_pod_whose_presence_makes_every_decision_fail_is_found_and_its_node_is
     assert "n" in world.binds.values()
 
 
+def test_who_was_not_to_blame_is_not_blamed_when_the_culprit_is_tried_again(broken_beside):
+    running = bound(poisoned("bad"), "n")
+    world = World(node("n"), node("free"), running, pod("a", cpu=2000))
+    assert [name for name, _ in world.told] == ["bad"]
+    world.see(replace(running, version="2"))
+    world.now = 60.0
+    world.see(pod("a", cpu=2000, labels={"changed": "yes"}))
+    assert world.gauge("headgate_quarantined_objects") == 1
+    assert world.engine.journal.about(pod_key("a"))[-1].decision == "wait"
+
+
+def test_who_is_excused_by_ever_new_others_is_to_blame_after_all(monkeypatch):
+    """A rule with a bug: it cannot judge a certain pod while exactly one other runs."""
+    judged = NodeResourcesFit.demands
+
+    def demands(self, shape, nodes, rows, already):
+        if POISON in dict(shape.requests.items) and sum(1 for _ in nodes.placed()) == 1:
+            raise KeyError("poison")
+        return judged(self, shape, nodes, rows, already)
+
+    monkeypatch.setattr(NodeResourcesFit, "demands", demands)
+    first, second = bound(pod("first"), "n"), bound(pod("second"), "n")
+    world = World(node("n"), poisoned("bad"), first)
+    world.lose(first)
+    world.now = 60.0
+    world.see(second)
+    world.see(replace(poisoned("bad"), labels={"changed": "yes"}, version="2"))
+    assert pod_key("second") not in world.quarantine
+    assert pod_key("bad") in world.quarantine
+
+
 def test_the_room_of_a_pod_that_cannot_be_counted_is_not_given_away(broken_count):
     running = bound(pod("bad", cpu=900, labels={"poison": "yes"}), "n")
     world = World(node("n"), running, pod("large", cpu=200), pod("small", cpu=100))

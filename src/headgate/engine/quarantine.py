@@ -55,7 +55,8 @@ class Quarantine:
     def __init__(self) -> None:
         self._entries: dict[Key, Quarantined] = {}
         self._strikes: Counter[Key] = Counter()  # how often each was quarantined, until it is gone
-        self._marked: Counter[Key] = Counter()  # how often the engine was busy with it when it raised
+        self._unexplained: dict[Key, None] = {}  # the engine was busy with it when it raised, and nobody was to blame
+        self._excused: dict[Key, set[Key]] = {}  # whom it was busy with, and who was to blame instead
         self._totals: Counter[Kind] = Counter()
         self._rebuilds: deque[float] = deque()
         self._rebuilt = 0
@@ -111,21 +112,27 @@ class Quarantine:
             yield "headgate_quarantines_total", (("kind", kind.value),), total
         yield "headgate_engine_rebuilds_total", (), self._rebuilt
 
-    def suspects(self, keys: Iterable[Key]) -> bool:
-        """The engine raised while it was busy with these; whether that is so for the second time."""
-        again = False
-        for key in keys:
-            again |= self._marked[key] > 0
-            self._marked[key] += 1
-        return again
+    def is_suspected_again(self, suspects: Collection[Key]) -> bool:
+        """Whether the engine raised before while it was busy with one of these, and nobody was to blame."""
+        return any(key in self._unexplained for key in suspects)
+
+    def settled(self, suspects: tuple[Key, ...], found: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Whom to blame by what was found: who is excused by ever new others is to blame after all."""
+        if not found:
+            self._unexplained.update(dict.fromkeys(suspects))
+        elif suspects and set(found).isdisjoint(suspects):
+            for key in suspects:
+                others = self._excused.setdefault(key, set(found))
+                if not set(found) <= others:
+                    return suspects
+        return found
 
     # what the engine gets to see
 
     def keep_only(self, there: Collection[Key]) -> None:
         """No other object exists any more."""
-        for known in (self._entries, self._strikes, self._marked):
-            for key in [key for key in known if key not in there]:
-                del known[key]
+        for key in {*self._entries, *self._strikes, *self._unexplained, *self._excused} - set(there):
+            self._forget(key)
 
     def blocked(self) -> set[str]:
         """The nodes with a pod on them of which it is not known how much it takes."""
@@ -184,9 +191,8 @@ class Quarantine:
                 yield Gone(event.key, before.uid)
 
     def _forget(self, key: Key) -> None:
-        del self._entries[key]
-        self._strikes.pop(key, None)
-        self._marked.pop(key, None)
+        for known in (self._entries, self._strikes, self._unexplained, self._excused):
+            known.pop(key, None)
 
 
 class GuardedEngine:
@@ -224,9 +230,12 @@ class GuardedEngine:
     def find(self, raised: Raised, now: float) -> Found:
         """Quarantines whoever is to blame, if it is anybody. Raises AssertionError if the engine fails without any."""
         suspects = tuple(key for key in raised.suspects if key in self._known)
-        again = self.quarantine.suspects(suspects)
         trials = _Trials(self._trial, self._known, self.quarantine, now)
-        blamed = suspects if again else (yield from trials.culprits(suspects, raised.told))
+        if self.quarantine.is_suspected_again(suspects):
+            blamed = suspects
+        else:
+            found = yield from trials.culprits(suspects, raised.told)
+            blamed = self.quarantine.settled(suspects, found)
         for key in blamed:
             yield from self._blame(key, blamed, raised, trials, now)
         return blamed
