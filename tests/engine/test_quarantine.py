@@ -3,14 +3,17 @@
 import pytest
 from builders import bound, node, node_key, pod, pod_key
 from msgspec.structs import replace
+from quota_steps import flavor, local, namespace, queue, work
 
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine
-from headgate.model.effects import Bind, EmitEvent, WakeAt
+from headgate.engine.quota.admission_cycle import AdmissionCycle
+from headgate.model.effects import Bind, EmitEvent, PatchStatus, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable
+from headgate.model.keys import Kind
 from headgate.model.pod import Phase, PodShape
 from headgate.model.resources import Resources
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 from headgate.placement.filters import NodeResourcesFit
 from headgate.placement.neighbours import Neighbours
 
@@ -65,14 +68,18 @@ def broken_count(monkeypatch):
 class World:
     """A cluster that is observed again each time an engine raised, as after a restart."""
 
-    def __init__(self, *objects):
+    def __init__(self, *objects, settings=KEPT):
+        self.settings = settings
         self.objects = {one.key: one for one in objects}
         self.quarantine, self.now, self.rebuilds, self.pauses = Quarantine(), 0.0, 0, []
         self.start()
 
     def start(self):
-        self.engine = GuardedEngine(lambda: Engine(KEPT), self.quarantine, lambda: Engine(KEPT))
+        self.engine = GuardedEngine(self.fresh, self.quarantine, self.fresh)
         self.step(*map(Observed, self.objects.values()))
+
+    def fresh(self):
+        return Engine(self.settings)
 
     def step(self, *events):
         try:
@@ -270,6 +277,25 @@ def test_what_cannot_be_read_is_told_once_as_long_as_it_is_the_same():
     assert world.told == []
     world.step(replace(hidden, why="$.spec: wrong"))
     assert [name for name, _ in world.told] == ["bad"]
+
+
+def test_a_workload_that_an_admission_cycle_fails_on_is_found_among_many(monkeypatch):
+    """The cycle looks at many at once and names nobody: it is found by halving."""
+    judged = AdmissionCycle.outcomes
+
+    def outcomes(self, snapshot, heads, settings):
+        if any(head.key.name == "bad" for head in heads):
+            raise ZeroDivisionError("poison")
+        return judged(self, snapshot, heads, settings)
+
+    monkeypatch.setattr(AdmissionCycle, "outcomes", outcomes)
+    around = (namespace(), flavor(), queue(cpu=30), local())
+    others = [work(f"w{number}") for number in range(20)]
+    world = World(*around, *others, work("bad"), settings=Settings(roles=frozenset({Role.QUOTA})))
+    assert [name for name, _ in world.told] == ["bad"]
+    admitted = {e.target.key.name for e in world.effects if isinstance(e, PatchStatus) and e.target.key.name != "cq"}
+    assert admitted >= {f"w{number}" for number in range(20)}
+    assert world.gauge("headgate_quarantined_objects", Kind.KUEUE_WORKLOAD) == 1
 
 
 def test_a_broken_invariant_still_ends_it(monkeypatch):

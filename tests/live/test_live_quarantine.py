@@ -10,7 +10,10 @@ from test_live_pages import ask
 from test_live_service import plan_for, port_in, process
 from tiny_cluster import tiny_cluster
 
+from headgate.live import performer, webhooks
 from headgate.live.health import Listen
+from headgate.model.admission import Rules
+from headgate.model.quota_settings import QuotaSettings
 from headgate.placement.filters import NodeResourcesFit
 
 
@@ -98,3 +101,36 @@ async def test_two_pods_of_8e_on_one_node_do_not_end_the_process(log):
             cluster.add_pod("a")
             await cluster.until(lambda: cluster.bindings)
     assert any("RequestsTooLarge" in line for line in log.lines)
+
+
+async def test_a_webhook_that_fails_refuses_the_object_and_says_so(monkeypatch):
+    def judge(question, rules):
+        raise ZeroDivisionError("the judge has a bug")
+
+    monkeypatch.setitem(webhooks.PATHS, "/validate-pod", judge)
+    review = {"request": {"uid": "u", "resource": {"resource": "pods"}, "object": {"metadata": {}}}}
+    bench = webhooks.Bench(lambda call: None, Rules(QuotaSettings(), lambda *_: ""))
+    replied = await bench.reply("/validate-pod", json.dumps(review).encode())
+    response = json.loads(replied.body)["response"]
+    assert (replied.status, response["uid"], response["allowed"]) == ("200 OK", "u", False)
+    assert "ZeroDivisionError: the judge has a bug" in response["status"]["message"]
+
+
+async def test_what_cannot_be_put_into_a_request_is_refused_and_the_others_are_written(log, monkeypatch):
+    """A write that cannot be put into words is the write's trouble and not the process's."""
+    made = performer.calls_for
+
+    def calls_for(write, reporter):
+        if write.target.key.name == "bad":
+            raise OverflowError("date value out of range")
+        return made(write, reporter)
+
+    monkeypatch.setattr(performer, "calls_for", calls_for)
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("bad")
+        async with process(plan_for(cluster), log):
+            cluster.add_pod("a")
+            await cluster.until(lambda: cluster.bindings)
+    assert cluster.bindings == [("a", "n-1")]
+    assert any("it cannot be written: OverflowError" in line for line in log.lines)

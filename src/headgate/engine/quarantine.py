@@ -31,6 +31,12 @@ REMEMBERED_SECONDS = 600.0  # how long a rebuild counts when the next is delayed
 LONGEST_PAUSE = 60.0  # seconds between two rebuilds
 UNTOUCHABLE = 2**31 - 1  # the priority of a pod that nobody can be preempted for
 
+WORK = (
+    *(Kind.POD, Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.STATEFUL_SET),
+    *(Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP),
+)
+"""The kinds that anybody may create, and that most mistakes will be about."""
+
 Seen = Event | Unreadable
 Found = Generator[None, None, tuple[Key, ...]]
 """A search: pauses after each trial, and returns whom to quarantine."""
@@ -359,13 +365,14 @@ class _Trials:
         return tuple(marked)
 
     def _groups(self, told: Collection[Key]) -> Iterator[list[Key]]:
-        """Among whom to look, one after the other: what is new first, and pods before what they depend on."""
-        for keys in (self._keys(Kind.POD), self._keys()):
+        """Among whom to look, one after the other: what is new first, and work before what it depends on."""
+        for keys in (self._keys(Kind.POD), self._keys(*WORK), self._keys()):
             yield [key for key in keys if key in told]
             yield keys
 
-    def _keys(self, kind: Kind | None = None) -> list[Key]:
-        return [seen.key for seen in self._objects if kind is None or seen.key.kind is kind]
+    def _keys(self, *kinds: Kind) -> list[Key]:
+        """All objects, or those of these kinds."""
+        return [seen.key for seen in self._objects if not kinds or seen.key.kind in kinds]
 
     def _fewest(self, guilty: list[Key]) -> Found:
         """Part of the guilty, without whom the engine does not raise: halves, then halves of halves."""
