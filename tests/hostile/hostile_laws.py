@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
-from hostile_objects import MAKERS, USUAL, encoded, hostile, hostile_value, well_formed
+from hostile_objects import MAKERS, USUAL, encoded, hostile, hostile_value, mutated, well_formed
 
-from headgate.api.admission import InvalidReview, answer
+from headgate.api.admission import InvalidReview, answer, read_once
 from headgate.api.decode import InvalidObject, Undecodable, decode, identity
 from headgate.api.requests import calls_for
+from headgate.api.rereading import Rereading
 from headgate.api.webhook_manifests import WEBHOOKS
 from headgate.engine.loop import Engine
 from headgate.engine.quarantine import GuardedEngine, Quarantine
@@ -124,4 +126,17 @@ def answered(seed: int) -> int:
     return 1
 
 
-LAWS = {"decided_about": decided_about, "answered": answered}
+def reread(seed: int) -> int:
+    """Read again and again as it changes, a hostile object is what it is when it is read for the first time."""
+    dice = Random(seed)
+    kind = dice.choice((Kind.KUEUE_WORKLOAD, Kind.CLUSTER_QUEUE, Kind.LOCAL_QUEUE, *KINDS))
+    first = well_formed(kind, dice)
+    status = mutated({"status": first.get("status") or {}}, dice).get("status")
+    values = (first, hostile(kind, dice), mutated(first, dice), {**first, "status": status})
+    reading = Rereading()
+    for value in [json.loads(encoded(value)) for value in values if b"1" * 4301 not in encoded(value)]:
+        assert reading.read(kind, value) == read_once(kind, value)
+    return len(values) - 1
+
+
+LAWS = {"decided_about": decided_about, "answered": answered, "reread": reread}

@@ -45,8 +45,8 @@ def hostile_value(dice: Random) -> Any:
     if dice.random() < 0.02:
         return deep(dice.choice((10, 50, 90)))
     if dice.random() < 0.05:
-        return [dice.choice(pool)] * dice.choice((2, 30, 500))
-    return dice.choice(pool)
+        return [copy.deepcopy(dice.choice(pool))] * dice.choice((2, 30, 500))
+    return copy.deepcopy(dice.choice(pool))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from hostile_laws import LAWS
 
 CHUNK = 50  # seeds a worker takes at once
-OBJECTS = {"decided_about": 10, "answered": 1}  # of one seed
-SHARES = {"decided_about": 0.75, "answered": 0.25}
+OBJECTS = {"decided_about": 10, "answered": 1, "reread": 3}  # of one seed
+SHARES = {"decided_about": 0.7, "answered": 0.15, "reread": 0.15}
 Piece = tuple[str, int, int]
 
 
