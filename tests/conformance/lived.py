@@ -15,6 +15,7 @@ from simulated import Line
 
 from headgate.api.kinds import RESOURCES, collection_path
 from headgate.engine.journal import Entry
+from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.live import term
 from headgate.live.backoff import Outages
@@ -148,7 +149,8 @@ async def _live(lines: Sequence[Line], settings: Settings, clock: Clock) -> tupl
     async with scripted(server) as listening:
         client = Client(listening.access(), clock, clock, _no_pause)
         around = Surroundings(client, Outages(log), log, _no_pause, lambda: 0.5, lambda kind: None)
-        equipment = Equipment(settings, PRE_ENQUEUE, around, Metrics(""), log, Recorder(record), clock, clock)
+        recorder, clocks = Recorder(record), (clock, clock)
+        equipment = Equipment(settings, PRE_ENQUEUE, around, Metrics(""), log, recorder, *clocks, Quarantine())
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(term, "Feed", lambda kinds: PacedFeed(kinds, lines, clock, server, stop))
             deciding = Term(equipment)

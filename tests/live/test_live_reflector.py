@@ -14,7 +14,7 @@ from headgate.live.backoff import Backoff, Outages
 from headgate.live.client import Client
 from headgate.live.logs import Log
 from headgate.live.reflector import UNSERVED_SECONDS, Reflector, Surroundings
-from headgate.model.events import Gone, Observed
+from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Kind
 
 
@@ -86,8 +86,10 @@ class Follower:
         around = Surroundings(client, outages, log, self.clock.sleep, lambda: 0.5, self.restarts.append)
         self.reflector = Reflector(kind, around, self._note, self.listed.append)
 
-    def _note(self, event: Observed | Gone, _raw: object) -> None:
+    def _note(self, event: Observed | Gone | Unreadable, _raw: object) -> None:
         match event:
+            case Unreadable(key, _, version, why):
+                self.events.append(f"?{key.name}@{version} {why.split(':')[0]}")
             case Gone(key, uid):
                 self.events.append(f"-{key.name}/{uid}")
             case Observed(thing):
@@ -237,12 +239,12 @@ async def test_a_watch_that_tells_nothing_is_not_opened_again_at_once(log):
         assert log.lines == []
 
 
-async def test_an_object_that_cannot_be_read_is_told_once_and_left_out(log):
+async def test_an_object_that_cannot_be_read_is_reported_as_such_and_told_once(log):
     bad = namespace("bad", 2)
     bad["metadata"]["labels"] = 7
     watch = watches(news("MODIFIED", bad), news("DELETED", bad), news("ADDED", namespace("c", 9)))
     async with following(log, lists(page(7, namespace("a", 1), bad)), watch) as follower:
-        assert follower.events == ["+a@1", "+c@9"]
+        assert follower.events == ["+a@1", "?bad@2 $.metadata.labels", "-bad/uid-bad", "+c@9"]
         assert len(log.lines) == 1
         assert "left out, because it cannot be read: namespaces/bad: $.metadata.labels" in log.lines[0]
 

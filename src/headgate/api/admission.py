@@ -9,8 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from headgate.api.decode import decode, decode_list
-from headgate.api.errors import InvalidObject
+from headgate.api.decode import MOST_SAID, InvalidObject, at_any_depth, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
 from headgate.model.admission import Admit, Json, Question, Refuse, Said, Verdict, Wanted
@@ -56,8 +55,18 @@ Read = Callable[[Kind, Json], Object | None]
 
 def read_once(kind: Kind, value: Json) -> Object | None:
     """A new object may have no name yet."""
-    named = {**value, "metadata": {"name": "", **(value.get("metadata") or {})}}
+    metadata = value.get("metadata") or {}
+    named = {**value, "metadata": {"name": "", **metadata} if isinstance(metadata, dict) else metadata}
     return next(_readable(kind, (msgspec.json.encode(named),)), None)
+
+
+def why_unreadable(kind: Kind, value: Json) -> str:
+    """What keeps the object from being read, by the field; empty if nothing does."""
+    try:
+        decode(kind, msgspec.json.encode(value))
+    except InvalidObject as error:
+        return f"{error.path}: {error.expected}"
+    return ""
 
 
 def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator[Object]:
@@ -79,6 +88,13 @@ def answer(review: Buffer, judge: Callable[[Question], Said]) -> Generator[Wante
     said = judge(question)
     verdict = said if isinstance(said, Verdict) else (yield from said)
     return answer_of(request.uid, question.new, verdict)
+
+
+def refusal(review: Buffer, error: str) -> Json:
+    """The answer to an AdmissionReview about an object that our own code could not deal with."""
+    request = _request(review)
+    message = f"this object could not be judged, so it is not stored: {error[:MOST_SAID]}"
+    return answer_of(request.uid, request.object or {}, Refuse(message))
 
 
 def path_to(wanted: Wanted) -> str:
@@ -136,7 +152,7 @@ def _escaped(name: str) -> str:
 
 def _request(review: Buffer) -> AdmissionRequest:
     try:
-        return _reviews.decode(review).request
+        return at_any_depth(_reviews.decode, review).request
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidReview(f"expected an AdmissionReview: {error}") from None
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Expression, Wire
+from headgate.api.wire import Expression, Int32, Int64, Wire
 from headgate.model.affinity import NodeTerm, PodTerm, PreferredTerm, Selector, Spread, Toleration, WeightedTerm
 from headgate.model.node import TaintEffect
 from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
@@ -30,7 +30,7 @@ class PodAffinityTerm(Wire, frozen=True):
 
 
 class WeightedPodAffinityTerm(Wire, frozen=True):
-    weight: int
+    weight: Int32
     pod_affinity_term: PodAffinityTerm
 
 
@@ -42,11 +42,11 @@ class PodAffinity(Wire, frozen=True):
 
 
 class SpreadConstraint(Wire, frozen=True):
-    max_skew: int
+    max_skew: Int32
     topology_key: str
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: Entry | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: Inclusion | None = None
     node_taints_policy: Inclusion | None = None
     match_label_keys: list[str] | None = None
@@ -165,7 +165,7 @@ class NodeSelector(Wire, frozen=True):
 
 
 class Preference(Wire, frozen=True):
-    weight: int
+    weight: Int32
     preference: NodeSelectorTerm
 
 
@@ -195,7 +195,7 @@ class TolerationEntry(Wire, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 NO_AFFINITY = AffinityDemands()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import field
 
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Wire
+from headgate.api.wire import Amounts, Int32, Wire
 from headgate.model.affinity import HostPort
 from headgate.model.needs import PodParts, is_asked_of_whole_pods, total_requests
 from headgate.model.quantity import InvalidQuantity, Quantity, parse_quantity
@@ -80,7 +80,7 @@ def _effective(needs: PodNeeds) -> tuple[Resources, Resources]:
     steps = _each("$.spec.initContainers", needs.init_containers or ())
     sidecars = [container.is_sidecar for container in needs.init_containers or ()]
     of_pod = _of_whole_pod(needs.resources)
-    overhead = _exact("$.spec.overhead", needs.overhead) if needs.overhead else {}
+    overhead = _requested("$.spec.overhead", needs.overhead) if needs.overhead else {}
 
     asked = total_requests(PodParts(containers, steps, sidecars, of_pod, overhead))
     defaults = {name: amount for name, amount in SCORED_AS.items() if not of_pod or name not in asked}
@@ -107,7 +107,7 @@ def _filled(containers: Sequence[Mapping[str, int]], defaults: Mapping[str, int]
 def _each(path: str, containers: Sequence[Container]) -> list[dict[str, int]]:
     """What each container asks for."""
     return [
-        _exact(f"{path}[{index}].resources.requests", container.resources.requests)
+        _requested(f"{path}[{index}].resources.requests", container.resources.requests)
         if container.resources is not None and container.resources.requests
         else {}
         for index, container in enumerate(containers)
@@ -118,8 +118,17 @@ def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
     """What the pod as a whole asks for, where it may: cpu, memory and huge pages."""
     if resources is None or not resources.requests:
         return {}
-    amounts = _exact("$.spec.resources.requests", resources.requests)
+    amounts = _requested("$.spec.resources.requests", resources.requests)
     return {name: amount for name, amount in amounts.items() if is_asked_of_whole_pods(name)}
+
+
+def _requested(path: str, amounts: Amounts) -> dict[str, int]:
+    """As `_exact`. Nobody gives room back by asking for less than nothing."""
+    exact = _exact(path, amounts)
+    for name, amount in exact.items():
+        if amount < 0:
+            raise InvalidField(f"{path}.{name}", "expected a quantity of at least 0")
+    return exact
 
 
 def _exact(path: str, amounts: Amounts) -> dict[str, int]:
@@ -161,8 +170,8 @@ class ResourceNeeds(Wire, frozen=True):
 
 
 class Port(Wire, frozen=True):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     protocol: str = ""
     host_ip: str = field(name="hostIP", default="")
 

@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.api.affinities import NodeSelector, node_terms
 from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Buffer, Metadata, Wire, controller_uid
+from headgate.api.wire import Buffer, Int32, Metadata, Wire, controller_uid
 from headgate.model.claims import (
     AttachLimits,
     Attachment,
@@ -108,7 +108,7 @@ class DeviceClaimObject(Wire, frozen=True):
 
 
 class DriverRoom(Wire, frozen=True):
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class Driver(Wire, frozen=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,7 +16,7 @@ from headgate.api.claims import (
     decode_volume,
     decode_volume_claim,
 )
-from headgate.api.errors import InvalidField, InvalidObject, invalid_field
+from headgate.api.errors import InvalidField, InvalidObject, Undecodable, invalid_field
 from headgate.api.jobs import decode_job
 from headgate.api.kueue_queues import (
     decode_admission_check,
@@ -50,11 +52,13 @@ __all__ = [
     "Identity",
     "InvalidObject",
     "ListPage",
+    "Undecodable",
     "WatchLine",
     "decode",
     "decode_list",
     "decode_watch",
     "identity",
+    "node_taken",
 ]
 
 _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
@@ -140,6 +144,25 @@ class _List(Wire, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
 
 
+class _Place(Wire, frozen=True):
+    node_name: str = ""
+
+
+class _Progress(Wire, frozen=True):
+    phase: Any = ""
+
+
+class _Placed(Wire, frozen=True):
+    spec: _Place
+    status: _Progress | None = None
+
+
+_ENDED = ("Succeeded", "Failed")
+MOST_SAID = 512  # characters of an error that are passed on
+DEEPEST = 100  # levels, several times what any field we read has
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+T = TypeVar("T")
+_places = msgspec.json.Decoder(_Placed)
 _names = msgspec.json.Decoder(_Named)
 _lists = msgspec.json.Decoder(_List)
 _lines = msgspec.json.Decoder(WatchLine)
@@ -149,18 +172,32 @@ def decode(kind: Kind, raw: bytes | Raw) -> Object:
     """The object as the engine sees it; raises InvalidObject."""
     buffer = raw if isinstance(raw, bytes) else memoryview(raw)
     try:
-        return _DECODERS[kind](buffer)
+        return at_any_depth(_DECODERS[kind], buffer)
     except InvalidField as error:
         raise InvalidObject(kind, _key_if_readable(kind, buffer), error.path, error.expected) from None
     except msgspec.DecodeError as error:
         field = invalid_field(error)
         raise InvalidObject(kind, _key_if_readable(kind, buffer), field.path, field.expected) from None
+    except Exception as error:
+        told = f"{type(error).__name__}: {str(error)[:MOST_SAID]}"
+        raise Undecodable(kind, _key_if_readable(kind, buffer), "$", told) from error
+
+
+def node_taken(raw: bytes | Raw) -> str:
+    """The node a pod runs on that cannot be decoded, as far as that can be made out."""
+    try:
+        pod = at_any_depth(_places.decode, raw if isinstance(raw, bytes) else memoryview(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return pod.spec.node_name if pod.status is None or pod.status.phase not in _ENDED else ""
 
 
 def identity(kind: Kind, raw: bytes | Raw) -> Identity:
     """Only what tells which object this is; raises InvalidObject."""
     try:
-        name = _names.decode(raw if isinstance(raw, bytes) else memoryview(raw)).metadata
+        name = at_any_depth(_names.decode, raw if isinstance(raw, bytes) else memoryview(raw)).metadata
+    except UnicodeDecodeError as error:
+        raise InvalidObject(kind, None, "$", str(error)) from None
     except msgspec.DecodeError as error:
         field = invalid_field(error)
         raise InvalidObject(kind, None, field.path, field.expected) from None
@@ -170,8 +207,8 @@ def identity(kind: Kind, raw: bytes | Raw) -> Identity:
 def decode_list(raw: bytes) -> ListPage:
     """A page of a list with its items still encoded; raises MalformedAnswer."""
     try:
-        page = _lists.decode(raw)
-    except msgspec.DecodeError as error:
+        page = at_any_depth(_lists.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedAnswer(f"not a list: {error}") from None
     return ListPage(page.items or [], page.metadata.resource_version, page.metadata.continue_)
 
@@ -179,14 +216,39 @@ def decode_list(raw: bytes) -> ListPage:
 def decode_watch(raw: bytes) -> WatchLine:
     """A watch line with its object still encoded; raises MalformedAnswer."""
     try:
-        return _lines.decode(raw)
-    except msgspec.DecodeError as error:
+        return at_any_depth(_lines.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedAnswer(f"not a watch event: {error}") from None
+
+
+def at_any_depth(read: Callable[[Buffer], T], raw: Buffer) -> T:
+    """What is read of it. Where it is nested too deep for that, what is nested so deep is left out: nobody reads it."""
+    try:
+        return read(raw)
+    except RecursionError:
+        return read(_flattened(bytes(raw)))
+
+
+def _flattened(raw: bytes) -> bytes:
+    """The same JSON with null for whatever is nested deeper than DEEPEST."""
+    made, depth, kept = [], 0, 0
+    for token in _TOKENS.finditer(raw):
+        match raw[token.start() : token.start() + 1]:
+            case b"{" | b"[":
+                depth += 1
+                if depth == DEEPEST + 1:
+                    made.append(raw[kept : token.start()])
+            case b"}" | b"]":
+                if depth == DEEPEST + 1:
+                    made.append(b"null")
+                    kept = token.end()
+                depth -= 1
+    return b"".join([*made, raw[kept:]])
 
 
 def _key_if_readable(kind: Kind, raw: Buffer) -> Key | None:
     try:
-        name = _names.decode(raw).metadata
-    except msgspec.DecodeError:
+        name = at_any_depth(_names.decode, raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return Key(kind, name.namespace, name.name) if name.name else None

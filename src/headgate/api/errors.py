@@ -6,13 +6,20 @@ import msgspec
 
 from headgate.model.keys import Key, Kind
 
+LONGEST_SAID = 1000  # characters of a path, and of what was expected there
+
 
 class InvalidObject(Exception):
     """An object that is not as its kind must be. `path` begins at the object (`$.spec.…`); `key` where it is known."""
 
     def __init__(self, kind: Kind, key: Key | None, path: str, expected: str) -> None:
+        path, expected = _bounded(path), _bounded(expected)
         super().__init__(f"{key or kind}: {path}: {expected}")
         self.kind, self.key, self.path, self.expected = kind, key, path, expected
+
+
+class Undecodable(InvalidObject):
+    """An object that our own code could not deal with, which is our mistake."""
 
 
 class InvalidField(ValueError):
@@ -21,6 +28,11 @@ class InvalidField(ValueError):
     def __init__(self, path: str, expected: str) -> None:
         super().__init__(f"{path}: {expected}")
         self.path, self.expected = path, expected
+
+
+def _bounded(text: str) -> str:
+    """What is quoted may be as long as an object is."""
+    return text if len(text) <= LONGEST_SAID else f"{text[:LONGEST_SAID]}..."
 
 
 def invalid_field(error: msgspec.DecodeError) -> InvalidField:

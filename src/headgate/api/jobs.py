@@ -12,7 +12,7 @@ from headgate.api.errors import InvalidObject, invalid_field
 from headgate.api.kinds import RESOURCES
 from headgate.api.owners import controller
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Metadata, StatusCondition, Wire, is_true, time_at
+from headgate.api.wire import Buffer, Int32, Metadata, StatusCondition, Wire, is_true, time_at
 from headgate.model.effects import Create
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job
@@ -24,10 +24,10 @@ ENDINGS = ("Complete", "Failed")
 
 class JobSpec(Wire, frozen=True):
     template: Raw
-    parallelism: int | None = None
-    completions: int | None = None
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
     suspend: bool | None = None
-    backoff_limit: int | None = None
+    backoff_limit: Int32 | None = None
     managed_by: str | None = None
 
 
@@ -36,12 +36,12 @@ class Uncounted(Wire, frozen=True):
 
 
 class JobStatus(Wire, frozen=True):
-    active: int = 0
-    ready: int | None = None
-    terminating: int | None = None
+    active: Int32 = 0
+    ready: Int32 | None = None
+    terminating: Int32 | None = None
     uncounted_terminated_pods: Uncounted | None = None
-    succeeded: int = 0
-    failed: int = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
     start_time: str | None = None
     conditions: list[StatusCondition] | None = None
 

@@ -12,7 +12,17 @@ from headgate.api.affinities import TolerationEntry, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
 from headgate.api.errors import InvalidField
 from headgate.api.nodes import TaintEntry
-from headgate.api.wire import Amounts, Buffer, Conditions, FinalizedMetadata, Metadata, Wire, conditions_of, time_at
+from headgate.api.wire import (
+    Amounts,
+    Buffer,
+    Conditions,
+    FinalizedMetadata,
+    Int32,
+    Metadata,
+    Wire,
+    conditions_of,
+    time_at,
+)
 from headgate.model.keys import Kind
 from headgate.model.node import Taint
 from headgate.model.queues import (
@@ -105,7 +115,7 @@ class FungibilityEntry(Wire, frozen=True):
 
 class BorrowEntry(Wire, frozen=True):
     policy: BorrowWithinCohort = BorrowWithinCohort.NEVER
-    max_priority_threshold: int | None = None
+    max_priority_threshold: Int32 | None = None
 
 
 class PreemptionEntry(Wire, frozen=True):
@@ -337,7 +347,7 @@ class FlavorObject(Wire, frozen=True):
 
 class PriorityClassObject(Wire, frozen=True):
     metadata: Metadata
-    value: int
+    value: Int32
 
 
 class ParametersEntry(Wire, frozen=True):

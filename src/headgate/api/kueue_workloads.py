@@ -14,7 +14,18 @@ from headgate.api.amounts import resources_at
 from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.pod_sets import DEFAULT_NAME, PodSetEntry, pod_sets_of
-from headgate.api.wire import Amounts, Buffer, ConditionEntry, FinalizedMetadata, Metadata, Wire, conditions_of, time_at
+from headgate.api.wire import (
+    Amounts,
+    Buffer,
+    ConditionEntry,
+    FinalizedMetadata,
+    Int32,
+    Int64,
+    Metadata,
+    Wire,
+    conditions_of,
+    time_at,
+)
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
@@ -38,7 +49,7 @@ class AssignmentEntry(Wire, frozen=True):
     name: str = DEFAULT_NAME
     flavors: dict[str, str] | None = None
     resource_usage: Amounts | None = None
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class AdmissionEntry(Wire, frozen=True):
@@ -47,13 +58,13 @@ class AdmissionEntry(Wire, frozen=True):
 
 
 class RequeueEntry(Wire, frozen=True):
-    count: int | None = None
+    count: Int32 | None = None
     requeue_at: str | None = None
 
 
 class NamedCount(Wire, frozen=True):
     name: str
-    count: int
+    count: Int32
 
 
 class CheckEntry(Wire, frozen=True):
@@ -61,8 +72,8 @@ class CheckEntry(Wire, frozen=True):
     state: CheckState
     message: str = ""
     last_transition_time: str | None = None
-    requeue_after_seconds: int | None = None
-    retry_count: int | None = None
+    requeue_after_seconds: Int32 | None = None
+    retry_count: Int32 | None = None
     pod_set_updates: Raw = Raw()
 
 
@@ -74,7 +85,7 @@ class RequestsEntry(Wire, frozen=True):
 class EvictionEntry(Wire, frozen=True):
     reason: str
     underlying_cause: str
-    count: int
+    count: Int32
 
 
 class StatsEntry(Wire, frozen=True):
@@ -94,7 +105,7 @@ class KueueWorkloadStatus(Wire, frozen=True):
     reclaimable_pods: list[NamedCount] | None = None
     admission_checks: list[CheckEntry] | None = None
     resource_requests: list[RequestsEntry] | None = None
-    accumulated_past_execution_time_seconds: int | None = None
+    accumulated_past_execution_time_seconds: Int64 | None = None
     scheduling_stats: StatsEntry | None = None
     nominated_cluster_names: list[str] | None = None
     cluster_name: str | None = None
@@ -248,9 +259,9 @@ class KueueWorkloadSpec(Wire, frozen=True):
     pod_sets: list[PodSetEntry]
     queue_name: str = ""
     priority_class_ref: PriorityClassEntry | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     active: bool | None = None
-    maximum_execution_time_seconds: int | None = None
+    maximum_execution_time_seconds: Int32 | None = None
     preemption_gates: list[GateEntry] | None = None
 
 

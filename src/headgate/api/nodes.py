@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from headgate.api.amounts import resources_at
-from headgate.api.wire import Amounts, Buffer, Metadata, StatusCondition, Wire, is_true
+from headgate.api.wire import Amounts, Buffer, Int64, Metadata, StatusCondition, Wire, is_true
 from headgate.model.keys import Kind
 from headgate.model.node import Node, Taint, TaintEffect
-from headgate.model.resources import Resources
+from headgate.model.resources import LARGEST_REQUEST, Resources
 
 
 class TaintEntry(Wire, frozen=True):
@@ -24,7 +24,7 @@ class NodeSpec(Wire, frozen=True):
 
 class Image(Wire, frozen=True):
     names: list[str] | None = None
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Wire, frozen=True):
@@ -63,5 +63,10 @@ def decode_node(raw: Buffer) -> Node:
 def _allocatable(status: NodeStatus) -> Resources:
     """What pods may use; a node that does not say offers its whole capacity."""
     if status.allocatable is not None:
-        return resources_at("$.status.allocatable", status.allocatable)
-    return resources_at("$.status.capacity", status.capacity)
+        return _counted(resources_at("$.status.allocatable", status.allocatable))
+    return _counted(resources_at("$.status.capacity", status.capacity))
+
+
+def _counted(amounts: Resources) -> Resources:
+    """No node has as much as the largest request, so that a request that was saturated fits nowhere."""
+    return Resources.of({name: max(0, min(amount, LARGEST_REQUEST - 1)) for name, amount in amounts})

@@ -56,8 +56,8 @@ class Template(Wire, frozen=True):
 class PodSetEntry(Wire, frozen=True):
     template: Raw
     name: str = DEFAULT_NAME
-    count: Annotated[int, Meta(ge=0)] = 1
-    min_count: Annotated[int, Meta(ge=1)] | None = None
+    count: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 1
+    min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
 
 _templates = msgspec.json.Decoder(Template)

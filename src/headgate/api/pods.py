@@ -24,6 +24,8 @@ from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.wire import (
     Buffer,
+    Int32,
+    Int64,
     InvalidDuration,
     InvalidTime,
     Metadata,
@@ -113,9 +115,9 @@ class PodSpec(PodNeeds, frozen=True):
     tolerations: list[TolerationEntry] | None = None
     scheduler_name: str = ""
     scheduling_gates: list[Gate] | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     workload_ref: WorkloadReference | None = None
     scheduling_group: SchedulingGroup | None = None
 

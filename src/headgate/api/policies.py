@@ -9,7 +9,7 @@ import msgspec
 
 from headgate.api.amounts import resources_at
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Buffer, Metadata, Wire
+from headgate.api.wire import Amounts, Buffer, Int32, Metadata, Wire
 from headgate.model.keys import Kind
 from headgate.model.limits import Bounds, LimitRange, RuntimeClass
 from headgate.model.objects import DisruptionBudget, Namespace, PodCount, PriorityClass
@@ -22,19 +22,19 @@ class NamespaceObject(Wire, frozen=True):
 
 class PriorityClassObject(Wire, frozen=True):
     metadata: Metadata
-    value: int
+    value: Int32
     global_default: bool = False
     preemption_policy: str | None = None
 
 
 class BudgetSpec(Wire, frozen=True):
     selector: dict[str, Any] | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
 
 
 class BudgetStatus(Wire, frozen=True):
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, Any] | None = None
 
 

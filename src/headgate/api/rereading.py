@@ -57,7 +57,10 @@ class Rereading:
 
     def read(self, kind: Kind, value: Json) -> Object | None:
         """As `read_once` does."""
-        uid = (value.get("metadata") or _NOTHING).get("uid") or ""
+        metadata = value.get("metadata") or _NOTHING
+        uid = metadata.get("uid") or "" if isinstance(metadata, dict) else None
+        if not isinstance(uid, str):
+            return read_once(kind, value)
         known = self._known.get(uid)
         if known is None:
             return self._read_first(kind, value, uid)
@@ -116,9 +119,9 @@ class Rereading:
             metadata = metadata_in(value)
             pod_sets, asked = self._once_beside(spec_in, value["spec"], metadata.namespace)
             standing = self._once_beside(standing_in, value.get("status", _NOTHING), pod_sets)
+            return workload_of(metadata, pod_sets, asked, standing)
         except _UNREADABLE:
             return None
-        return workload_of(metadata, pod_sets, asked, standing)
 
     def once(self, make: Callable[[P], R], of: P, /, *parts: object) -> R:
         """What is made of something that depends on these parts of stored objects; by the very same ones, once."""

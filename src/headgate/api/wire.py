@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
+from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headgate.api.errors import InvalidField
 from headgate.model.conditions import Condition
@@ -19,6 +20,10 @@ Amounts = dict[str, str | int | float]
 """Quantities by resource name. Servers write text; people also write bare numbers."""
 
 Buffer = bytes | memoryview
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Whole numbers as Kubernetes has them. Servers refuse larger ones in their own kinds, not always in others'."""
 
 
 class Wire(Struct, rename="camel", frozen=True, gc=False):
@@ -38,12 +43,12 @@ class Metadata(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     owner_references: list[OwnerReference] | None = None
 
     def key(self, kind: Kind) -> Key:
@@ -100,6 +105,8 @@ def is_true(conditions: list[StatusCondition] | None, type_: str) -> bool:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
+_LAST = (datetime.max.replace(microsecond=0, tzinfo=UTC) - _EPOCH).total_seconds()
 _START = datetime(1970, 1, 1)  # the same without its zone, which is written as Z
 
 
@@ -128,13 +135,18 @@ def parse_time(text: str) -> float:
 @lru_cache(maxsize=256)  # most times of one step are the same
 def format_time(seconds: float) -> str:
     """RFC 3339 in whole seconds, cut down as Kubernetes does."""
-    return (_START + timedelta(seconds=seconds // 1)).isoformat(timespec="seconds") + "Z"
+    return (_START + timedelta(seconds=_writable(seconds) // 1)).isoformat(timespec="seconds") + "Z"
 
 
 @lru_cache(maxsize=64)
 def format_micro_time(seconds: float) -> str:
     """RFC 3339 with six decimals."""
-    return (_START + timedelta(seconds=seconds)).isoformat(timespec="microseconds") + "Z"
+    return (_START + timedelta(seconds=_writable(seconds))).isoformat(timespec="microseconds") + "Z"
+
+
+def _writable(seconds: float) -> float:
+    """The nearest time that can be written: RFC 3339 has years from 1 to 9999."""
+    return max(_FIRST, min(_LAST, seconds))
 
 
 _UNITS = {
@@ -207,7 +219,7 @@ class ConditionEntry(Wire, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
-    observed_generation: int | None = None
+    observed_generation: Int64 | None = None
 
 
 class WrittenCondition(Wire, frozen=True):
@@ -218,7 +230,7 @@ class WrittenCondition(Wire, frozen=True):
     reason: str
     message: str
     last_transition_time: str
-    observed_generation: int | UnsetType = UNSET
+    observed_generation: Int64 | UnsetType = UNSET
 
 
 class Conditions(Wire, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Buffer, ConditionEntry, Metadata, Wire, conditions_of
+from headgate.api.wire import Buffer, ConditionEntry, Int32, Metadata, Wire, conditions_of
 from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Kind
 
@@ -19,7 +19,7 @@ class BasicPolicy(Wire, frozen=True):
 
 
 class GangPolicy(Wire, frozen=True):
-    min_count: Annotated[int, Meta(ge=1)]
+    min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     preemption_mode: PreemptionMode | None = None
 
 
@@ -49,8 +49,8 @@ class WorkloadSpec(Wire, frozen=True):
 
 
 class WorkloadStatus(Wire, frozen=True):
-    priority: int | None = None
-    preemption_priority: int | None = None
+    priority: Int32 | None = None
+    preemption_priority: Int32 | None = None
     conditions: list[ConditionEntry] | None = None
 
 
@@ -122,7 +122,7 @@ class PodGroupSpec(Wire, frozen=True):
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: str | dict[str, Any] | None = None  # v1beta1: {single: {}} or {all: {}}; v1alpha2: a word
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
 
 
@@ -132,7 +132,7 @@ class PodGroupObject(Wire, frozen=True):
 
 
 class VolcanoSpec(Wire, frozen=True):
-    min_member: Annotated[int, Meta(ge=0)] = 0
+    min_member: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     priority_class_name: str = ""
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from headgate.engine.gangs import Gangs, InLine
 from headgate.engine.resolving import Resolver, Unresolved
+from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.groups import GroupPlacement, place_group
 from headgate.placement.placer import NoPlacement, Placement, Placer
@@ -37,10 +38,12 @@ class Choosing:
         self._resolver = resolver
         self._gangs = gangs
         self._nodes = nodes
+        self.deciding: Key | None = None  # the pod whose turn it is, or that stands for those whose turn it is
 
     def verdicts(self, most: Callable[[], int]) -> Iterator[Verdict]:
         """One after the other while `most` allows any; a gang goes whole once its turn has come."""
         while (room := most()) > 0 and (first := self._queue.pop()) is not None:
+            self.deciding = first.pod.key
             if first.group is not None:
                 yield first, self._for_gang(first)
                 continue
@@ -97,6 +100,7 @@ class Choosing:
             run, alike = alike[: served or None], alike[served:] if served else []
             yield from zip(run, planned, strict=False)
             for waiting in run[len(planned) :]:
+                self.deciding = waiting.pod.key
                 yield waiting, self._place(waiting.pod)
 
     def _served(self, alike: list[Waiting]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.extension_points import Watch, unwatched
@@ -12,11 +14,28 @@ from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduling import PodScheduling
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Effect
-from headgate.model.events import Event, Gone, Observed
-from headgate.model.keys import Kind
+from headgate.model.effects import Create, Effect
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.model.keys import Key, Kind
 from headgate.model.settings import Role, Settings
 from headgate.preemption.solver.problem import Certifier
+
+MOST_SAID = 512  # characters of an error that are passed on
+
+
+class Raised(Exception):
+    """A rule raised. `suspects` is whom the engine was busy with, `told` are all objects the step was told of."""
+
+    def __init__(self, suspects: tuple[Key, ...], told: frozenset[Key], error: Exception) -> None:
+        super().__init__(str(error))
+        self.suspects, self.told, self.error = suspects, told, error
+
+    @property
+    def why(self) -> str:
+        """The error in one line of bounded length, and where it was raised."""
+        frames = traceback.extract_tb(self.error.__traceback__)
+        where = f" ({frames[-1].name} in {PurePath(frames[-1].filename).stem})" if frames else ""
+        return f"{type(self.error).__name__}: {str(self.error)[:MOST_SAID]}{where}"
 
 
 class Engine:
@@ -48,24 +67,51 @@ class Engine:
         return tuple(dict.fromkeys(kind for plane in self._planes for kind in plane.reads))
 
     def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
-        """What happened to an object is told to the planes that read its kind, all else to all of them."""
+        """What happened to an object is told to the planes that read its kind, all else to all of them.
+
+        Raises AssertionError for a broken invariant and Raised for anything else; neither leaves an engine of use.
+        """
         effects: list[Effect] = []
         planes, readers = self._planes, self._readers
-        for event in batch:
-            if isinstance(event, Observed):
-                told = readers[event.object.key.kind]
-            else:
-                told = readers[event.key.kind] if isinstance(event, Gone) else planes
-            for plane in told:
-                news = plane.absorb(event, now)
-                if news:
-                    effects.extend(news)
-        for plane in planes:
-            effects.extend(plane.decide(now))
-        for plane in planes:
-            plane.check()
+        event: Event | None = None
+        plane: Plane | None = None
+        try:
+            for event in batch:
+                if isinstance(event, Observed):
+                    told = readers[event.object.key.kind]
+                else:
+                    told = readers[event.key.kind] if isinstance(event, Gone) else planes
+                for each in told:
+                    news = each.absorb(event, now)
+                    if news:
+                        effects.extend(news)
+            event = None
+            for plane in planes:
+                effects.extend(plane.decide(now))
+            for plane in planes:
+                plane.check()
+        except AssertionError:
+            raise
+        except Exception as error:
+            deciding = plane.deciding if plane is not None else None
+            suspect = deciding if event is None else _subject(event)
+            about = frozenset(key for each in batch if (key := _subject(each)) is not None)
+            raise Raised(() if suspect is None else (suspect,), about, error) from error
         return effects
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.numbers()}
+
+
+def _subject(event: Event) -> Key | None:
+    """The object that the event is about."""
+    match event:
+        case Observed():
+            return event.object.key
+        case Gone():
+            return event.key
+        case Outcome(effect=effect):
+            return effect.key if isinstance(effect, Create) else effect.target.key
+        case TimerFired():
+            return None

@@ -8,7 +8,7 @@ from typing import Protocol
 from headgate.engine.distributions import Distribution, Labels
 from headgate.model.effects import Effect
 from headgate.model.events import Event
-from headgate.model.keys import Kind
+from headgate.model.keys import Key, Kind
 
 Number = tuple[str, Labels, int | float | Distribution]
 """A metric, its labels sorted by name, and its value."""
@@ -20,6 +20,10 @@ class Plane(Protocol):
     A plane is told of objects of the kinds it reads, of every timer, and of every outcome: also of writes that another
     plane made, which it passes over.
     """
+
+    @property
+    def deciding(self) -> Key | None:
+        """The object that `decide` is busy with, or was when it raised, where that is known."""
 
     @property
     def reads(self) -> tuple[Kind, ...]: ...

@@ -29,6 +29,7 @@ from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Tr
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
+from headgate.model.resources import saturated
 from headgate.model.settings import Point, Settings
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.neighbours import Neighbours
@@ -137,6 +138,10 @@ class PodScheduling:
         parked = bool(self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED])
         yield from self._alarms.wake_later(deadlines, parked, now)
 
+    @property
+    def deciding(self) -> Key | None:
+        return self._choosing.deciding
+
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""
         for bind in self._decided:
@@ -171,8 +176,12 @@ class PodScheduling:
         if known is not None and known.uid != observed.uid:
             yield from self._lose(observed.key, known.uid, now)
             known = None
+        if known is not None and known.group != observed.group:
+            self._leave_group(known)
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
+        if known is None or known.shape is not pod.shape:
+            yield from self._warn(pod, now)
         if pod.holds_room:
             self._confirm(pod, known)
         elif not observed.wants_node:
@@ -182,6 +191,20 @@ class PodScheduling:
         elif pod.scheduler_name in self._profiles:
             self._neighbours.nominations.put(pod)
             yield from self._entrance.present(pod, now)
+
+    def _leave_group(self, pod: Pod) -> None:
+        """Its labels name another group by now: the one it was in goes on without it."""
+        self._gangs.gone(pod)
+        self._groups.drop_pod(pod)
+        self.queue.withdraw(pod.key)
+        if pod.group is not None:
+            self._statuses.touch(pod.group.workload)
+
+    def _warn(self, pod: Pod, now: float) -> Iterator[Effect]:
+        if names := saturated(pod.shape.requests):
+            entry = telling.saturated_entry(pod.key, names, now)
+            self._journal.write(entry)
+            yield telling.saturated_event(pod.target, entry)
 
     def _grouped(self, observed: Pod, known: Pod | None) -> Pod:
         """The pod with the priority of its workload. That a group has one pod more may be news to the workload."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from headgate.model.admission import Admit, Json, Refuse, Verdict
@@ -75,7 +76,89 @@ def _shown(value: str | int) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+RawAmounts = dict[str, str | int | float] | None
+
+
+class _Part(Struct, rename="camel", frozen=True):
+    """Of an object on the wire, the fields that are looked at, and their types; what is not listed is not looked at."""
+
+
+class _Owner(_Part, frozen=True):
+    name: str = ""
+    uid: str | None = None
+
+
+class _ReadMetadata(_Part, frozen=True):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Needs(_Part, frozen=True):
+    requests: RawAmounts = None
+    limits: RawAmounts = None
+
+
+class _Container(_Part, frozen=True):
+    resources: _Needs | None = None
+
+
+class _Gate(_Part, frozen=True):
+    name: str
+
+
+class _PodSpec(_Part, frozen=True):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    resources: _Needs | None = None
+    overhead: RawAmounts = None
+
+
+class _Template(_Part, frozen=True):
+    metadata: _ReadMetadata | None = None
+    spec: _PodSpec | None = None
+
+
+class _PodSet(_Part, frozen=True):
+    name: str = ""
+    count: int = 1
+    template: _Template | None = None
+
+
+class _Spec(_Part, frozen=True):
+    suspend: bool | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    replicas: int | None = None
+    completion_mode: str | None = None
+    scheduling_gates: list[_Gate] | None = None
+    template: _Template | None = None
+    pod_sets: list[_PodSet] | None = None
+
+
+class _ReadStatus(_Part, frozen=True):
+    phase: str | None = None
+    replicas: int | None = None
+    ready_replicas: int | None = None
+
+
+class _Whole(_Part, frozen=True):
+    metadata: _ReadMetadata | None = None
+    spec: _Spec | None = None
+    status: _ReadStatus | None = None
+
+
 LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
+
+
+def is_well_typed(value: Json) -> bool:
+    """Whether all fields that are looked at have the types they must have."""
+    try:
+        msgspec.convert(value, _Whole)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return True
 
 
 def labels_of(value: Json) -> Mapping[str, str]:

@@ -168,8 +168,9 @@ def _update_change_errors(new: Sequence[CheckStatus], old: Sequence[CheckStatus]
 
 
 def _updates(check: CheckStatus) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(check.updates) if check.updates else []
-    return found or []
+    """None where it is no list of objects, which the server's own validation says best."""
+    found: Any = json.loads(check.updates) if check.updates else []
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headgate.gates.fields import YES, FieldError, immutable, is_going, spec_of, verdict_on, with_finalizer, with_spec
+from headgate.gates.fields import (
+    YES,
+    FieldError,
+    immutable,
+    is_going,
+    is_well_typed,
+    spec_of,
+    verdict_on,
+    with_finalizer,
+    with_spec,
+)
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.gates.kueue_workloads import (
     RESERVED,
@@ -181,7 +191,17 @@ def _pod_sets(value: Json) -> Sequence[Json]:
     return spec_of(value).get("podSets") or ()
 
 
-JUDGES: Mapping[Matter, Judge] = {
+def _of_well_typed(judge: Judge) -> Judge:
+    """Judges what has the types it must have; of anything else the server's own validation says best what is wrong."""
+
+    def judged_if_well_typed(question: Question, rules: Rules) -> Said:
+        well_typed = is_well_typed(question.new) and (question.old is None or is_well_typed(question.old))
+        return judge(question, rules) if well_typed else YES
+
+    return judged_if_well_typed
+
+
+_JUDGES: Mapping[Matter, Judge] = {
     Matter.DEFAULT_WORKLOAD: default_workload,
     Matter.VALIDATE_WORKLOAD: validate_workload,
     Matter.DEFAULT_CLUSTER_QUEUE: keep_while_in_use,
@@ -200,3 +220,5 @@ JUDGES: Mapping[Matter, Judge] = {
     Matter.DEFAULT_STATEFUL_SET: pods_wait(STATEFUL_SETS),
     Matter.VALIDATE_STATEFUL_SET: checked(stateful_set_errors, STATEFUL_SETS),
 }
+
+JUDGES: Mapping[Matter, Judge] = {matter: _of_well_typed(judge) for matter, judge in _JUDGES.items()}

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headgate.engine.journal import Entry, Journal
+from headgate.engine.quarantine import Seen
 from headgate.model.effects import Effect
-from headgate.model.events import Event
 
 GC_THRESHOLDS = (50_000, 20, 100)
 """Most of what is allocated between two collections lives on as state; looking at it often only costs."""
 
 
 class Batches(Protocol):
-    async def next(self) -> list[Event]: ...
+    async def next(self) -> list[Seen]: ...
 
 
 class Decides(Protocol):
@@ -24,15 +24,15 @@ class Decides(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    def step(self, batch: Sequence[Event], now: float) -> list[Effect]: ...
+    def step(self, batch: Sequence[Seen], now: float) -> list[Effect]: ...
 
 
 class Audience(Protocol):
     """Who hears of every step: logs, metrics, the recorder."""
 
-    def before_step(self, batch: Sequence[Event], now: float) -> None: ...
+    def before_step(self, batch: Sequence[Seen], now: float) -> None: ...
 
-    def after_step(self, batch: Sequence[Event], entries: Sequence[Entry]) -> None: ...
+    def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None: ...
 
 
 async def run(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.engine.quarantine import Seen
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable
 from headgate.model.keys import Key, Kind
+
+Sight = Observed | Gone | Unreadable
 
 
 class Feed:
@@ -19,11 +22,11 @@ class Feed:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._unlisted = dict.fromkeys(kinds)
-        self._objects: dict[Kind, dict[tuple[Key, str], Observed | Gone]] = {kind: {} for kind in self._unlisted}
+        self._objects: dict[Kind, dict[tuple[Key, str], Sight]] = {kind: {} for kind in self._unlisted}
         self._others: list[TimerFired | Outcome] = []
         self._news = asyncio.Event()
 
-    def observe(self, event: Observed | Gone) -> None:
+    def observe(self, event: Sight) -> None:
         place = _place(event)
         waiting = self._objects[place[0].kind]
         waiting.pop(place, None)  # the later event takes the later place
@@ -40,13 +43,13 @@ class Feed:
             del self._unlisted[kind]
             self._news.set()
 
-    async def next(self) -> list[Event]:
+    async def next(self) -> list[Seen]:
         """All that waits, as soon as something waits: observations kind by kind, then timers and outcomes."""
         while self._unlisted or not self._news.is_set():
             self._news.clear()
             await self._news.wait()
         self._news.clear()
-        batch: list[Event] = []
+        batch: list[Seen] = []
         for waiting in self._objects.values():
             batch.extend(waiting.values())
             waiting.clear()
@@ -55,7 +58,7 @@ class Feed:
         return batch
 
 
-def _place(event: Observed | Gone) -> tuple[Key, str]:
-    if isinstance(event, Gone):
-        return event.key, event.uid
-    return event.object.key, event.object.uid
+def _place(event: Sight) -> tuple[Key, str]:
+    if isinstance(event, Observed):
+        return event.object.key, event.object.uid
+    return event.key, event.uid

@@ -28,6 +28,9 @@ _QUEUES: Mapping[str, str] = {
 """Told of cluster queues and, under another name, of local queues."""
 
 TEXTS: Mapping[str, str] = {
+    "headgate_quarantined_objects": "Objects left out until they change, because they could not be dealt with.",
+    "headgate_quarantines_total": "Objects that were quarantined, each time they were.",
+    "headgate_engine_rebuilds_total": "Times a fresh engine started because a decision failed.",
     **{f"kueue_{name}": text for name, text in _QUEUES.items()},
     **{f"kueue_local_queue_{name}": f"By local queue: {text[0].lower()}{text[1:]}" for name, text in _QUEUES.items()},
     "kueue_admission_attempts_total": "Admission cycles; a success is one that admitted a workload.",

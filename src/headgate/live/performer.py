@@ -29,6 +29,7 @@ EVENTS_WAITING = 20_000  # beyond this the oldest are dropped
 TRIES = 5  # of one request, where asking again is safe
 FIRST_RETRY = 0.1  # seconds, doubling
 DRAIN_SECONDS = 10.0
+LONGEST_REASON = 512  # characters
 REPORTER = "headgate"
 Note = PodCondition | ClusterQueueStatus | LocalQueueStatus | CohortStatus
 """Changes that tell a pod why it waits, or people how full their queues are: nothing follows from them."""
@@ -171,7 +172,16 @@ class Performer:
 
     async def _carry_out(self, write: Write) -> None:
         began = self._clock()
-        trouble, message = await self._ask_all(calls_for(write, REPORTER))
+        trouble: Trouble | None
+        try:
+            calls = calls_for(write, REPORTER)
+        except Exception as error:  # what cannot be put into words is refused, and no reason to stop the others
+            trouble, message = (
+                Trouble.REFUSED,
+                f"it cannot be written: {type(error).__name__}: {error}"[:LONGEST_REASON],
+            )
+        else:
+            trouble, message = await self._ask_all(calls)
         self._tally.performed(write, trouble, self._clock() - began)
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))

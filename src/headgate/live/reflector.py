@@ -10,15 +10,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import msgspec
 from msgspec import Raw, Struct
 
-from headgate.api.decode import Identity, MalformedAnswer, decode, decode_list, decode_watch, identity
-from headgate.api.errors import InvalidObject
+from headgate.api.decode import (
+    Identity,
+    InvalidObject,
+    MalformedAnswer,
+    decode,
+    decode_list,
+    decode_watch,
+    identity,
+    node_taken,
+)
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.api.requests import Call
 from headgate.live.backoff import Backoff, Outages
 from headgate.live.client import Client
 from headgate.live.connection import Answer, AnswerLost, Disconnected, Stream
 from headgate.live.logs import Log
-from headgate.model.events import Gone, Observed
+from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 
 PAGE = 500  # objects
@@ -28,7 +36,7 @@ UNSERVED_SECONDS = 300  # after which a kind that the server does not serve is a
 MISSING = Raw(b"")
 REMEMBERED_COMPLAINTS = 1000
 
-Report = Callable[["Observed | Gone", Raw], None]
+Report = Callable[["Observed | Gone | Unreadable", Raw], None]
 """Takes an event and the JSON of the object it was read from (empty for an object found missing)."""
 
 
@@ -229,8 +237,13 @@ class Reflector:
             return
         if known is not None and known[0] != about.uid:
             self._lose(about.key, MISSING)
-        seen = decode(self._kind, raw)
         self._known[about.key] = (about.uid, about.version)
+        try:
+            seen = decode(self._kind, raw)
+        except InvalidObject as error:
+            node = node_taken(raw) if self._kind is Kind.POD else ""
+            self._report(Unreadable(about.key, about.uid, about.version, f"{error.path}: {error.expected}", node), raw)
+            raise
         self._report(Observed(seen), raw)
 
     def _lose(self, key: Key, raw: Raw) -> None:
@@ -239,7 +252,7 @@ class Reflector:
 
     @contextlib.contextmanager
     def _complaining(self) -> Iterator[None]:
-        """An object that cannot be read is left out; that is said once."""
+        """An object that cannot be read is quarantined, if it can be told which one it is; that is said once."""
         try:
             yield
         except InvalidObject as error:

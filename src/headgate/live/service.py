@@ -7,11 +7,13 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from typing import BinaryIO
 
 from msgspec import Struct
 
 from headgate.api.receipts import receipts_json
+from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.access import Access
 from headgate.live.backoff import Outages
@@ -95,14 +97,34 @@ def _equipment(plan: Plan, log: Log, client: Client, metrics: Metrics, outages: 
     surroundings = Surroundings(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
     plugins = door(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
-    return Equipment(plan.settings, plugins, surroundings, metrics, log, recorder, time.perf_counter, time.time)
+    return Equipment(
+        plan.settings, plugins, surroundings, metrics, log, recorder, time.perf_counter, time.time, Quarantine()
+    )
 
 
 async def _decide(equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:
-    term = Term(equipment)
-    readiness.check = lambda: term.absorbed
-    readiness.receipts = lambda: receipts_json(term.journal.receipts())
-    await term.run(stop)
+    """One term; another, from observation alone, each time an engine raised."""
+    while True:
+        term = Term(equipment)
+        readiness.check = partial(_has_absorbed, term)
+        readiness.receipts = partial(_receipts, term)
+        if not await term.run(stop):
+            return
+        pause = equipment.quarantine.rebuilding(equipment.wall())
+        equipment.log.info("starting anew without what is quarantined", seconds=pause)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stop.wait()
+        if stop.is_set():
+            return
+
+
+def _has_absorbed(term: Term) -> bool:
+    return term.absorbed
+
+
+def _receipts(term: Term) -> bytes:
+    return receipts_json(term.journal.receipts())
 
 
 async def _take_turns(election: Election, equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:

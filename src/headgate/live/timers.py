@@ -8,6 +8,8 @@ from collections.abc import Callable
 from headgate.model.effects import WakeAt
 from headgate.model.events import TimerFired
 
+LONGEST_WAIT = 86_400.0  # seconds, after which a timer that is set for later is set anew: loops cannot wait for ever
+
 
 class Timers:
     """Each (timer, time) asked for fires once; asking twice for the same changes nothing."""
@@ -18,7 +20,7 @@ class Timers:
 
     def set(self, wake: WakeAt) -> None:
         if wake not in self._set:
-            delay = max(0.0, wake.at - self._wall())
+            delay = min(LONGEST_WAIT, max(0.0, wake.at - self._wall()))
             self._set[wake] = asyncio.get_running_loop().call_later(delay, self._fire, wake)
 
     def clear(self) -> None:

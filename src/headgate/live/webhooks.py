@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import Struct
 
-from headgate.api.admission import InvalidReview, answer, found_at, path_to
+from headgate.api.admission import InvalidReview, answer, found_at, path_to, refusal
 from headgate.api.decode import MalformedAnswer
 from headgate.api.requests import Call
 from headgate.gates.webhooks import JUDGES
@@ -57,6 +57,8 @@ class Bench:
             return Reply("400 Bad Request", f"{error}\n".encode())
         except (Disconnected, MalformedAnswer) as error:
             return Reply("503 Service Unavailable", f"the cluster cannot be read: {error}\n".encode())
+        except Exception as error:
+            return Reply("200 OK", msgspec.json.encode(refusal(body, f"{type(error).__name__}: {error}")))
 
     async def _settled(self, asking: Generator[Wanted, tuple[Object, ...], Json]) -> Json:
         """What it comes to, once it was told all it wants to know."""

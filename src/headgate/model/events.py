@@ -24,6 +24,16 @@ class Gone(Struct, frozen=True, gc=False):
     uid: str
 
 
+class Unreadable(Struct, frozen=True, gc=False):
+    """The object exists, and what it says cannot be made out. It goes no further than to the quarantine."""
+
+    key: Key
+    uid: str
+    version: str
+    why: str
+    node: str = ""  # where it takes room, of a pod that runs
+
+
 class TimerFired(Struct, frozen=True, gc=False):
     timer: str
 

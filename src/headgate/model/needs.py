@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from headgate.model.resources import CPU, HUGE_PAGES, MEMORY, Resources
+from headgate.model.resources import CPU, HUGE_PAGES, LARGEST_REQUEST, MEMORY, Resources
 
 
 class ContainerNeeds(Struct, frozen=True, gc=False):
@@ -38,14 +38,19 @@ class PodParts(Struct, frozen=True, gc=False):
 
 
 def total_requests(parts: PodParts) -> dict[str, int]:
-    """The larger of running and starting, unless the pod itself says; overhead comes on top."""
+    """The larger of running and starting, unless the pod itself says; overhead comes on top.
+
+    Saturated: what comes to more than LARGEST_REQUEST counts as that.
+    """
     running = _summed(parts.containers)
     if parts.steps:
         running, starting = _with_init_containers(running, parts.steps, parts.sidecars)
         for name, amount in starting.items():
             running[name] = max(running.get(name, 0), amount)
     running.update(parts.whole_pod)
-    return _summed((running, parts.overhead)) if parts.overhead else running
+    if parts.overhead:
+        running = _summed((running, parts.overhead))
+    return {name: min(amount, LARGEST_REQUEST) for name, amount in running.items()}
 
 
 def is_asked_of_whole_pods(resource: str) -> bool:

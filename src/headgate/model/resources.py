@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from headgate.model.quantity import NANOS, Notation, Quantity
+from headgate.model.quantity import LARGEST, NANOS, Notation, Quantity
 
 CPU, MEMORY = "cpu", "memory"
 HUGE_PAGES = "hugepages-"
+LARGEST_REQUEST = 2**52
+"""What asks for more counts as asking for this much: 4Pi bytes, which no node has. A hundredfold fits 64 bits, it is
+exact as a float, and hundreds of such amounts can be added up in an array."""
 _IN_BYTES = frozenset({MEMORY, "ephemeral-storage"})
 
 
@@ -49,6 +52,11 @@ class Resources(Struct, frozen=True, gc=False):
         return Resources.of({name: max(self[name], other[name]) for name in names})
 
 
+def saturated(requests: Resources) -> tuple[str, ...]:
+    """The names of which so much is requested that the exact amount is not known."""
+    return tuple([name for name, amount in requests.items if amount >= LARGEST_REQUEST])
+
+
 def total(parts: Iterable[Resources]) -> Resources:
     """The sum of all parts."""
     amounts: dict[str, int] = {}
@@ -59,7 +67,8 @@ def total(parts: Iterable[Resources]) -> Resources:
 
 
 def amount_text(name: str, amount: int) -> str:
-    """The amount of that resource as a quantity, such as 500m, 2Gi or 4."""
+    """The amount of that resource as a quantity, such as 500m, 2Gi or 4; saturated, as it is when it is read again."""
+    amount = max(-LARGEST, min(LARGEST, amount))
     if name == CPU:
         return str(Quantity(amount * (NANOS // 1000)))
     in_bytes = name in _IN_BYTES or name.startswith(HUGE_PAGES)

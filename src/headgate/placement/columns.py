@@ -9,14 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 Amounts = NDArray[np.int64]
+LARGEST_SUM = 2**60  # what a cell says of a larger sum; a few such cells can be added up in 64 bits
+EXACT_IN_MILLIONS = LARGEST_SUM >> 20  # a million times this much is no larger sum
 
 
 class Columns:
-    """Exact amounts; a name nobody gave an amount yet is zero everywhere."""
+    """Exact amounts; a name nobody gave an amount yet is zero everywhere.
+
+    A sum beyond LARGEST_SUM shows as LARGEST_SUM. The exact one is kept beside, so that taking away what was added
+    leaves what was there before.
+    """
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
         self._columns: dict[str, Amounts] = {}
+        self._beyond: dict[tuple[str, int], int] = {}  # the exact sums of cells that cannot hold theirs
         self._cells: dict[str, memoryview] = {}  # the same amounts, in which to change a single one is faster
 
     def __getitem__(self, name: str) -> Amounts:
@@ -42,7 +49,15 @@ class Columns:
         known = self._cells
         for name, amount in amounts:
             cells = known[name] if name in known else self[name].data
-            cells[row] += sign * amount
+            amount_there = cells[row] + sign * amount
+            if amount_there < LARGEST_SUM and not self._beyond:
+                cells[row] = amount_there
+            else:
+                self._put_exactly(name, row, self._beyond.get((name, row), cells[row]) + sign * amount)
+
+    def beyond(self) -> set[int]:
+        """The rows with a sum that its cell cannot hold."""
+        return {row for _, row in self._beyond}
 
     def put(self, row: int, amounts: Iterable[tuple[str, int]]) -> None:
         self.clear(row)
@@ -51,6 +66,15 @@ class Columns:
     def clear(self, row: int) -> None:
         for column in self._columns.values():
             column[row] = 0
+        if self._beyond:
+            self._beyond = {at: amount for at, amount in self._beyond.items() if at[1] != row}
+
+    def _put_exactly(self, name: str, row: int, amount: int) -> None:
+        self._cells[name][row] = min(amount, LARGEST_SUM)
+        if amount >= LARGEST_SUM:
+            self._beyond[name, row] = amount
+        else:
+            self._beyond.pop((name, row), None)
 
     def _keep(self, name: str, column: Amounts) -> Amounts:
         self._columns[name], self._cells[name] = column, column.data
@@ -62,6 +86,16 @@ def padded(column: Amounts, rows: int) -> Amounts:
     if len(column) >= rows:
         return column
     return np.concatenate([column, np.zeros(rows - len(column), dtype=np.int64)])
+
+
+def times(amount: Any, count: Any) -> Any:
+    """So many times the amount, at most about LARGEST_SUM. Either may be an array; the amount is one of a request."""
+    if type(amount) is not int:
+        return amount * np.minimum(count, LARGEST_SUM // np.maximum(amount, 1))
+    if amount <= EXACT_IN_MILLIONS:
+        return amount * count
+    most = LARGEST_SUM // amount
+    return amount * (min(count, most) if type(count) is int else np.minimum(count, most))
 
 
 KEPT_CHANGES = 1 << 16

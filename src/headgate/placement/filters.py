@@ -8,6 +8,7 @@ from headgate.model.happenings import Happening
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.pod import PodShape
 from headgate.model.selectors import Operator
+from headgate.placement.columns import times
 from headgate.placement.plugins import Each, LoadFilter, Mask, NodeFilter, Rows
 from headgate.placement.table import PODS, NodeTable, port_name
 
@@ -125,7 +126,7 @@ class NodeResourcesFit:
     def demands(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Iterator[tuple[str, Each]]:
         yield "Too many pods", nodes.requested.at(PODS, rows) + already < nodes.allocatable.at(PODS, rows)
         for resource, amount in shape.requests.items:
-            taken = nodes.requested.at(resource, rows) + amount * (already + 1)
+            taken = nodes.requested.at(resource, rows) + times(amount, already + 1)
             yield f"Insufficient {resource}", (taken <= nodes.allocatable.at(resource, rows)) | (amount == 0)
 
     def hopeless(self, shape: PodShape, nodes: NodeTable) -> Mask | bool:

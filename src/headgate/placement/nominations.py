@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.placement.columns import Amounts, Columns
+from headgate.placement.columns import LARGEST_SUM, Amounts, Columns
 from headgate.placement.filters import ON_ROOM
 from headgate.placement.plugins import MANY, Each, Foresight, Mask, Rows
 from headgate.placement.table import ONE_POD, PODS, NodeTable
@@ -158,7 +158,7 @@ class Nominations:
         promised: Each = self._nodes.draws[rows] * 0
         for priority, level in self._levels.items():
             if priority >= pod.priority:
-                promised = promised + level.amounts.at(resource, rows)
+                promised = np.minimum(promised + level.amounts.at(resource, rows), LARGEST_SUM)
         own = self._own(pod)
         at = self._nodes.row_of(own.nominated) if own is not None else None
         if own is not None and at is not None:

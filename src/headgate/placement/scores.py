@@ -9,6 +9,7 @@ import numpy as np
 from headgate.model.pod import PodShape
 from headgate.model.resources import CPU, MEMORY
 from headgate.model.settings import ScoringStrategy
+from headgate.placement.columns import times
 from headgate.placement.plugins import Each, Rows
 from headgate.placement.table import NodeTable
 
@@ -36,7 +37,7 @@ class ResourceScore:
             if resource not in NATIVE_RESOURCES and not shape.requests.asks_for(resource):
                 continue
             capacity = nodes.allocatable.at(resource, rows)
-            taken = nodes.scored.at(resource, rows) + shape.scored_requests[resource] * (already + 1)
+            taken = nodes.scored.at(resource, rows) + times(shape.scored_requests[resource], already + 1)
             points = self._judge(taken, capacity) * (capacity > 0)
             total = total + points * weight
             weights = weights + weight * ((points > 0) if self._zero_drops_out else (capacity > 0))
@@ -51,7 +52,7 @@ def least_allocated(_: ScoringStrategy) -> Judge:
 
 def most_allocated(_: ScoringStrategy) -> Judge:
     """The used share in whole percent, at most all of it."""
-    return lambda taken, capacity: _percent(taken - (taken - capacity) * (taken > capacity), capacity)
+    return lambda taken, capacity: _percent(_at_most(capacity, taken), capacity)
 
 
 def requested_to_capacity_ratio(strategy: ScoringStrategy) -> Judge:
@@ -59,8 +60,7 @@ def requested_to_capacity_ratio(strategy: ScoringStrategy) -> Judge:
     points = np.array([_on_curve(strategy.shape, percent) for percent in range(101)], dtype=np.int64)
 
     def judge(taken: Each, capacity: Each) -> Each:
-        used = _percent(taken, capacity)
-        return points[used - (used - 100) * (taken > capacity)]
+        return points[_percent(_at_most(capacity, taken), capacity)]
 
     return judge
 
@@ -106,7 +106,7 @@ def _gained(shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Eac
 def _shares(resource: str, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> tuple[Each, Each, Each]:
     """How much is used with the pod and without it, each at most 1, and whether the node has the resource at all."""
     capacity, amount = nodes.allocatable.at(resource, rows), shape.requests[resource]
-    there, used = capacity > 0, nodes.requested.at(resource, rows) + amount * already
+    there, used = capacity > 0, nodes.requested.at(resource, rows) + times(amount, already)
     whole = capacity + (capacity == 0)
     return np.minimum((used + amount) / whole, 1), np.minimum(used / whole, 1), there
 
@@ -136,6 +136,10 @@ def _balance(cpu: float, memory: float) -> int:
 def _nothing(nodes: NodeTable, rows: Rows) -> Each:
     """Zero for each row; for one row a plain number, as `Columns.at` has it."""
     return 0 if type(rows) is int else nodes.draws[rows] * 0
+
+
+def _at_most(limit: Each, amount: Each) -> Each:
+    return amount - (amount - limit) * (amount > limit)
 
 
 def _percent(part: Each, whole: Each) -> Each:

@@ -162,6 +162,10 @@ class NodeTable:
         """The pods charged to the node, in no promised order."""
         return self._pods_on.get(node, {}).values()
 
+    def overfull(self) -> set[int]:
+        """The rows that pods request so much of that no array can hold the sum."""
+        return self.requested.beyond() | self.scored.beyond()
+
     def shortage(self, name: str, shape: PodShape) -> str | None:
         """Which of the resources the shape asks for is charged beyond what the node has."""
         row = self._rows[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.placement.columns import Amounts, Columns
+from headgate.placement.columns import LARGEST_SUM, Amounts, Columns
 from headgate.preemption.units import Flags, Running
 
 Units = NDArray[np.intp]
@@ -34,7 +34,7 @@ class Loads:
             there = (self._running.nodes.scored if scored else self._running.nodes.requested)[name].copy()
             held = self._columns(scored)[name][self._going]
             np.subtract.at(there, self._running.rows[self._going], held)
-            self._base[name, scored] = there
+            self._base[name, scored] = self._where_known(there)
         return self._base[name, scored]
 
     def less(self, name: str, scored: bool, leaving: Flags) -> Amounts:
@@ -44,6 +44,12 @@ class Loads:
             self._held[name, scored] = self._columns(scored)[name][self._lines]
         if len(self._starts):
             there[self._rows] -= np.add.reduceat(self._held[name, scored] * leaving, self._starts)
+        return self._where_known(there)
+
+    def _where_known(self, there: Amounts) -> Amounts:
+        """A row with more on it than a number can say stays full, whoever leaves."""
+        if beyond := self._running.nodes.overfull():
+            there[list(beyond)] = LARGEST_SUM
         return there
 
     def _columns(self, scored: bool) -> Columns:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts, ChangeLog, Columns
+from headgate.placement.columns import Amounts, ChangeLog, Columns, times
 from headgate.placement.filters import NodePorts, NodeResourcesFit
 from headgate.placement.placer import Placer
 from headgate.placement.plugins import Mask
@@ -143,6 +143,7 @@ def allowed_rows(rules: RowRules, shape: PodShape) -> Mask:
         passes = verdicts.passes(shape, everywhere)
         if passes is not None:
             allowed &= passes
+    allowed[list(rules.nodes.overfull())] = False
     return allowed
 
 
@@ -236,7 +237,7 @@ class PlainWorld:
             taken = [row for index, row in seats if self._domain.pods[index].shape == shape]
             here = np.bincount(np.searchsorted(rows, taken), minlength=len(rows))
             for name, amount in asked_of([shape]).items():
-                asked[name] += here * amount
+                asked[name] += times(amount, here)
         return {
             name: np.where(amounts > 0, self._free(name, after)[rows] - amounts, PLENTY)
             for name, amounts in asked.items()

@@ -8,6 +8,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from headgate.model.pod import PodShape
+from headgate.model.quantity import LARGEST
 from headgate.model.queues import PodSet, PodSetAssignment, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
@@ -28,7 +29,8 @@ class Ask(Struct, frozen=True, gc=False, cache_hash=True):
     shape: PodShape = PodShape()
 
     def scaled(self, count: int) -> Resources:
-        return Resources(tuple((name, amount * count) for name, amount in self.each.items))
+        """Saturated, so that what is reserved is what the workload's status says when it is read again."""
+        return Resources(tuple((name, min(amount * count, LARGEST)) for name, amount in self.each.items))
 
     @property
     def spare(self) -> int:
@@ -96,7 +98,7 @@ def _usage_held(
         for resource, flavor in one.flavors:
             of = _flavor_resource(flavor, resource)
             amount = one.usage[resource]
-            held[of] = held.get(of, 0) + (amount if left == one.count else amount * max(0, left) // one.count)
+            held[of] = held.get(of, 0) + (amount if left == one.count else amount * max(0, left) // max(1, one.count))
     return usage_of(held)
 
 

@@ -116,8 +116,11 @@ def _handler(hook: Webhook, rules: Rules, lookup: Lookup, reading: Rereading) ->
 
     def handle(operation: Operation) -> Allowed | Denied:
         question = Question(operation.namespace, operation.new or {}, operation.old, read, once)
-        said = judge(question, rules)
-        return _answer(said if isinstance(said, Verdict) else _settled(said, lookup))
+        try:
+            said = judge(question, rules)
+            return _answer(said if isinstance(said, Verdict) else _settled(said, lookup))
+        except Exception as error:
+            return Denied(f"this object could not be judged, so it is not stored: {error}"[:512], "Forbidden", 403)
 
     return handle
 

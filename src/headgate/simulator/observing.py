@@ -6,11 +6,16 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from headgate.api.admission import Read, read_once
+import msgspec
+
+from headgate.api.admission import Read, read_once, why_unreadable
+from headgate.api.decode import node_taken
 from headgate.api.kinds import RESOURCES, collection_paths
-from headgate.apiserver import ApiError, ApiServer, Watch, WatchEvent
-from headgate.apiserver import Collection as Stored
-from headgate.model.events import Gone, Observed
+from headgate.apiserver.handlers.reading import Watch, WatchEvent
+from headgate.apiserver.server import ApiServer
+from headgate.apiserver.status import ApiError
+from headgate.apiserver.storage import Collection as Stored
+from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
@@ -40,6 +45,7 @@ class Feed:
         self._watches = {kind: self._watch(kind) for kind in kinds}
         self._collections = self._in_watches()
         self.objects: dict[Key, Object] = {}
+        self.unreadable: dict[Key, Unreadable] = {}
         self._seen = 0  # the server's version at the last look
 
     def poll(self) -> list[Sight]:
@@ -102,24 +108,39 @@ class Feed:
         """What they show, and keeps it in mind."""
         fresh: list[Dated] = []
         for event in events:
-            sight = self._sight(kind, event)
+            sight = self._sight(kind, event) or self._cannot_read(kind, event)
             if isinstance(sight, Observed):
+                self.unreadable.pop(sight.object.key, None)
                 self.objects[sight.object.key] = sight.object
             elif sight is not None:
                 self.objects.pop(sight.key, None)
+                if event.type == "DELETED":
+                    self.unreadable.pop(sight.key, None)
             else:
                 continue
             fresh.append((event.version, sight))
         return fresh
 
     def _sight(self, kind: Kind, event: WatchEvent) -> Sight | None:
-        """None of a bookmark and, as on a live cluster, where nothing can be decided about the unreadable."""
+        """None of a bookmark and of what cannot be read."""
         value = event.shown.value
         if event.type == "DELETED":
             gone = value["metadata"]
             return Gone(Key(kind, gone.get("namespace") or "", gone["name"]), gone["uid"])
         seen = self._read(kind, value) if event.type != "BOOKMARK" else None
         return None if seen is None else Observed(seen)
+
+    def _cannot_read(self, kind: Kind, event: WatchEvent) -> Gone | None:
+        """To all but our process, which is told by `unreadable`, the object is gone if it could be read before."""
+        if event.type == "BOOKMARK":
+            return None
+        value = event.shown.value
+        metadata = value["metadata"]
+        key, uid = Key(kind, metadata.get("namespace") or "", metadata["name"]), metadata["uid"]
+        node = node_taken(msgspec.json.encode(value)) if kind is Kind.POD else ""
+        why = why_unreadable(kind, value)
+        self.unreadable[key] = Unreadable(key, uid, metadata["resourceVersion"], why, node)
+        return Gone(key, uid) if key in self.objects else None
 
 
 class View:

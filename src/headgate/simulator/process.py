@@ -9,11 +9,12 @@ from msgspec import Struct
 from headgate.apiserver import ApiServer
 from headgate.engine.gangs import PLUGIN as GANGS
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.loop import Engine
+from headgate.engine.loop import Engine, Raised
+from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Bind, Create, Effect, Evict, PatchStatus, WakeAt, Write
-from headgate.model.events import Event, Outcome, TimerFired, Trouble
-from headgate.model.keys import Kind
+from headgate.model.events import Event, Outcome, TimerFired, Trouble, Unreadable
+from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.preemption.solver.exact import Limits, certifier
@@ -64,7 +65,9 @@ class Process:
         self.connected = True
         self.restarts_at: float | None = None
         self.story: list[Entry] = []
-        self._engine: Engine | None = None
+        self._engine: GuardedEngine | None = None
+        self._quarantine = Quarantine()
+        self._unreadable: dict[Key, Unreadable] = {}  # those it was told of
         self._fresh = False
         self._inbox: list[Event] = []
         self._busy_until = 0.0
@@ -77,14 +80,19 @@ class Process:
         return self._engine.journal if self._engine is not None else None
 
     def start(self) -> None:
-        self._engine, self._fresh = self._plan.engine(), True
+        self._engine, self._fresh = GuardedEngine(self._plan.engine, self._quarantine, self._plan.engine), True
+        self._unreadable = {}
         self._room, self._fair = RoomKept(), FairPlay(self._plan.with_gangs)
         self._busy_until = 0.0
         self.restarts_at = None
         self.view.forget()
 
     def crash(self, now: float, seconds: float) -> None:
-        """Dies now; what it was about to do is not done."""
+        """Dies now; what it was about to do is not done, and it does not know any more what it had quarantined."""
+        self._quarantine = Quarantine()
+        self._end(now, seconds)
+
+    def _end(self, now: float, seconds: float) -> None:
         self._engine = None
         self.life += 1
         self._inbox = []
@@ -99,7 +107,7 @@ class Process:
         if self._engine is None or (self._fresh and not self.connected):
             return False
         sights = self._sights(now) if self.connected else []
-        batch = [*self._inbox, *sights]
+        batch = [*self._inbox, *sights, *self._newly_unreadable()]
         if not batch and not self._fresh:
             return False
         self._inbox, self._fresh = [], False
@@ -107,12 +115,30 @@ class Process:
         if checked:
             self._room.saw(checked)
             self._fair.known.saw(checked)
-        effects = self._engine.step(batch, now)
+        try:
+            effects = self._engine.step(batch, now)
+        except Raised as raised:
+            self._start_anew(self._engine, raised, now)
+            return True
         entries = self._engine.journal.take()
         self.story.extend(entries)
         self._fair.check(effects, entries, self.journal)
         self._perform(effects, now, set_timer)
         return True
+
+    def _newly_unreadable(self) -> list[Unreadable]:
+        there = self._feed.unreadable if self.connected else self._unreadable
+        if there == self._unreadable:
+            return []
+        known, self._unreadable = self._unreadable, dict(there)
+        return [sight for key, sight in there.items() if known.get(key) != sight]
+
+    def _start_anew(self, engine: GuardedEngine, raised: Raised, now: float) -> None:
+        """As after a crash, but for what is quarantined. All that was sent has been answered."""
+        self.story.extend(engine.journal.take())
+        for _ in engine.find(raised, now):
+            pass
+        self._end(now, self._quarantine.rebuilding(now))
 
     def check_at_end(self, now: float) -> None:
         """What must hold when the run is over, of what our process has seen and had the time to finish."""

@@ -74,6 +74,7 @@ class IntegrationsPlane:
         self._alarms: dict[bool, float] = {}  # those that were set; the key says whether it is only a safety net
         self._warned: dict[Key, str] = {}
         self._started: list[Key] = []
+        self.deciding: Key | None = None
 
     @property
     def reads(self) -> tuple[Kind, ...]:
@@ -108,8 +109,10 @@ class IntegrationsPlane:
         while self._touched:
             touched, self._touched = self._touched, {}
             for key in touched:
+                self.deciding = key
                 yield from self._decide_about(key, now)
                 self._touch(self._room.take_woken())
+        self.deciding = None
         yield from self._recovery.settle(now)
         yield from self._debt_statuses.settle(self._room.debt_of, self._room.changed_debts(), now)
         yield from self._wake_later(now)

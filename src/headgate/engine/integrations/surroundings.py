@@ -37,7 +37,8 @@ class Measures:
         return seen != (found.uid, found.version)
 
     def drop(self, key: Key, uid: str) -> None:
-        if self._versions.get(key, ("", ""))[0] != uid:
+        known = self._versions.get(key)
+        if known is None or known[0] != uid:
             return
         del self._versions[key]
         by_kind: Mapping[Kind, dict[str, ResourceFlavor] | dict[str, WorkloadPriorityClass] | dict[str, PriorityClass]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import assert_never
 
 from headgate.engine.extension_points import ADMISSION, Watch, unwatched
@@ -22,6 +23,7 @@ from headgate.engine.quota.pace import Pace
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.workload_gauges import workload_gauges
+from headgate.engine.telling import saturated_entry, saturated_event
 from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
 from headgate.lifecycle.quota_deadlines import next_deadline
 from headgate.lifecycle.quota_next import Step, next_step
@@ -39,6 +41,7 @@ from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Tr
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queues import LocalQueue, QueuedWorkload
+from headgate.model.resources import saturated
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff
 
@@ -93,6 +96,7 @@ class QuotaPlane:
         self._touched: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_pace = Pace(seconds=0.125, ahead=200)
         self._waited_for_pods = False
+        self.deciding: Key | None = None
 
     def absorb(self, event: Event, now: float) -> Iterable[Effect]:
         told: Iterable[Telling] = ()
@@ -175,7 +179,15 @@ class QuotaPlane:
         elif sheet is not None:
             self._lose(key, sheet.seen.uid, now)
         self._touched.setdefault(key, False)
-        return self._desk.observe(workload)
+        told = self._desk.observe(workload)
+        return told if sheet is not None else (*told, *self._warn(workload, now))
+
+    def _warn(self, workload: QueuedWorkload, now: float) -> Iterator[Telling]:
+        names = {name for pod_set in workload.pod_sets for name in saturated(pod_set.shape.requests)}
+        if names:
+            entry = saturated_entry(workload.key, tuple(sorted(names)), now)
+            self._journal.write(entry)
+            yield partial(saturated_event, workload.target, entry)
 
     def _note_change(self, sheet: Sheet, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
         if before.queue != after.queue:
@@ -275,6 +287,7 @@ class QuotaPlane:
         touched, self._touched = self._touched, {}
         find, place = self._desk.get, self._books.place
         for key, looks_again in touched.items():
+            self.deciding = key
             sheet = find(key)
             if sheet is None:
                 continue
@@ -286,6 +299,7 @@ class QuotaPlane:
             place(sheet, now)
             if sheet.now.admission is None:
                 self._cycles.pass_over(sheet, now)
+        self.deciding = None
 
     def _examine(self, sheet: Sheet, now: float) -> None:
         """Step after step, as far as one write goes: what changes the spec is a write of its own."""

@@ -1,0 +1,115 @@
+"""What hostile objects have found, each by itself."""
+
+import json
+
+import pytest
+from builders import bound, gang, member, node, workload
+from msgspec.structs import replace
+from steps import Steps
+
+from headgate.api.admission import answer
+from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
+from headgate.api.wire import format_micro_time, format_time, parse_time
+from headgate.engine.integrations.surroundings import Measures
+from headgate.gates.webhooks import JUDGES
+from headgate.model.admission import Admit, Matter, Question, Rules
+from headgate.model.keys import Key, Kind
+from headgate.model.quota_settings import QuotaSettings
+
+META = {"name": "a", "namespace": "d"}
+
+
+def pod(**spec):
+    return json.dumps({"metadata": META, "spec": {"containers": [], **spec}}).encode()
+
+
+@pytest.mark.parametrize(
+    "spec, path",
+    [
+        pytest.param({"priority": 2**63}, "$.spec.priority", id="a priority beyond 32 bits"),
+        pytest.param(
+            {"terminationGracePeriodSeconds": 10**30},
+            "$.spec.terminationGracePeriodSeconds",
+            id="a grace period beyond 64 bits",
+        ),
+        pytest.param(
+            {"containers": [{"resources": {"requests": {"cpu": "-1"}}}]},
+            "$.spec.containers[0].resources.requests.cpu",
+            id="a request below zero",
+        ),
+        pytest.param(
+            {"containers": [{"resources": {"requests": {"cpu": "1e999999999"}}}]},
+            "$.spec.containers[0].resources.requests.cpu",
+            id="an exponent bomb",
+        ),
+    ],
+)
+def test_numbers_beyond_what_kubernetes_has_are_refused_by_the_field(spec, path):
+    with pytest.raises(InvalidObject) as refused:
+        decode(Kind.POD, pod(**spec))
+    assert refused.value.path == path
+
+
+def test_a_number_of_very_many_digits_is_refused():
+    raw = pod(containers=[{"resources": {"requests": {"memory": "@"}}}]).replace(b'"@"', b"1" * 100_000)
+    with pytest.raises(InvalidObject):
+        decode(Kind.POD, raw)
+
+
+def nested(levels):
+    return b'{"a":[' * levels + b'"}\\"]"' + b"]}" * levels
+
+
+@pytest.mark.parametrize("levels", [10, 600, 50_000])
+def test_what_is_nested_very_deep_and_not_looked_at_does_not_hide_the_rest(levels):
+    """One such object in a list must not cost us the list."""
+    raw = pod(nodeName="n", odd="@").replace(b'"@"', nested(levels))
+    listed = decode_list(b'{"metadata":{"resourceVersion":"7"},"items":[' + raw + b"," + pod(nodeName="m") + b"]}")
+    assert [decode(Kind.POD, item).node for item in listed.items] == ["n", "m"]
+    assert identity(Kind.POD, raw).key.name == "a"
+    assert decode(Kind.POD, decode_watch(b'{"type":"ADDED","object":' + raw + b"}").object).node == "n"
+    review = b'{"request":{"uid":"u","resource":{"resource":"pods"},"object":' + raw + b"}}"
+    with pytest.raises(StopIteration) as done:
+        next(answer(review, lambda _: Admit()))
+    assert done.value.value["response"] == {"uid": "u", "allowed": True}
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_cannot_be_written_is_written_as_the_nearest_that_can(text):
+    at = parse_time(text)
+    assert parse_time(format_time(at)) == pytest.approx(at, abs=14 * 3600)
+    assert format_micro_time(at).startswith(format_time(at)[:19])
+
+
+def test_a_pod_that_is_labelled_into_another_group_leaves_the_one_it_was_in():
+    """A gang must not be placed with a pod that has left it and runs."""
+    two = [member(f"w{n}") for n in range(2)]
+    steps = Steps(node("n", cpu=150), workload("train", gang(2)), *two)
+    assert steps.binds == {}
+    steps.see(replace(bound(two[0], "n"), group=None, version="2"), node("m", cpu=400))
+    steps.later(60)
+    assert steps.binds == {}
+    steps.see(member("w2"))
+    assert set(steps.binds) == {"w1", "w2"}
+
+
+def test_a_class_that_was_never_seen_can_be_gone():
+    Measures().drop(Key(Kind.COHORT, "", "a"), "")
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        pytest.param({"metadata": "a"}, id="metadata that are text"),
+        pytest.param({"metadata": {"labels": ["a"]}}, id="labels that are a list"),
+        pytest.param({"metadata": {"annotations": {"a": 1}}}, id="an annotation that is a number"),
+        pytest.param({"spec": 7}, id="a spec that is a number"),
+        pytest.param({"spec": {"schedulingGates": ["g"]}}, id="gates that are texts"),
+        pytest.param({"spec": {"parallelism": "2"}}, id="a count in words"),
+        pytest.param({"metadata": {"finalizers": 7}}, id="finalizers that are a number"),
+    ],
+)
+@pytest.mark.parametrize("matter", list(Matter))
+def test_a_webhook_leaves_what_is_not_well_typed_to_the_server(matter, new):
+    question = Question("d", new, None)
+    assert JUDGES[matter](question, Rules(QuotaSettings(), lambda *_: "")) == Admit()
