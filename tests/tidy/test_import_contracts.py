@@ -29,14 +29,14 @@ def lint(place):
     [
         pytest.param("engine/loop.py", "import asyncio", "rolls no dice", id="the engine imports asyncio"),
         pytest.param("model/keys.py", "import time", "rolls no dice", id="the model reads a clock"),
-        pytest.param("apiserver/store.py", "import random", "rolls no dice", id="the small Kubernetes rolls dice"),
+        pytest.param("apiserver/storage.py", "import random", "rolls no dice", id="the small Kubernetes rolls dice"),
         pytest.param("placement/table.py", "import headgate.quota", "siblings", id="placement imports quota"),
         pytest.param(
             "model/keys.py", "import headgate.engine.loop", "Imports point down", id="the model imports the engine"
         ),
         pytest.param("engine/loop.py", "import headgate.api.decode", "never see", id="the engine imports api"),
         pytest.param(
-            "apiserver/store.py",
+            "apiserver/storage.py",
             "import headgate.model.pod",
             "none of our kinds",
             id="the small Kubernetes knows our pods",
