@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from headgate.apiserver import Json, caches
 from headgate.apiserver.apiextensions import resource_types_of
-from headgate.apiserver.caches import Cache, Policy
+from headgate.apiserver.caches import Cache, CachePolicy
 from headgate.apiserver.field_errors import render
 from headgate.apiserver.strategy import RestStrategy
 
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.integers(1, 5))
 def test_the_latest_are_known_and_the_memory_is_bounded(order: list[int], limit: int) -> None:
-    known = Cache[int, str](Policy(limit, "", "", "", ""))
+    known = Cache[int, str](CachePolicy(limit, "", "", "", ""))
     for number in order:
         known.put(number, str(number))
     assert all(known.get(number) == str(number) for number in order[-limit:])
@@ -116,7 +116,7 @@ def test_a_status_is_completed_as_often_as_it_is_written() -> None:
 
 
 APISERVER = Path(caches.__file__).parent
-POLICIES = [name for name, value in vars(caches).items() if isinstance(value, Policy)]
+POLICIES = [name for name, value in vars(caches).items() if isinstance(value, CachePolicy)]
 
 
 def test_no_cache_exists_without_a_policy() -> None:

@@ -22,7 +22,7 @@ V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Policy(Struct, frozen=True):
+class CachePolicy(Struct, frozen=True):
     """One cache. `limit` is the number of entries; `dropped` says when they go before that."""
 
     limit: int
@@ -37,7 +37,7 @@ class Cache(dict[K, V]):
 
     __slots__ = ("_limit",)
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: CachePolicy) -> None:
         super().__init__()
         self._limit = policy.limit
 
@@ -49,112 +49,112 @@ class Cache(dict[K, V]):
         self[key] = value
 
 
-def memoized(policy: Policy) -> Callable[[F], F]:
+def memoized(policy: CachePolicy) -> Callable[[F], F]:
     """Caches a pure function's results by its arguments; the least recently used entry is evicted."""
     return lru_cache(maxsize=policy.limit)  # type: ignore[return-value]
 
 
 _PURE = "never, as it depends on no server"
 
-REQUEST_PATHS = Policy(
+REQUEST_PATHS = CachePolicy(
     limit=20_000,
     key="the request path",
     sound="a path resolves to the same resource until another is served",
     dropped="whenever a resource is defined or withdrawn",
     pays="bench_queues: 1.1",
 )
-APPLICABLE_PLUGINS = Policy(
+APPLICABLE_PLUGINS = CachePolicy(
     limit=4_096,
     key="resource, verb, subresource and user",
     sound="which plugins and webhooks apply depends on these and on the webhook configurations only",
     dropped="whenever a webhook configuration changes",
     pays="bench_queues: 5.2; bench_apiserver: 2.0 to 5.1",
 )
-LISTED_OBJECTS = Policy(
+LISTED_OBJECTS = CachePolicy(
     limit=256,
     key="a resource that admission plugins list",
     sound="the list is made anew when the version of the collection has changed",
     dropped="never: one list per resource",
     pays="bench_apiserver: 1.09 (pod create)",
 )
-DECODED_FIELDS = Policy(
+DECODED_FIELDS = CachePolicy(
     limit=8_192,
     key="the bytes of a custom resource's spec, status or head",
     sound="decoding is pure and values are never changed in place; equal fields become identical",
     dropped=_PURE,
     pays="bench_queues: 2.1; bench_apiserver: 1.9 (create)",
 )
-MERGED_FIELDS = Policy(
+MERGED_FIELDS = CachePolicy(
     limit=20_000,
     key="the identities of a field and of its merge patch, which the entry holds",
     sound="a merge patch is a pure function of both",
     dropped=_PURE,
     pays="bench_queues: 1.6",
 )
-MERGE_RESULTS = Policy(
+MERGE_RESULTS = CachePolicy(
     limit=20_000,
     key="the names and identities of a merged object's fields, which the entry holds",
     sound="objects with identical fields in the same order are equal; they become identical",
     dropped=_PURE,
     pays="bench_queues: 1.1",
 )
-COMPILED_SCHEMAS = Policy(
+COMPILED_SCHEMAS = CachePolicy(
     limit=64,
     key="the encoded OpenAPI schema",
     sound="compilation is pure; a schema caches what it finds out of values, which depends on no server either",
     dropped=_PURE,
     pays="bench_apiserver: 11 (a further server with the same definitions)",
 )
-SCHEMA_FIELDS = Policy(
+SCHEMA_FIELDS = CachePolicy(
     limit=20_000,
     key="the identity of a top-level field's value, which the entry holds",
     sound="what a schema completes a value to, and whether it is valid, depends on the value only",
     dropped="with the schema",
     pays="bench_queues: 2.4; bench_apiserver: 1.2 to 2.0",
 )
-VALID_STRINGS = Policy(
+VALID_STRINGS = CachePolicy(
     limit=1_024,
     key="a string",
     sound="whether it has a format or matches a pattern depends on it only",
     dropped="with the schema",
     pays="bench_queues: 1.1",
 )
-SATISFIED_RULES = Policy(
+SATISFIED_RULES = CachePolicy(
     limit=20_000,
     key="everything the CEL rules of a schema read of an object and of its old state, encoded",
     sound="the result of a rule depends on what it reads only; violations are never cached",
     dropped="with the schema",
     pays="bench_queues: 1.6",
 )
-REDUCED_FIELDS = Policy(
+REDUCED_FIELDS = CachePolicy(
     limit=20_000,
     key="the identity of a top-level field's value, which the entry holds",
     sound="what CEL rules read of a value depends on the value only",
     dropped="with the schema",
     pays="bench_queues: 1.1",
 )
-CEL_PROGRAMS = Policy(
+CEL_PROGRAMS = CachePolicy(
     limit=1_024,
     key="the text of an expression, and its variables or its use of oldSelf",
     sound="compilation is pure",
     dropped=_PURE,
     pays="bench_apiserver: 2.9 (a further server with the same definitions)",
 )
-QUANTITIES = Policy(
+QUANTITIES = CachePolicy(
     limit=4_096,
     key="the text of a quantity",
     sound="its canonical form depends on the text only",
     dropped=_PURE,
     pays="bench_apiserver: 1.05 (pod create)",
 )
-NAMES = Policy(
+NAMES = CachePolicy(
     limit=4_096,
     key="a name, label key or label value",
     sound="whether it is well formed depends on it only",
     dropped=_PURE,
     pays="bench_apiserver: 1.15 (pod create)",
 )
-TIMESTAMPS = Policy(
+TIMESTAMPS = CachePolicy(
     limit=64,
     key="a second",
     sound="RFC 3339 is a pure function of it",

@@ -87,21 +87,21 @@ class KindStrategy(Struct, frozen=True):
         typed(new, self.shape)
         try:
             return self.create(with_metadata_trimmed(new))
-        except InvalidQuantity as trouble:
-            raise bad_request(new, trouble.reason) from None
+        except InvalidQuantity as error:
+            raise bad_request(new, error.reason) from None
 
     def prepare_update(self, new: Json, old: Json) -> Json:
         typed(new, self.shape)
         try:
             return self.update(with_metadata_trimmed(new), old)
-        except InvalidQuantity as trouble:
-            raise bad_request(new, trouble.reason) from None
+        except InvalidQuantity as error:
+            raise bad_request(new, error.reason) from None
 
     def prepare_status(self, new: Json, old: Json) -> Json:
         try:
             return self.write_status(with_metadata_trimmed(new), old)
-        except InvalidQuantity as trouble:
-            raise bad_request(new, trouble.reason) from None
+        except InvalidQuantity as error:
+            raise bad_request(new, error.reason) from None
 
     def validate_create(self, new: Json) -> _Errors:
         return self.check(new)

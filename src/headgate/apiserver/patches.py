@@ -40,8 +40,8 @@ def decode_json_patch(body: bytes) -> list[PatchOperation]:
     """The operations of a patch; a malformed one is a bad request."""
     try:
         steps = _decoder.decode(body)
-    except msgspec.DecodeError as trouble:
-        raise bad_request(f"error decoding patch: {trouble}") from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
     for number, step in enumerate(steps):
         _check(number, step)
     return steps

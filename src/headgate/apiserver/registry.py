@@ -12,19 +12,6 @@ from headgate.apiserver.status import no_such_path
 from headgate.apiserver.storage import Collection, Store
 from headgate.apiserver.strategy import ResourceType
 
-
-class RequestInfo(Struct, frozen=True, gc=False):
-    """A request resolved: resource, namespace, name and subresource, user and time. `name` is empty for a creation."""
-
-    served: ServedResource
-    namespace: str
-    name: str
-    user: str
-    now: float
-    subresource: str = ""
-    dry_run: bool = False
-
-
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
@@ -75,6 +62,18 @@ class ServedResource(Struct, frozen=True, gc=False, eq=False):
         if self.custom:
             return self.shown(value)
         return {name: part for name, part in value.items() if name not in ("apiVersion", "kind")}
+
+
+class RequestInfo(Struct, frozen=True, gc=False):
+    """A request resolved: resource, namespace, name and subresource, user and time. `name` is empty for a creation."""
+
+    served: ServedResource
+    namespace: str
+    name: str
+    user: str
+    now: float
+    subresource: str = ""
+    dry_run: bool = False
 
 
 class Registry:

@@ -54,7 +54,7 @@ class Unreachable(Exception):
     """The webhook could not be called; its failurePolicy applies."""
 
 
-class _Webhook(Struct, frozen=True):
+class _ConfiguredWebhook(Struct, frozen=True):
     """A configured webhook with its handler, selectors and the match conditions still to be evaluated."""
 
     name: str
@@ -71,7 +71,7 @@ class _MatchingWebhooks:
     resources = None
     keeps_complete = False
 
-    def __init__(self, mutating: Sequence[_Webhook], validating: Sequence[_Webhook]) -> None:
+    def __init__(self, mutating: Sequence[_ConfiguredWebhook], validating: Sequence[_ConfiguredWebhook]) -> None:
         self._mutating, self._validating = mutating, validating
 
     def mutate(self, operation: Operation, catalog: Catalog) -> Json | None:
@@ -100,7 +100,7 @@ class WebhookAdmission:
         mutating, validating = (self._matching(catalog.list(each), operation) for each in self.configured_by)
         return _MatchingWebhooks(mutating, validating) if mutating or validating else None
 
-    def _matching(self, configurations: Sequence[Json], operation: Operation) -> Sequence[_Webhook]:
+    def _matching(self, configurations: Sequence[Json], operation: Operation) -> Sequence[_ConfiguredWebhook]:
         """The webhooks whose rules match, by configuration name and then in their order, without those excluded by a
         match condition that depends on the class of the request only.
         """
@@ -115,14 +115,14 @@ class WebhookAdmission:
         return [hook for hook in found if hook is not None]
 
 
-def _call(hook: _Webhook, operation: Operation) -> Allowed:
+def _call(hook: _ConfiguredWebhook, operation: Operation) -> Allowed:
     """The webhook's answer; an empty one if it is unreachable and may be ignored. Raises ApiError for a denial."""
     try:
         answer = hook.handler(operation)
-    except Unreachable as trouble:
+    except Unreachable as error:
         if hook.ignores_failure:
             return Allowed()
-        raise _call_failure(hook, f"failed to call webhook: {trouble}") from None
+        raise _call_failure(hook, f"failed to call webhook: {error}") from None
     if isinstance(answer, Allowed):
         return answer
     raise _denial(hook, answer)
@@ -132,7 +132,7 @@ def _no_handler(_operation: Operation) -> Allowed:
     raise Unreachable("no handler is registered for it")
 
 
-def _webhook(webhook: Json, handlers: Mapping[str, Handler], operation: Operation) -> _Webhook | None:
+def _webhook(webhook: Json, handlers: Mapping[str, Handler], operation: Operation) -> _ConfiguredWebhook | None:
     """The webhook for requests of this class; None if its match conditions exclude all of them. An absent selector
     selects everything.
     """
@@ -141,7 +141,7 @@ def _webhook(webhook: Json, handlers: Mapping[str, Handler], operation: Operatio
     if conditions is None:
         return None
     name = webhook.get("name") or ""
-    return _Webhook(
+    return _ConfiguredWebhook(
         name=name,
         handler=handlers.get(name, _no_handler),
         ignores_failure=webhook.get("failurePolicy") == "Ignore",
@@ -155,7 +155,7 @@ def _label_test(selector: Json | None) -> LabelTest | None:
     return object_selector(selector) if selector else None
 
 
-def _matches(hook: _Webhook, operation: Operation, catalog: Catalog) -> bool:
+def _matches(hook: _ConfiguredWebhook, operation: Operation, catalog: Catalog) -> bool:
     of_object, of_namespace = hook.selects_object, hook.selects_namespace
     if of_object is not None and not _object_matches(of_object, operation):
         return False
@@ -164,7 +164,7 @@ def _matches(hook: _Webhook, operation: Operation, catalog: Catalog) -> bool:
     return not hook.conditions or _conditions_hold(hook, operation)
 
 
-def _conditions_hold(hook: _Webhook, operation: Operation) -> bool:
+def _conditions_hold(hook: _ConfiguredWebhook, operation: Operation) -> bool:
     """Whether all match conditions hold. If one fails to evaluate, failurePolicy decides: no match, or the write is
     refused.
     """
@@ -221,12 +221,12 @@ def _namespace_matches(selects: LabelTest, operation: Operation, catalog: Catalo
     return selects(_labels(operation.new or operation.old or {}))
 
 
-def _call_failure(hook: _Webhook, why: str) -> ApiError:
+def _call_failure(hook: _ConfiguredWebhook, why: str) -> ApiError:
     message = f'Internal error occurred: failed calling webhook "{hook.name}": {why}'
     return ApiError(500, "InternalError", message)
 
 
-def _denial(hook: _Webhook, denied: Denied) -> ApiError:
+def _denial(hook: _ConfiguredWebhook, denied: Denied) -> ApiError:
     """The error for a denied write, with the webhook's code and reason."""
     said = denied.message or denied.reason
     text = f'admission webhook "{hook.name}" denied the request' + (f": {said}" if said else " without explanation")

@@ -185,7 +185,7 @@ def _compiled(encoded: bytes) -> Schema:
 _NESTED = frozenset({"properties", "additionalProperties", "items"})
 
 
-class _Checked(Struct, frozen=True, gc=False):
+class _CheckedValue(Struct, frozen=True, gc=False):
     """A value, what it is completed to, and whether it is valid; False may also mean unknown."""
 
     value: Any
@@ -200,7 +200,7 @@ class SchemaField:
         self._default, self._prune = compile_defaults(schema), compile_pruning(schema)
         self.rewrites = self._default is not None or self._prune is not None
         self._passes = compile_fast_path(schema)
-        self._checked: Cache[int, _Checked] = Cache(SCHEMA_FIELDS)
+        self._checked: Cache[int, _CheckedValue] = Cache(SCHEMA_FIELDS)
         self.is_valid: Test = self._is_cached_valid if not _NESTED.isdisjoint(schema) else self._passes
         """Whether a value is complete and valid; False may also mean unknown. Scalars are not worth caching."""
 
@@ -211,9 +211,9 @@ class SchemaField:
     def _is_cached_valid(self, value: Any) -> bool:
         return (self._checked.get(id(value)) or self._check(value)).valid
 
-    def _check(self, value: Any) -> _Checked:
+    def _check(self, value: Any) -> _CheckedValue:
         valid = self._passes(value)
-        known = _Checked(value, value if valid else self._rewritten(value), valid)
+        known = _CheckedValue(value, value if valid else self._rewritten(value), valid)
         self._checked.put(id(value), known)
         return known
 

@@ -132,8 +132,8 @@ def _pattern_errors(path: str, node: SchemaProps) -> list[FieldError]:
         return []
     try:
         compile_pattern(node.pattern)
-    except re.error as trouble:
-        detail = f"must be a valid regular expression, but isn't: {trouble}"
+    except re.error as error:
+        detail = f"must be a valid regular expression, but isn't: {error}"
         return [invalid(f"{path}.pattern", node.pattern, detail)]
     return []
 

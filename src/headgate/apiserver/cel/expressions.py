@@ -39,8 +39,8 @@ def compile_program(text: str, *variables: str) -> Any:
     """The compiled expression over these variables. Raises CompilationError."""
     try:
         return _environment(*variables).compile(text)
-    except RuntimeError as trouble:
-        said = _CODE.sub("", str(trouble)).removesuffix(" [INVALID_ARGUMENT]")
+    except RuntimeError as error:
+        said = _CODE.sub("", str(error)).removesuffix(" [INVALID_ARGUMENT]")
         raise CompilationError(said) from None
 
 
@@ -135,12 +135,12 @@ def _is_message(text: str) -> bool:
     return bool(text) and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE
 
 
-def _real_message(trouble: str) -> str:
+def _real_message(error: str) -> str:
     for pattern, words in _MESSAGES:
-        found = pattern.search(trouble)
+        found = pattern.search(error)
         if found is not None:
             return found.expand(words)
-    return _CODE.sub("", trouble)
+    return _CODE.sub("", error)
 
 
 @memoized(CEL_PROGRAMS)

@@ -44,8 +44,8 @@ def _quantity(text: str) -> Json:
 def _parsed(text: str) -> Quantity:
     try:
         return parse_quantity(text)
-    except InvalidQuantity as trouble:
-        raise ValueError(trouble.reason) from None
+    except InvalidQuantity as error:
+        raise ValueError(error.reason) from None
 
 
 def _is_quantity(text: str) -> bool:
@@ -117,8 +117,8 @@ def _find_some(text: str, pattern: str, limit: int) -> list[str]:
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
-    except re.error as trouble:
-        raise ValueError(f"Illegal regex: {trouble}") from None
+    except re.error as error:
+        raise ValueError(f"Illegal regex: {error}") from None
 
 
 _FUNCTIONS: Sequence[tuple[str, Any, Implementation, tuple[Any, ...]]] = (

@@ -64,8 +64,8 @@ def decode_object(body: bytes, served: ServedResource, registry: Registry) -> Js
     """The object in a body, of the kind that is served there, with metadata that is an object."""
     try:
         value = _decoded(body, served)
-    except msgspec.DecodeError as trouble:
-        raise _unrecognized(served, str(trouble), body) from None
+    except msgspec.DecodeError as error:
+        raise _unrecognized(served, str(error), body) from None
     value = _of_kind(value, served, registry, body)
     return with_metadata(value)
 
@@ -79,7 +79,7 @@ def _decoded(body: bytes, served: ServedResource) -> Json:
     try:
         return _with_shared_parts(body)
     except msgspec.DecodeError:
-        return _object(body)  # what looked like a part was none, or this says where in the whole the trouble is
+        return _object(body)  # not split at a field, or malformed: then the error names its place in the body
 
 
 def _with_shared_parts(body: bytes) -> Json:
@@ -163,8 +163,8 @@ def decode_patch(body: bytes, content_type: str, served: ServedResource) -> Patc
         raise _unsupported(served)
     try:
         return partial(_apply, apply, _decoded(body, served))
-    except msgspec.DecodeError as trouble:
-        raise bad_request(f"error decoding patch: {trouble}") from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
 
 
 def _media_type(content_type: str) -> str:

@@ -57,12 +57,12 @@ def decode_options(body: bytes, query: Mapping[str, str]) -> DeleteOptions:
     """The options in the body, or without one, in the query."""
     try:
         options = _decoder.decode(body) if body else _from_query(query)
-    except msgspec.DecodeError as trouble:
-        raise bad_request(f"DeleteOptions: {trouble}") from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"DeleteOptions: {error}") from None
     if options.policy and options.policy not in POLICY_FINALIZER:
         supported = ("Foreground", "Background", "Orphan", "nil")
-        error = not_supported("propagationPolicy", options.policy, supported)
-        raise invalid("DeleteOptions", "meta.k8s.io", "", [error])
+        wrong = not_supported("propagationPolicy", options.policy, supported)
+        raise invalid("DeleteOptions", "meta.k8s.io", "", [wrong])
     return options
 
 

@@ -51,8 +51,8 @@ _binding_decoder = msgspec.json.Decoder(Binding)
 def decode_binding(body: bytes) -> Binding:
     try:
         return _binding_decoder.decode(body)
-    except msgspec.DecodeError as trouble:
-        raise bad_request(f"the object provided is unrecognized (must be of type Binding): {trouble}") from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type Binding): {error}") from None
 
 
 def bind(store: Store, chain: AdmissionChain, info: RequestInfo, binding: Binding) -> None:
@@ -133,8 +133,8 @@ _eviction_decoder = msgspec.json.Decoder(Eviction)
 def decode_eviction(body: bytes) -> Eviction:
     try:
         return _eviction_decoder.decode(body)
-    except msgspec.DecodeError as trouble:
-        raise bad_request(f"the object provided is unrecognized (must be of type Eviction): {trouble}") from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type Eviction): {error}") from None
 
 
 def evict(store: Store, deleter: Deleter, info: RequestInfo, eviction: Eviction) -> None:

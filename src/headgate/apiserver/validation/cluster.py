@@ -124,10 +124,10 @@ def priority_class_errors(new: Json) -> list[FieldError]:
     errors = metadata_errors(metadata, dns_subdomain_errors, namespaced=False)
     name = metadata.name or ""
     if name.startswith("system-"):
-        trouble = _system_class_mismatch(name, one)
-        if trouble:
+        mismatch = _system_class_mismatch(name, one)
+        if mismatch:
             reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            errors.append(forbidden("metadata.name", reserved + trouble))
+            errors.append(forbidden("metadata.name", reserved + mismatch))
     elif (one.value or 0) > HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         errors.append(forbidden("value", detail))

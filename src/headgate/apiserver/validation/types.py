@@ -22,14 +22,14 @@ _JSON_TYPES = {"str": "string", "int": "number", "float": "number"}
 _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", Any: "interface {}"}
 
 
-def _type_mismatch(value: Any, shape: type[Struct], trouble: str) -> str:
+def _type_mismatch(value: Any, shape: type[Struct], error: str) -> str:
     """A real server's text for the conversion error `msgspec` reported."""
-    what, _, place = trouble.partition(" - at `$")
+    what, _, place = error.partition(" - at `$")
     steps = _STEP.findall(place.rstrip("`"))
     owner, kind, path = shape, Any, []
     for name, _index in steps:
         if name:
-            kind = _field_type(owner, name)
+            kind = _field_types(owner).get(name, Any)
             path.append(name)
         else:
             kind = _part_type(kind)
@@ -43,10 +43,6 @@ def _type_mismatch(value: Any, shape: type[Struct], trouble: str) -> str:
 def _field_types(shape: type[Struct]) -> dict[str, Any]:
     hints = get_type_hints(shape, include_extras=True)
     return {field.encode_name: _unwrapped(hints[field.name]) for field in msgspec.structs.fields(shape)}
-
-
-def _field_type(shape: type[Struct], name: str) -> Any:
-    return _field_types(shape).get(name, Any)
 
 
 def _unwrapped(kind: Any) -> Any:
@@ -399,11 +395,11 @@ def typed(value: Json, shape: type[AnyType]) -> AnyType:
     """The object as this type; refused with the field's path if a field has another JSON type."""
     try:
         return msgspec.convert(value, shape)
-    except msgspec.ValidationError as trouble:
-        raise bad_request(value, _type_mismatch(value, shape, str(trouble))) from None
+    except msgspec.ValidationError as error:
+        raise bad_request(value, _type_mismatch(value, shape, str(error))) from None
 
 
-def bad_request(value: Json, trouble: str) -> ApiError:
+def bad_request(value: Json, error: str) -> ApiError:
     """The error for an object that cannot be decoded."""
     kind, version = value.get("kind") or "", (value.get("apiVersion") or "").rpartition("/")[2]
-    return ApiError(400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {trouble}')
+    return ApiError(400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {error}')
