@@ -6,7 +6,7 @@ pods it was given to: its successor finds the seats there and goes on with the s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import msgspec
 from msgspec import Struct, field
@@ -20,6 +20,7 @@ from headgate.engine.unfinished import Unfinished, marks
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, Trouble
 from headgate.model.groups import GroupKey
+from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 from headgate.placement.nominations import Nominations
@@ -29,6 +30,7 @@ from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.queueing.queue import PodQueue
 
 NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
+WORTH_ANOTHER_SEARCH = frozenset({Happening.CANDIDATES_CHANGED, Happening.NEIGHBOURS_CHANGED})
 Seats = tuple[tuple[Pod, str], ...]
 
 
@@ -53,6 +55,7 @@ class Remedy(Struct, frozen=True):
     says: str
     effects: tuple[Effect, ...] = ()
     helps: bool = False  # there will be room
+    wake_on: frozenset[Happening] = frozenset()  # what, besides what could give it a node as it is, could change this
 
 
 class Preempting:
@@ -64,6 +67,7 @@ class Preempting:
         unfinished: Unfinished,
         queue: PodQueue,
         *,
+        in_line: Callable[[Key], Preemptor | None],
         gangs: Gangs,
         journal: Journal,
         tallies: Tallies,
@@ -72,6 +76,7 @@ class Preempting:
         self._nominations = nominations
         self._search = search
         self._unfinished = unfinished
+        self._in_line = in_line  # who stands at a place in line now
         self._gangs = gangs
         self._queue = queue
         self._journal = journal
@@ -83,8 +88,7 @@ class Preempting:
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
         self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
         self._departures = Departures()
-        self._in_vain: dict[Hashable, tuple[int, int]] = {}  # when last nothing could be done for such a one
-        self._plans = 0
+        self._in_vain: dict[Hashable, tuple[int, int]] = {}  # for whom nothing could be done since anything happened
         self._freed = False
 
     # what is now true
@@ -121,16 +125,28 @@ class Preempting:
     def waits_no_more(self, pod: Key, place: Key) -> None:
         """The pod has its node or wants none: nobody is evicted for its sake any more."""
         self._forget_nomination(pod)
-        self._break(place)
-        self._departures.forget(place)
+        self.leaves_line(pod, place)
+
+    def leaves_line(self, pod: Key, place: Key) -> None:
+        """The pod does not stand at this place any more: a promise that counted on it there is none."""
+        for each in dict.fromkeys((place, self._place_of.get(pod, place))):
+            self._break(each)
+            self._departures.forget(each)
+
+    def something_happened(self) -> None:
+        """What wakes those who wait is reason to search for all of them again."""
+        self._in_vain.clear()
 
     # what to do
 
     def remedy(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
         """For one who finds no room: wait for those already asked to leave, ask others, or nothing that would help."""
-        if not all(pod.preempts for pod in preemptor.pods):
-            return Remedy(NOT_ALLOWED)
         promise = self._promises.get(place)
+        if promise is not None and not _same(promise.preemptor, preemptor):
+            self._break(place)
+            promise = None
+        if not all(pod.preempts for pod in preemptor.pods):
+            return Remedy(NOT_ALLOWED, self.withdrawn(preemptor.pods))
         if promise is not None and promise.unanswered:
             return Remedy(telling.promised(promise.plan), helps=True)
         members = tuple(self._with_promise(pod) for pod in preemptor.pods)
@@ -142,15 +158,15 @@ class Preempting:
         return self._search_for(place, kin, preemptor, placer, now)
 
     def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
-        stands = (self._nodes.load_changes.end, self._plans)
-        if self._in_vain.get(kin) == stands:
-            return Remedy("", self.withdrawn(preemptor.pods))
+        stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (kin, _demand(preemptor))
+        if self._in_vain.get(alike) == stands:
+            return Remedy("", self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
         found = self._search.plan(preemptor, placer, now)
         self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
-            self._in_vain[kin] = stands
-            return Remedy(found.reason if found.candidates else "", self.withdrawn(preemptor.pods))
-        self._plans += 1
+            self._in_vain[alike] = stands
+            says = found.reason if found.candidates else ""
+            return Remedy(says, self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
         self._in_vain.clear()
         promise = self._give(place, Promise(preemptor, found, placer))
         nominations = self._nominate(promise)
@@ -253,7 +269,8 @@ class Preempting:
             self._gangs.seated(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
     def _give(self, place: Key, promise: Promise) -> Promise:
-        self._break(place)
+        for each in dict.fromkeys((place, *(self._place_of.get(pod.key, place) for pod, _ in promise.plan.seats))):
+            self._break(each)
         self._promises[place] = promise
         for pod, _ in promise.plan.seats:
             self._place_of[pod.key] = place
@@ -268,7 +285,7 @@ class Preempting:
         for unit in promise.plan.victims:
             for pod in unit.pods:
                 self._marking.pop(pod.key, None)
-            self._unfinished.suspect(unit.pods[0])
+                self._unfinished.suspect(pod)
 
     def _nominate(self, promise: Promise) -> tuple[Effect, ...]:
         effects: list[Effect] = []
@@ -302,6 +319,10 @@ class Preempting:
 
     def _proceed(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
         """The promise is on record. Pods that leave together are marked before the first of them goes."""
+        if not self._is_meant(place, promise):
+            self._break(place)
+            self._queue.hurry(place)
+            return
         for mark in marks(promise.plan.victims, promise.preemptor, now):
             promise.unanswered[mark.target.key] = None
             self._marking[mark.target.key] = place
@@ -313,10 +334,10 @@ class Preempting:
         """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
         plan = promise.plan
         victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
-        outgrown = self._unfinished.outgrown(plan.victims)
+        may_leave = self._is_meant(place, promise) and self._search.may_leave(promise.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if outgrown or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+        if not may_leave or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._break(place)
@@ -331,6 +352,11 @@ class Preempting:
             yield from self._evict(pod, promise, Eviction(evict, place, together[pod.key] > 1))
         yield from telling.preemptor_events(promise.preemptor, plan, now)
         self._await(place, plan.seats)
+
+    def _is_meant(self, place: Key, promise: Promise) -> bool:
+        """Whether the one the promise was given to still stands there, as it was then."""
+        there = self._in_line(place)
+        return there is not None and _same(promise.preemptor, there)
 
     def _evict(self, pod: Pod, promise: Promise, eviction: Eviction) -> Iterator[Effect]:
         evict = eviction.evict
@@ -365,3 +391,17 @@ class Preempting:
 
 def nominated_seats(preemptor: Preemptor) -> Seats:
     return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
+
+
+def _same(one: Preemptor, other: Preemptor) -> bool:
+    """Nothing differs that decides who must leave for it, and where it would run then."""
+    return one.key == other.key and _demand(one) == _demand(other)
+
+
+def _demand(preemptor: Preemptor) -> Hashable:
+    """All that is asked for; where it matters what labels pods have, those who differ in them are not alike anyway."""
+    pods = tuple((pod.shape, pod.priority, pod.preempts) for pod in preemptor.pods)
+    if preemptor.single:
+        return pods, preemptor.priority
+    named = tuple((pod.key, pod.uid, tuple(sorted(pod.labels.items()))) for pod in preemptor.pods)
+    return pods, named, preemptor.needed, preemptor.priority, preemptor.topology

@@ -17,7 +17,7 @@ from headgate.engine.groups import GROUP_KINDS, Groups
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.preempting import Preempting, Remedy
-from headgate.engine.resolving import READS, Resolver, Unresolved
+from headgate.engine.resolving import READS, Resolver
 from headgate.engine.retries import Retried, Retries, may_take_hold_later
 from headgate.engine.surroundings import Surroundings
 from headgate.engine.tallies import Result, Tallies
@@ -77,7 +77,7 @@ class PodScheduling:
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments, watch) for p in profiles}
         self._assumptions = Assumptions(self._profiles)
         doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
-        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, journal)
+        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, journal, self._explaining)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._choosing = Choosing(self.queue, self._placers, resolver, self._gangs, self.nodes)
         budgets = Budgets()
@@ -92,6 +92,7 @@ class PodScheduling:
             search,
             unfinished,
             self.queue,
+            in_line=self._in_line,
             gangs=self._gangs,
             journal=journal,
             tallies=self._tallies,
@@ -164,13 +165,21 @@ class PodScheduling:
             if pod.group is not None:
                 self._statuses.touch(pod.group.workload)
                 self._gangs.touch_all(pod.group)
-            self._running.changed([self.pods[pod.key]])
+            self._weigh_anew(self.pods[pod.key])
+
+    def _weigh_anew(self, pod: Pod) -> None:
+        """Whether the pod may be preempted, and with whom it would leave, may differ from before."""
+        if self.nodes.charge_of(pod.key) is not None:
+            self._running.changed([pod])
+            self._surroundings.happen(Happening.CANDIDATES_CHANGED)
 
     def _observe_pod(self, observed: Pod, now: float) -> Iterator[Effect]:
         known = self.pods.get(observed.key)
         if known is not None and known.uid != observed.uid:
             yield from self._lose(observed.key, known.uid, now)
             known = None
+        if known is not None and _company(known) != _company(observed):
+            self._leave_group(known)
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
         if pod.holds_room:
@@ -178,9 +187,10 @@ class PodScheduling:
         elif not observed.wants_node:
             self._drop(pod)
         elif (assumption := self._assumptions.get(pod.key)) is not None:
-            assumption.waiting.pod = pod  # seen before our binding took hold
+            self._assume_still(assumption, pod)
         elif pod.scheduler_name in self._profiles:
-            self._neighbours.nominations.put(pod)
+            if self._neighbours.nominations.put(pod):
+                self._surroundings.happen(Happening.ROOM_FREED)
             yield from self._entrance.present(pod, now)
 
     def _grouped(self, observed: Pod, known: Pod | None) -> Pod:
@@ -188,16 +198,35 @@ class PodScheduling:
         if observed.group is None:
             return observed
         self._groups.put_pod(observed)
-        if known is None:
+        if known is None or _company(known) != _company(observed):
             self._statuses.touch(observed.group.workload)
         return self._groups.ranked(observed)
+
+    def _leave_group(self, pod: Pod) -> None:
+        """The pod says it belongs elsewhere: nobody counts on it any more where it was, and nothing is kept for it."""
+        self._preempting.leaves_line(pod.key, self._gangs.place_of(pod))
+        self._gangs.gone(pod)
+        self._groups.drop_pod(pod)
+        if pod.group is not None:
+            self._statuses.touch(pod.group.workload)
+
+    def _assume_still(self, assumption: Assumption, pod: Pod) -> None:
+        """The pod was seen before our binding took hold; should it have changed since, it takes its node as it is now."""
+        node, before = assumption.bind.node, assumption.waiting.pod
+        assumption.waiting.pod = pod
+        if _company(before) != _company(pod):
+            self._gangs.seated(pod, node)
+            self._weigh_anew(pod)
+        self._surroundings.happen(*self.nodes.charge(pod, node))
 
     def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs where it says, whatever we assumed."""
         self._waits_no_more(pod)
         self._gangs.seated(pod, pod.node)
         self._surroundings.happen(*self.nodes.charge(pod, pod.node))
-        if known is not None and _weighed(known) != _weighed(pod):
+        if known is not None and _company(known) != _company(pod):
+            self._weigh_anew(pod)
+        elif known is not None and _weighed(known) != _weighed(pod):
             self._running.changed([pod])
 
     def _drop(self, pod: Pod) -> None:
@@ -288,7 +317,15 @@ class PodScheduling:
         pod = self.pods.get(effect.target.key)
         if pod is None or pod.uid != effect.target.uid:
             return False
-        return pod.preempted if pod.holds_room else self._gangs.place_of(pod) in self.queue
+        change = effect.change
+        if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
+            return pod.holds_room and pod.preempted
+        outdated = isinstance(change, PodCondition) and not self._explaining.still_says(pod.key, change)
+        return not outdated and not pod.holds_room and self._waits(pod)
+
+    def _waits(self, pod: Pod) -> bool:
+        """By itself, held or in line, or with its gang."""
+        return pod.key in self.queue or self._gangs.place_of(pod) in self.queue
 
     def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
         if may_take_hold_later(outcome) or self._preempting.insists(evict, outcome):
@@ -307,6 +344,8 @@ class PodScheduling:
         if self._alarms.flush_is_due(now):
             happened = dict.fromkeys(Happening)
             yield from self._entrance.ask_all(now)
+        if happened:
+            self._preempting.something_happened()
         yield from self._entrance.wake(happened, now)
         self.queue.wake(happened, now)
         self.queue.ripen(now)
@@ -350,7 +389,7 @@ class PodScheduling:
         waiting.refused_by = found.filters
         remedy = self._remedy(waiting, found, now)
         self._tallies.tried(waiting, Result.WAITING if remedy.helps else Result.UNSCHEDULABLE, waiting.pods)
-        self.queue.refused(waiting, found.wake_on, now)
+        self.queue.refused(waiting, found.wake_on | remedy.wake_on, now)
         for pod in self._at(waiting):
             yield from self._explaining.refused(pod, found, remedy.says, now)
         yield from remedy.effects
@@ -363,13 +402,14 @@ class PodScheduling:
         pod = waiting.pod
         if pod.scheduler_name not in self._preempts:
             return Remedy("")
-        prepared = self._choosing.preparing(waiting) if found.nodes and not found.everywhere else None
-        if prepared is None or isinstance(prepared, Unresolved):
+        preemptor = self._choosing.preemptor(waiting) if found.nodes and not found.everywhere else None
+        if preemptor is None:
             return Remedy("", self._preempting.withdrawn(self._at(waiting)))
-        members, stand = prepared
-        key = waiting.group or pod.key
-        preemptor = Preemptor(key, tuple(members[: stand.needed]), stand.needed, pod.priority, stand.topology)
         return self._preempting.remedy(waiting.key, waiting.kin, preemptor, self._placers[pod.scheduler_name], now)
+
+    def _in_line(self, place: Key) -> Preemptor | None:
+        waiting = self.queue.get(place)
+        return None if waiting is None else self._choosing.preemptor(waiting)
 
     def _try_again(self, now: float) -> Iterator[Effect]:
         for effect in self._retries.due(now):
@@ -390,5 +430,10 @@ def _member(waiting: Waiting, pod: Pod) -> Waiting:
 
 
 def _weighed(pod: Pod) -> tuple[object, ...]:
-    """What only those look at who weigh whether a running pod should leave."""
-    return pod.started, pod.checkpointed, pod.checkpoint_every, pod.group
+    """What only those look at who weigh what would be lost if a running pod left."""
+    return pod.started, pod.checkpointed, pod.checkpoint_every
+
+
+def _company(pod: Pod) -> tuple[object, ...]:
+    """With whom the pod goes."""
+    return pod.group, pod.group_total

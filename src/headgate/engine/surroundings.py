@@ -83,6 +83,7 @@ class Surroundings:
         known = self._nodes.get(name)
         if known is not None and known.uid == uid:
             self._nodes.drop(name)
+            self.happen(Happening.NODE_CHANGED)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -13,6 +13,7 @@ from headgate.engine.groups import Groups
 from headgate.engine.journal import Journal
 from headgate.model.effects import Evict, PatchStatus, PodCondition
 from headgate.model.groups import GroupKey
+from headgate.model.keys import Key
 from headgate.model.pod import ENDED, Pod
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import Preemptor
@@ -40,22 +41,15 @@ class Unfinished:
         self._nodes = nodes
         self._journal = journal
         self._suspects: dict[GroupKey, None] = {}
+        self._single: dict[Key, Pod] = {}
 
     def suspect(self, pod: Pod) -> None:
         """The pod carries the mark, or carried it when its gang was last looked at."""
         standing = self._groups.standing(pod)
         if standing.gang is not None and standing.whole:
             self._suspects[standing.gang] = None
-
-    def outgrown(self, units: Iterable[Unit]) -> bool:
-        """Whether a pod runs by now that belongs to one of these gangs and is not to leave with it."""
-        return any(
-            there.group == unit.key and there.key not in {pod.key for pod in unit.pods}
-            for unit in units
-            if isinstance(unit.key, GroupKey)
-            for pod in self._groups.pods_of(unit.key.workload)
-            for there in self._running(pod)
-        )
+        else:
+            self._single[pod.key] = pod
 
     def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
         """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
@@ -63,11 +57,21 @@ class Unfinished:
         `busy` says which pods someone is just about to evict.
         """
         suspects, self._suspects = self._suspects, {}
+        single, self._single = self._single, {}
         for group in suspects:
             members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
             staying = [there for pod in members for there in self._running(pod)]
             if not any(busy(pod) for pod in staying):
                 yield from self._finish(staying, begun=self._has_begun(members, staying), now=now)
+
+        for pod in single.values():
+            staying = [there for there in self._running(pod) if there.preempted and there.leaves_with > 1]
+            if not busy(pod) and not self._leaves_whole(pod):
+                yield from self._finish(staying, begun=False, now=now)
+
+    def _leaves_whole(self, pod: Pod) -> bool:
+        standing = self._groups.standing(pod)
+        return standing.gang is not None and standing.whole
 
     def _has_begun(self, members: list[Pod], staying: list[Pod]) -> bool:
         """One of them is going, or so many are gone, not having ended, that these are not all who were marked.
