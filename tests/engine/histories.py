@@ -19,6 +19,7 @@ from headgate.model.effects import WorkloadStatus as Status
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.groups import GroupKey, PodGroup, Workload
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.marks import pods_together
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.objects import DisruptionBudget, Namespace, Object
 from headgate.model.peers import HostPort, PeerDemands, PodTerm, Spread
@@ -108,8 +109,10 @@ class Cluster:
                 return replace(known, nominated=name)
             case PatchStatus(change=PodCondition(type="PodScheduled") as said):
                 return replace(known, scheduled=ScheduledCondition(said.status, said.reason, said.message))
-            case PatchStatus(change=PodCondition(type="DisruptionTarget", status=status)):
-                return replace(known, preempted=status == "True")
+            case PatchStatus(change=PodCondition(type="DisruptionTarget", status="True", message=message)):
+                return replace(known, preempted=True, leaves_with=pods_together(message))
+            case PatchStatus(change=PodCondition(type="DisruptionTarget")):
+                return replace(known, preempted=False, leaves_with=0)
             case PatchStatus(change=Status(priority=priority, preemption_priority=shield, conditions=conditions)):
                 return replace(known, priority=priority, preemption_priority=shield, conditions=conditions)
         return None

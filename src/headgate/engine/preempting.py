@@ -146,7 +146,7 @@ class Preempting:
             self._break(place)
             promise = None
         if not all(pod.preempts for pod in preemptor.pods):
-            return Remedy(NOT_ALLOWED, self.withdrawn(preemptor.pods))
+            return Remedy(NOT_ALLOWED)
         if promise is not None and promise.unanswered:
             return Remedy(telling.promised(promise.plan), helps=True)
         members = tuple(self._with_promise(pod) for pod in preemptor.pods)

@@ -221,7 +221,8 @@ class PodScheduling:
 
     def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs where it says, whatever we assumed."""
-        self._waits_no_more(pod)
+        if self._waits_no_more(pod):
+            self._surroundings.happen(Happening.ROOM_FREED)
         self._gangs.seated(pod, pod.node)
         self._surroundings.happen(*self.nodes.charge(pod, pod.node))
         if known is not None and _company(known) != _company(pod):
@@ -373,7 +374,8 @@ class PodScheduling:
     def _assume(self, waiting: Waiting, found: Placement, now: float) -> Iterator[Effect]:
         pod, plugins = waiting.pod, self._profiles[waiting.pod.scheduler_name]
         self._preempting.waits_no_more(pod.key, self._gangs.place_of(pod))
-        self._neighbours.nominations.drop(pod.key)
+        if self._neighbours.nominations.drop(pod.key) and pod.nominated != found.node:
+            self._surroundings.happen(Happening.ROOM_FREED)
         self._gangs.seated(pod, found.node)
         for rule in plugins.reserve:
             rule.reserve(pod, found.node)
