@@ -58,6 +58,13 @@ class Remedy(Struct, frozen=True):
     wake_on: frozenset[Happening] = frozenset()  # what, besides what could give it a node as it is, could change this
 
 
+class InVain(Struct, frozen=True):
+    """That nothing could be done for such a one."""
+
+    stands: tuple[int, int]  # how often loads and promises had changed by then
+    says: str
+
+
 class Preempting:
     def __init__(
         self,
@@ -88,7 +95,7 @@ class Preempting:
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
         self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
         self._departures = Departures()
-        self._in_vain: dict[Hashable, tuple[int, int]] = {}  # for whom nothing could be done since anything happened
+        self._in_vain: dict[Hashable, InVain] = {}  # for whom nothing could be done since anything happened
         self._freed = False
 
     # what is now true
@@ -159,13 +166,14 @@ class Preempting:
 
     def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
         stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (kin, _demand(preemptor))
-        if self._in_vain.get(alike) == stands:
-            return Remedy("", self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
+        known = self._in_vain.get(alike)
+        if known is not None and known.stands == stands:
+            return Remedy(known.says, self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
         found = self._search.plan(preemptor, placer, now)
         self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
-            self._in_vain[alike] = stands
             says = found.reason if found.candidates else ""
+            self._in_vain[alike] = InVain(stands, says)
             return Remedy(says, self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
         self._in_vain.clear()
         promise = self._give(place, Promise(preemptor, found, placer))
