@@ -184,11 +184,20 @@ class History:
         order = {kind: place for place, kind in enumerate(fresh.reads)}
         objects = sorted(self.cluster.objects.values(), key=lambda each: order[each.key.kind])
         effects = fresh.step([Observed(each) for each in objects], self.cluster.now)
-        news = [_said(effect) for effect in effects if not isinstance(effect, WakeAt | EmitEvent)]
+        silent = (effect for effect in effects if not isinstance(effect, WakeAt | EmitEvent))
+        news = [_said(effect) for effect in silent if not self._only_words(effect)]
         if news:
             raise BrokenLaw(f"a fresh process would {news}\n{self.story}")
         self.told.append(f"{self.cluster.now:g}s at rest")
         self._assert_sound()
+
+    def _only_words(self, effect: Effect) -> bool:
+        """That a pod is unschedulable is on record already, in the words of the last attempt of its kind."""
+        if not isinstance(effect, PatchStatus) or not isinstance(effect.change, PodCondition):
+            return False
+        known = self.cluster.objects[effect.target.key]
+        shown = known.scheduled.reason if isinstance(known, Pod) and known.scheduled is not None else ""
+        return shown == effect.change.reason == "Unschedulable"
 
     def _assert_sound(self) -> None:
         for each in self.cluster.objects.values():

@@ -30,7 +30,6 @@ from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.queueing.queue import PodQueue
 
 NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
-WORTH_ANOTHER_SEARCH = frozenset({Happening.CANDIDATES_CHANGED, Happening.NEIGHBOURS_CHANGED})
 Seats = tuple[tuple[Pod, str], ...]
 
 
@@ -62,7 +61,11 @@ class InVain(Struct, frozen=True):
     """That nothing could be done for such a one."""
 
     stands: tuple[int, int]  # how often loads and promises had changed by then
-    says: str
+    found: NoPlan
+
+    @property
+    def says(self) -> str:
+        return self.found.reason if self.found.candidates else ""
 
 
 class Preempting:
@@ -168,18 +171,20 @@ class Preempting:
         stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (kin, _demand(preemptor))
         known = self._in_vain.get(alike)
         if known is not None and known.stands == stands:
-            return Remedy(known.says, self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
+            return self._nothing(known, preemptor)
         found = self._search.plan(preemptor, placer, now)
         self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
-            says = found.reason if found.candidates else ""
-            self._in_vain[alike] = InVain(stands, says)
-            return Remedy(says, self.withdrawn(preemptor.pods), wake_on=WORTH_ANOTHER_SEARCH)
+            self._in_vain[alike] = InVain(stands, found)
+            return self._nothing(self._in_vain[alike], preemptor)
         self._in_vain.clear()
         promise = self._give(place, Promise(preemptor, found, placer))
         nominations = self._nominate(promise)
         evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
         return Remedy(telling.promised(found), (*nominations, *evictions), helps=True)
+
+    def _nothing(self, in_vain: InVain, preemptor: Preemptor) -> Remedy:
+        return Remedy(in_vain.says, self.withdrawn(preemptor.pods), wake_on=in_vain.found.wake_on)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How the record of a promise went; with the last of them, victims are asked to leave."""
