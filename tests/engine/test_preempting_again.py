@@ -1,7 +1,7 @@
 """Who was refused in vain is tried and searched for again when anything that decided it has changed."""
 
 import pytest
-from builders import amounts, bound, gang, member, node, pod, pod_key, priority_class, workload
+from builders import amounts, bound, gang, member, node, pod, priority_class, workload
 from msgspec.structs import replace
 from steps import Steps
 from test_preempting import evictions, gone, nominations, preempted, recorded
@@ -12,7 +12,7 @@ from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import DisruptionBudget, Namespace
 from headgate.model.peers import PeerDemands, PodTerm
-from headgate.model.pod import PodShape
+from headgate.model.pod import PodShape, ScheduledCondition
 from headgate.model.requirements import Operator, Requirement
 
 FULL = node("n", cpu=100)
@@ -113,12 +113,11 @@ def test_a_neighbour_that_changes_may_make_preemption_help():
 
 
 def test_room_that_was_promised_to_one_who_found_other_room_wakes_those_it_kept_off():
-    going = bound(pod("going", priority=1, deleted=30.0), "n")
-    first = pod("first", priority=10, nominated="n")
-    second = pod("second", priority=10, created=1.0, preempts=False)
-    steps = Steps(FULL, going, first, second)
-    steps.step(gone(going), Observed(node("late", cpu=100)))
-    assert len(steps.binds) == 2 or steps.later(20).binds
+    blocker = bound(pod("blocker", cpu=200, priority=99), "n")
+    first = pod("first", cpu=900, priority=10, nominated="n", preempts=False)
+    second = pod("second", cpu=300, priority=5, preempts=False)
+    steps = in_vain(node("n"), blocker, first, second)
+    assert steps.later(20, Observed(bound(first, "late"))).binds == {"second": "n"}
 
 
 def test_a_nomination_that_someone_else_takes_back_wakes_those_it_kept_off():
@@ -191,8 +190,8 @@ def test_the_victims_are_those_of_the_gang_as_it_is_when_they_leave():
     marked = [each for each in steps.effects if isinstance(each, PatchStatus)]
     elsewhere = replace(both[1], group=None, priority=99)
     steps.step(Observed(elsewhere), *(Outcome(each) for each in marked))
-    assert evictions(recorded(steps)) in (["w0"], [])
     assert "w1" not in evictions(steps)
+    assert "w1" not in evictions(recorded(steps))
 
 
 # what is said
@@ -225,8 +224,6 @@ def _conditions(steps):
 
 
 def _shown(patch):
-    from headgate.model.pod import ScheduledCondition
-
     return ScheduledCondition(patch.change.status, patch.change.reason, patch.change.message)
 
 
@@ -239,4 +236,3 @@ def test_a_group_named_by_no_label_is_left_like_any_other():
     assert nominations(steps.see(replace(runs, group=None))) == {"high": "n"}
     assert evictions(recorded(steps)) == ["w0"]
     assert steps.step(gone(runs)).binds == {"high": "n"}
-    assert pod_key("w0") not in steps.engine.journal.take()

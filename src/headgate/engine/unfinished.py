@@ -57,24 +57,27 @@ class Unfinished:
         `busy` says which pods someone is just about to evict.
         """
         suspects, self._suspects = self._suspects, {}
-        single, self._single = self._single, {}
+        strays = self._take_strays(busy)
         for group in suspects:
             members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
             staying = [there for pod in members for there in self._running(pod)]
             if not any(busy(pod) for pod in staying):
-                yield from self._finish(staying, begun=self._has_begun(members, staying), now=now)
+                begun = self._has_begun(members, staying, strays)
+                yield from self._finish(staying, begun=begun, now=now)
+        yield from self._finish(strays, begun=False, now=now)
 
-        for pod in single.values():
-            staying = [there for there in self._running(pod) if there.preempted and there.leaves_with > 1]
-            if not busy(pod) and not self._leaves_whole(pod):
-                yield from self._finish(staying, begun=False, now=now)
+    def _take_strays(self, busy: Callable[[Pod], bool]) -> list[Pod]:
+        """Running pods whose mark says that they leave with others, with whom they have nothing to do any more."""
+        single, self._single = self._single, {}
+        staying = [there for pod in single.values() if not busy(pod) for there in self._running(pod)]
+        return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
 
     def _leaves_whole(self, pod: Pod) -> bool:
         standing = self._groups.standing(pod)
         return standing.gang is not None and standing.whole
 
-    def _has_begun(self, members: list[Pod], staying: list[Pod]) -> bool:
-        """One of them is going, or so many are gone, not having ended, that these are not all who were marked.
+    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod]) -> bool:
+        """One of them is going, or so many are gone, neither ended nor moved, that these are not all who were marked.
 
         Where the marks do not say how many that was, there were at least as many as the gang needs.
         """
@@ -84,7 +87,9 @@ class Unfinished:
         leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
         ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
         marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
-        return leaving or len(staying) + ended < marked
+        space = staying[0].key.namespace
+        moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
+        return leaving or len(staying) + ended + moved < marked
 
     def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:
