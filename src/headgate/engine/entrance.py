@@ -9,7 +9,6 @@ from headgate.engine import telling
 from headgate.engine.explaining import Explaining, Told
 from headgate.engine.gangs import PLUGIN, ByThemselves, Gangs, InLine
 from headgate.engine.groups import Undescribed
-from headgate.engine.journal import Journal
 from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
 from headgate.model.effects import PatchStatus
 from headgate.model.happenings import Happening
@@ -31,14 +30,12 @@ class Entrance:
         with_gangs: frozenset[str],  # the schedulerNames that start gangs as gangs
         queue: PodQueue,
         gangs: Gangs,
-        journal: Journal,
         explaining: Explaining,
     ) -> None:
         self._plugins = plugins
         self._with_gangs = with_gangs
         self._queue = queue
         self._gangs = gangs
-        self._journal = journal
         self._explaining = explaining
         self._held: dict[Key, Held] = {}
         self._newly_held: dict[Key, Pod] = {}
@@ -116,7 +113,7 @@ class Entrance:
         self._let_in[pod.key] = pod.uid
         if not pod.gates and (held is not None or (unheard_of and telling.shown_as_gated(pod))):
             self._released[pod.key] = pod
-            self._journal.write(telling.released(pod, now))
+            self._explaining.released(pod, now)
             if held is None or held.plugin != PLUGIN:  # that a gang is complete is not worth an event for each member
                 yield telling.released_event(pod, now)
 

@@ -43,6 +43,10 @@ class Explaining:
         effects = list(telling.gated_condition_and_event(self._as_told(pod), entry))
         yield from self._tell(pod.key, _condition(entry), effects)
 
+    def released(self, pod: Pod, now: float) -> None:
+        """Nothing holds the pod any more; what its condition says is for its first attempt, or `queued`."""
+        self._journal.write(telling.released(pod, now))
+
     def queued(self, pod: Pod) -> Iterator[Told]:
         """The pod waits for its turn and for nothing else."""
         patch = telling.queued(pod)

@@ -77,7 +77,7 @@ class PodScheduling:
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments, watch) for p in profiles}
         self._assumptions = Assumptions(self._profiles)
         doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
-        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, journal, self._explaining)
+        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, self._explaining)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._choosing = Choosing(self.queue, self._placers, resolver, self._gangs, self.nodes)
         budgets = Budgets()
@@ -211,7 +211,7 @@ class PodScheduling:
             self._statuses.touch(pod.group.workload)
 
     def _assume_still(self, assumption: Assumption, pod: Pod) -> None:
-        """The pod was seen before our binding took hold; should it have changed since, it takes its node as it is now."""
+        """The pod was seen before our binding took hold; it takes its node as it looks now."""
         node, before = assumption.bind.node, assumption.waiting.pod
         assumption.waiting.pod = pod
         if _company(before) != _company(pod):

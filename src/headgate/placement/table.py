@@ -141,7 +141,7 @@ class NodeTable:
         return Happening.ROOM_FREED, Happening.NEIGHBOURS_CHANGED
 
     def _keep(self, pod: Pod, node: str) -> None:
-        """The pod on record is the one seen last: its priority, group or marks may differ, though nobody counts them."""
+        """The pod on record is the one seen last: nobody counts its priority, group or marks, but they may differ."""
         self._charges[pod.key] = (node, pod)
         self._pods_on.setdefault(node, {})[pod.key] = pod
 
