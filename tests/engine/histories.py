@@ -25,9 +25,10 @@ from headgate.model.objects import DisruptionBudget, Namespace, Object
 from headgate.model.peers import HostPort, PeerDemands, PodTerm, Spread
 from headgate.model.pod import Phase, Pod, ScheduledCondition
 from headgate.model.requirements import Operator, Requirement
-from headgate.model.settings import Settings
+from headgate.model.settings import Profile, Settings
 
-SETTINGS = Settings()
+PLAIN = "plain"  # a profile that asks nobody to leave
+SETTINGS = Settings(profiles=(Profile(), Profile(PLAIN, disabled=frozenset({"DefaultPreemption"}))))
 MOST_TURNS = 300  # after which a cluster that nobody touches must have come to rest
 ACTIONS = 14  # of each history
 NODES = ("n0", "n1", "n2")
@@ -331,12 +332,15 @@ class Making:
             shape=shape(cpu, ports=ports, node_selector=zone, peers=self._peers()),
             labels=self._labels(group),
             group=group,
+            scheduler_name=PLAIN if self._dice.random() < 0.15 else "headgate",
             priority=getattr(found, "value", 0),
             preempts=getattr(found, "preempts", True),
             gates=("gate",) if self._dice.random() < 0.2 else (),
             owner=Target(Key(Kind.JOB, "default", "job"), "uid-job") if self._dice.random() < 0.3 else None,
         )
-        extra = f"{made.shape.peers or ''} {zone or ''} {ports and 'port'} {made.gates and 'gated'}"
+        extra = (
+            f"{made.scheduler_name} {made.shape.peers or ''} {zone or ''} {ports and 'port'} {made.gates and 'gated'}"
+        )
         self._tell(f"pod {name}: {cpu}, {choice}, app {made.labels['app']}, in {_named(group)} {extra}")
         self._cluster.make(made)
 

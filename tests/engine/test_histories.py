@@ -15,21 +15,6 @@ def test_decisions_are_those_of_a_fresh_process(first):
         decisions_are_those_of_a_fresh_process(seed)
 
 
-FOUND_ONCE = {
-    8: "a text that was lost was written again after a newer one",
-    140: "a workload that changed while its status was being written",
-    281: "what the object showed was older than what had been said since",
-    1134: "victims were weighed as they had been when they were bound, in their old gang",
-    1203: "a class that appeared was news to workloads with pods only",
-    1715: "a search in vain was remembered without its words",
-}
-
-
-@pytest.mark.parametrize("seed", [pytest.param(seed, id=what) for seed, what in FOUND_ONCE.items()])
-def test_what_broke_the_law_once(seed):
-    decisions_are_those_of_a_fresh_process(seed)
-
-
 def test_the_law_sees_a_pod_that_nobody_tried_again():
     """A pod the engine was never told of is one a fresh process would bind."""
     history = History(0)

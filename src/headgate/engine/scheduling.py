@@ -178,7 +178,7 @@ class PodScheduling:
         if known is not None and known.uid != observed.uid:
             yield from self._lose(observed.key, known.uid, now)
             known = None
-        if known is not None and _company(known) != _company(observed):
+        if known is not None and _moved(known, observed):
             self._leave_group(known)
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
@@ -198,7 +198,7 @@ class PodScheduling:
         if observed.group is None:
             return observed
         self._groups.put_pod(observed)
-        if known is None or _company(known) != _company(observed):
+        if known is None or _moved(known, observed):
             self._statuses.touch(observed.group.workload)
         return self._groups.ranked(observed)
 
@@ -214,7 +214,7 @@ class PodScheduling:
         """The pod was seen before our binding took hold; it takes its node as it looks now."""
         node, before = assumption.bind.node, assumption.waiting.pod
         assumption.waiting.pod = pod
-        if _company(before) != _company(pod):
+        if _moved(before, pod):
             self._gangs.seated(pod, node)
             self._weigh_anew(pod)
         self._surroundings.happen(*self.nodes.charge(pod, node))
@@ -225,7 +225,7 @@ class PodScheduling:
             self._surroundings.happen(Happening.ROOM_FREED)
         self._gangs.seated(pod, pod.node)
         self._surroundings.happen(*self.nodes.charge(pod, pod.node))
-        if known is not None and _company(known) != _company(pod):
+        if known is not None and _moved(known, pod):
             self._weigh_anew(pod)
         elif known is not None and _weighed(known) != _weighed(pod):
             self._running.changed([pod])
@@ -436,6 +436,6 @@ def _weighed(pod: Pod) -> tuple[object, ...]:
     return pod.started, pod.checkpointed, pod.checkpoint_every
 
 
-def _company(pod: Pod) -> tuple[object, ...]:
-    """With whom the pod goes."""
-    return pod.group, pod.group_total
+def _moved(before: Pod, now: Pod) -> bool:
+    """Whether the pod goes with others than before."""
+    return before.group != now.group or before.group_total != now.group_total
