@@ -57,10 +57,10 @@ class Remedy(Struct, frozen=True):
     wake_on: frozenset[Happening] = frozenset()  # what, besides what could give it a node as it is, could change this
 
 
-class InVain(Struct, frozen=True):
-    """That nothing could be done for such a one."""
+class FailedSearch(Struct, frozen=True):
+    """A search that found no plan, and the counts of load and nomination changes it was made at."""
 
-    stands: tuple[int, int]  # how often loads and promises had changed by then
+    stands: tuple[int, int]
     found: NoPlan
 
     @property
@@ -98,7 +98,7 @@ class Preempting:
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
         self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
         self._departures = Departures()
-        self._in_vain: dict[Hashable, InVain] = {}  # for whom nothing could be done since anything happened
+        self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
         self._freed = False
 
     # what is now true
@@ -138,14 +138,14 @@ class Preempting:
         self.leaves_line(pod, place)
 
     def leaves_line(self, pod: Key, place: Key) -> None:
-        """The pod does not stand at this place any more: a promise that counted on it there is none."""
+        """Drops the promise and the awaited departures of a place in line that the pod has left."""
         for each in dict.fromkeys((place, self._place_of.get(pod, place))):
             self._break(each)
             self._departures.forget(each)
 
-    def something_happened(self) -> None:
-        """What wakes those who wait is reason to search for all of them again."""
-        self._in_vain.clear()
+    def forget_failed_searches(self) -> None:
+        """Called for every cluster event: whatever wakes a refused preemptor also makes it searched for again."""
+        self._failed_searches.clear()
 
     # what to do
 
@@ -169,22 +169,22 @@ class Preempting:
 
     def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
         stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (kin, _demand(preemptor))
-        known = self._in_vain.get(alike)
+        known = self._failed_searches.get(alike)
         if known is not None and known.stands == stands:
-            return self._nothing(known, preemptor)
+            return self._no_remedy(known, preemptor)
         found = self._search.plan(preemptor, placer, now)
         self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
-            self._in_vain[alike] = InVain(stands, found)
-            return self._nothing(self._in_vain[alike], preemptor)
-        self._in_vain.clear()
+            self._failed_searches[alike] = FailedSearch(stands, found)
+            return self._no_remedy(self._failed_searches[alike], preemptor)
+        self._failed_searches.clear()
         promise = self._give(place, Promise(preemptor, found, placer))
         nominations = self._nominate(promise)
         evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
         return Remedy(telling.promised(found), (*nominations, *evictions), helps=True)
 
-    def _nothing(self, in_vain: InVain, preemptor: Preemptor) -> Remedy:
-        return Remedy(in_vain.says, self.withdrawn(preemptor.pods), wake_on=in_vain.found.wake_on)
+    def _no_remedy(self, failed: FailedSearch, preemptor: Preemptor) -> Remedy:
+        return Remedy(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How the record of a promise went; with the last of them, victims are asked to leave."""
@@ -332,7 +332,7 @@ class Preempting:
 
     def _proceed(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
         """The promise is on record. Pods that leave together are marked before the first of them goes."""
-        if not self._is_meant(place, promise):
+        if not self._preemptor_unchanged(place, promise):
             self._break(place)
             self._queue.hurry(place)
             return
@@ -347,10 +347,12 @@ class Preempting:
         """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
         plan = promise.plan
         victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
-        may_leave = self._is_meant(place, promise) and self._search.may_leave(promise.preemptor, plan.victims)
+        still_victims = self._preemptor_unchanged(place, promise) and self._search.still_victims(
+            promise.preemptor, plan.victims
+        )
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if not may_leave or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+        if not still_victims or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._break(place)
@@ -366,8 +368,8 @@ class Preempting:
         yield from telling.preemptor_events(promise.preemptor, plan, now)
         self._await(place, plan.seats)
 
-    def _is_meant(self, place: Key, promise: Promise) -> bool:
-        """Whether the one the promise was given to still stands there, as it was then."""
+    def _preemptor_unchanged(self, place: Key, promise: Promise) -> bool:
+        """Whether the preemptor at this place in line is the one the promise was given to, with the same demand."""
         there = self._in_line(place)
         return there is not None and _same(promise.preemptor, there)
 
@@ -407,12 +409,12 @@ def nominated_seats(preemptor: Preemptor) -> Seats:
 
 
 def _same(one: Preemptor, other: Preemptor) -> bool:
-    """Nothing differs that decides who must leave for it, and where it would run then."""
+    """Whether both are the same pod or group with the same demand."""
     return one.key == other.key and _demand(one) == _demand(other)
 
 
 def _demand(preemptor: Preemptor) -> Hashable:
-    """All that is asked for; where it matters what labels pods have, those who differ in them are not alike anyway."""
+    """All of the preemptor that decides a search. Labels of a single pod are part of its kin where they matter."""
     pods = tuple((pod.shape, pod.priority, pod.preempts) for pod in preemptor.pods)
     if preemptor.single:
         return pods, preemptor.priority

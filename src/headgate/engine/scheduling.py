@@ -178,7 +178,7 @@ class PodScheduling:
         if known is not None and known.uid != observed.uid:
             yield from self._lose(observed.key, known.uid, now)
             known = None
-        if known is not None and _moved(known, observed):
+        if known is not None and _changed_group(known, observed):
             self._leave_group(known)
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
@@ -187,7 +187,7 @@ class PodScheduling:
         elif not observed.wants_node:
             self._drop(pod)
         elif (assumption := self._assumptions.get(pod.key)) is not None:
-            self._assume_still(assumption, pod)
+            self._update_assumed(assumption, pod)
         elif pod.scheduler_name in self._profiles:
             if self._neighbours.nominations.put(pod):
                 self._surroundings.happen(Happening.ROOM_FREED)
@@ -198,7 +198,7 @@ class PodScheduling:
         if observed.group is None:
             return observed
         self._groups.put_pod(observed)
-        if known is None or _moved(known, observed):
+        if known is None or _changed_group(known, observed):
             self._statuses.touch(observed.group.workload)
         return self._groups.ranked(observed)
 
@@ -210,11 +210,11 @@ class PodScheduling:
         if pod.group is not None:
             self._statuses.touch(pod.group.workload)
 
-    def _assume_still(self, assumption: Assumption, pod: Pod) -> None:
+    def _update_assumed(self, assumption: Assumption, pod: Pod) -> None:
         """The pod was seen before our binding took hold; it takes its node as it looks now."""
         node, before = assumption.bind.node, assumption.waiting.pod
         assumption.waiting.pod = pod
-        if _moved(before, pod):
+        if _changed_group(before, pod):
             self._gangs.seated(pod, node)
             self._weigh_anew(pod)
         self._surroundings.happen(*self.nodes.charge(pod, node))
@@ -225,7 +225,7 @@ class PodScheduling:
             self._surroundings.happen(Happening.ROOM_FREED)
         self._gangs.seated(pod, pod.node)
         self._surroundings.happen(*self.nodes.charge(pod, pod.node))
-        if known is not None and _moved(known, pod):
+        if known is not None and _changed_group(known, pod):
             self._weigh_anew(pod)
         elif known is not None and _weighed(known) != _weighed(pod):
             self._running.changed([pod])
@@ -346,7 +346,7 @@ class PodScheduling:
             happened = dict.fromkeys(Happening)
             yield from self._entrance.ask_all(now)
         if happened:
-            self._preempting.something_happened()
+            self._preempting.forget_failed_searches()
         yield from self._entrance.wake(happened, now)
         self.queue.wake(happened, now)
         self.queue.ripen(now)
@@ -436,6 +436,6 @@ def _weighed(pod: Pod) -> tuple[object, ...]:
     return pod.started, pod.checkpointed, pod.checkpoint_every
 
 
-def _moved(before: Pod, now: Pod) -> bool:
+def _changed_group(before: Pod, now: Pod) -> bool:
     """Whether the pod goes with others than before."""
     return before.group != now.group or before.group_total != now.group_total

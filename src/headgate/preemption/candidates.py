@@ -155,7 +155,7 @@ class Candidates:
     def pods_of(self, unit: int) -> tuple[Pod, ...]:
         return tuple(self.running.pod_at(line) for line in self.lines_of(unit))
 
-    def has_whole(self, pods: Sequence[Pod]) -> bool:
+    def is_whole_unit(self, pods: Sequence[Pod]) -> bool:
         """Whether the pods among these that run and are not leaving are one unit, and all of it."""
         found = [line for pod in pods if (line := self.running.line_of(pod)) is not None]
         lines = sorted(line for line in found if not self.running.leaving[line])

@@ -76,10 +76,10 @@ class Preemption:
             plain = is_plain(placer, preemptor.pods)
             return Search(placer, preemptor, among, self._budgets, plain=plain).holds(seats)
 
-    def may_leave(self, preemptor: Preemptor, units: Iterable[Unit]) -> bool:
+    def still_victims(self, preemptor: Preemptor, units: Iterable[Unit]) -> bool:
         """Whether those of them that still run are whole units of lower priority as they stand now."""
         among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key)
-        return all(among.has_whole(unit.pods) for unit in units)
+        return all(among.is_whole_unit(unit.pods) for unit in units)
 
     def _plan(self, preemptor: Preemptor, found: Found) -> Plan:
         seats = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.seats)
