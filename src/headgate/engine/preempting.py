@@ -347,12 +347,11 @@ class Preempting:
         """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
         plan = promise.plan
         victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
-        still_victims = self._preemptor_unchanged(place, promise) and self._search.still_victims(
-            promise.preemptor, plan.victims
-        )
+        unchanged = self._preemptor_unchanged(place, promise)
+        outdated = not unchanged or not self._search.still_victims(promise.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if not still_victims or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+        if outdated or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._break(place)
