@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, Nomination, PatchStatus, PodCondition, WorkloadStatus
-from headgate.model.events import Gone, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, Trouble
 from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Profile, Settings
@@ -227,6 +227,20 @@ def test_what_a_workload_is_worth(classes, says, priority, shield):
     made = [priority_class(name, value, is_default=default) for name, value, default in classes]
     steps = Steps(*made, workload("train", **says))
     assert steps.only(PatchStatus).change == WorkloadStatus(priority, shield)
+
+
+def test_a_class_that_appears_is_news_to_a_workload_without_pods():
+    steps = Steps(workload("train", gang(2), priority_class="late"))
+    assert steps.effects == []
+    assert steps.see(priority_class("late", 7)).only_status() == WorkloadStatus(7, 7)
+
+
+def test_a_workload_made_anew_while_the_status_of_the_old_one_is_written_gets_its_own():
+    train = workload("train", gang(2), priority=None, priority_class="high")
+    steps = Steps(priority_class("high", 10), train)
+    assert steps.only_status() == WorkloadStatus(10, 10)
+    steps.step(Gone(train.key, train.uid), Observed(replace(train, uid="new")))
+    assert steps.only_status() == WorkloadStatus(10, 10)
 
 
 def test_a_status_that_says_it_already_is_not_written():

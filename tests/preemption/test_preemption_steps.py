@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
 
 from headgate.model.affinity import HostPort
+from headgate.model.happenings import Happening
 from headgate.preemption.search import NoPlan
 from headgate.preemption.units import Standing
 
@@ -73,7 +74,9 @@ def test_preemption_priority_protects_and_not_the_priority_to_schedule_with():
 def test_a_refusal_has_numbers():
     refused = Scene([FULL], [on("n", f"p{i}", 100, 1) for i in range(9)]).plan(lone(cpu=2000))
     assert refused == NoPlan(
-        "preemption would not help: no room even without all 9 pods (9 units) of lower priority", 9
+        "preemption would not help: no room even without all 9 pods (9 units) of lower priority",
+        candidates=9,
+        wake_on=frozenset({Happening.CANDIDATES_CHANGED}),
     )
 
 

@@ -54,6 +54,10 @@ def test_a_scenario_holds_what_it_expects(name):
         pytest.param("topology-domain", {"in-b-0", "in-b-1"}, id="those in the cheaper zone"),
         pytest.param("topology-too-small", set(), id="nobody where no zone is large enough"),
         pytest.param("two-gangs", set(), id="nobody for a gang of the same priority"),
+        pytest.param("again-higher-class", {"web-0", "web-1"}, id="those below a gang made anew with a higher class"),
+        pytest.param("again-smaller-pods", {"web-0", "web-1"}, id="those whose room does for pods made anew smaller"),
+        pytest.param("again-shield-gone", {"train-0"}, id="a pod whose shield is gone"),
+        pytest.param("moved-member-runs-elsewhere", set(), id="nobody for a gang whose member left and runs elsewhere"),
     ],
 )
 def test_exactly_these_are_asked_to_leave(name, leave):

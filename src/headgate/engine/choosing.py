@@ -16,6 +16,7 @@ from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.sampling import bundles_with
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import WORTH_PLANNING
+from headgate.preemption.search import Preemptor
 from headgate.queueing.queue import PodQueue, same_verdicts
 from headgate.queueing.waiting import Waiting
 
@@ -51,13 +52,33 @@ class Choosing:
             yield from self._for_alike(alike) if len(alike) > 1 else self._for_different(first, room)
 
     def kin(self, waiting: Waiting) -> Hashable:
-        """Who shares its verdicts. Gangs, and pods with claims or a promise, wait for what is their own."""
+        """Who shares its verdicts. Gangs, and pods with claims or a promise, wait for what is their own.
+
+        A late member of a gang that must stay together shares them only with pods kept to the same place.
+        """
         pod = waiting.pod
         if waiting.group is not None or pod.shape.claims or pod.nominated:
             return waiting.key
-        return self._placers[pod.scheduler_name].kin(pod), pod.priority, pod.preempts
+        resolved = self._resolve(pod)
+        if isinstance(resolved, Unresolved):
+            return waiting.key
+        return self._placers[pod.scheduler_name].kin(resolved), pod.priority, pod.preempts
 
-    def preparing(self, waiting: Waiting) -> tuple[list[Pod], InLine] | Unresolved:
+    def preemptor(self, waiting: Waiting) -> Preemptor | None:
+        """The pod or gang at this place as one for whom others may have to leave.
+
+        None while something keeps it off all nodes alike, or when its gang does not stand in line as one any more.
+        """
+        if waiting.group is not None and not isinstance(self._gangs.stand(waiting.group), InLine):
+            return None
+        prepared = self._preparing(waiting)
+        if isinstance(prepared, Unresolved):
+            return None
+        members, stand = prepared
+        pods, key = tuple(members[: stand.needed]), waiting.group or waiting.pod.key
+        return Preemptor(key, pods, stand.needed, waiting.pod.priority, stand.topology)
+
+    def _preparing(self, waiting: Waiting) -> tuple[list[Pod], InLine] | Unresolved:
         """The pods that go together with what they name made out, and what their going together demands."""
         if waiting.group is None:
             alone = self._resolve(waiting.pod)
@@ -73,7 +94,7 @@ class Choosing:
         return members, stand
 
     def _for_gang(self, waiting: Waiting) -> GroupPlacement | NoPlacement:
-        placer, prepared = self._placer(waiting), self.preparing(waiting)
+        placer, prepared = self._placer(waiting), self._preparing(waiting)
         if isinstance(prepared, Unresolved):
             return placer.nowhere(prepared.rule, prepared.why, prepared.wake_on)
         members, stand = prepared

@@ -6,18 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from headgate.engine import telling
+from headgate.engine.explaining import Explaining, Told
 from headgate.engine.gangs import PLUGIN, ByThemselves, Gangs, InLine
 from headgate.engine.groups import Undescribed
-from headgate.engine.journal import Journal
 from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
-from headgate.model.effects import EmitEvent, PatchStatus
+from headgate.model.effects import PatchStatus
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.queueing.queue import PodQueue
 from headgate.queueing.waiting import Line
-
-Told = PatchStatus | EmitEvent
 
 
 class Entrance:
@@ -32,13 +30,13 @@ class Entrance:
         with_gangs: frozenset[str],  # the schedulerNames that start gangs as gangs
         queue: PodQueue,
         gangs: Gangs,
-        journal: Journal,
+        explaining: Explaining,
     ) -> None:
         self._plugins = plugins
         self._with_gangs = with_gangs
         self._queue = queue
         self._gangs = gangs
-        self._journal = journal
+        self._explaining = explaining
         self._held: dict[Key, Held] = {}
         self._newly_held: dict[Key, Pod] = {}
         self._released: dict[Key, Pod] = {}
@@ -106,7 +104,7 @@ class Entrance:
         """Those let in just now that still wait for their turn must not go on saying that they are gated."""
         for pod in self._released.values():
             if self._queue.line_of(self._gangs.place_of(pod)) in (Line.ACTIVE, Line.BACKOFF):
-                yield telling.queued(pod)
+                yield from self._explaining.queued(pod)
         self._released = {}
 
     def _admit(self, pod: Pod, now: float) -> Iterator[Told]:
@@ -115,7 +113,7 @@ class Entrance:
         self._let_in[pod.key] = pod.uid
         if not pod.gates and (held is not None or (unheard_of and telling.shown_as_gated(pod))):
             self._released[pod.key] = pod
-            self._journal.write(telling.released(pod, now))
+            self._explaining.released(pod, now)
             if held is None or held.plugin != PLUGIN:  # that a gang is complete is not worth an event for each member
                 yield telling.released_event(pod, now)
 
@@ -126,8 +124,6 @@ class Entrance:
             return
         self._held[pod.key] = held
         self._newly_held[pod.key] = pod
-        entry = telling.gated(pod, held, now)
-        self._journal.write(entry)
-        for effect in telling.gated_condition_and_event(pod, entry):
+        for effect in self._explaining.gated(pod, telling.gated(pod, held, now)):
             if isinstance(effect, PatchStatus) or (known is None and held.plugin != PLUGIN):
                 yield effect

@@ -38,6 +38,7 @@ class Team(Struct):
     gated: dict[Key, Pod] = field(default_factory=dict)  # something else does
     seated: dict[Key, str] = field(default_factory=dict)  # they have a node, and which
     stand: Stand | None = None  # how it stood when it was last looked at
+    described_anew: bool = False  # since then
     failures: int = 0  # attempts in a row after which a binding did not take hold
     troubled: bool = False  # that is so of the last one
 
@@ -120,7 +121,7 @@ class Gangs:
         """What describes the group has changed."""
         team = self._teams.get(group)
         if team is not None:
-            team.stand = None
+            team.described_anew = True
             self._touch(group, *team.ready)
 
     def settle(self, now: float) -> Iterator[tuple[Pod, Stand]]:
@@ -160,7 +161,8 @@ class Gangs:
             return
         stand, before = self._judge(team), team.stand
         team.stand = stand
-        concerned = keys if stand == before else dict.fromkeys(team.ready)
+        concerned = keys if stand == before and not team.described_anew else dict.fromkeys(team.ready)
+        team.described_anew = False
         for key in list(concerned):
             if key in team.ready:
                 yield team.ready[key], stand

@@ -38,14 +38,14 @@ class Groups:
         self._workloads: dict[Key, Workload] = {}
         self._members: dict[Key, dict[Key, Pod]] = {}  # by workload; the pods as observed
 
-    # what is now true; each returns the pods that may have to be looked at anew
+    # what is now true; each returns the workloads that are worth something else, or the pods to be looked at anew
 
-    def put_class(self, found: PriorityClass) -> list[Pod]:
+    def put_class(self, found: PriorityClass) -> list[Key]:
         before = self._ranks()
         self._priorities.put(found)
         return self._ranked_anew(before)
 
-    def drop_class(self, name: str, uid: str) -> list[Pod]:
+    def drop_class(self, name: str, uid: str) -> list[Key]:
         before = self._ranks()
         self._priorities.drop(name, uid)
         return self._ranked_anew(before)
@@ -127,13 +127,8 @@ class Groups:
     def _ranks(self) -> dict[Key, Rank | UnknownClass]:
         return {key: self.rank(workload) for key, workload in self._workloads.items()}
 
-    def _ranked_anew(self, before: Mapping[Key, Rank | UnknownClass]) -> list[Pod]:
-        return [
-            pod
-            for key, workload in self._workloads.items()
-            if before[key] != self.rank(workload)
-            for pod in self.pods_of(key)
-        ]
+    def _ranked_anew(self, before: Mapping[Key, Rank | UnknownClass]) -> list[Key]:
+        return [key for key, workload in self._workloads.items() if before[key] != self.rank(workload)]
 
 
 def _says_the_same(old: Workload, new: Workload) -> bool:

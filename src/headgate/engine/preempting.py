@@ -6,7 +6,7 @@ pods it was given to: its successor finds the seats there and goes on with the s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import msgspec
 from msgspec import Struct, field
@@ -20,6 +20,7 @@ from headgate.engine.unfinished import Unfinished, marks
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, Trouble
 from headgate.model.groups import GroupKey
+from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 from headgate.placement.nominations import Nominations
@@ -53,6 +54,18 @@ class Remedy(Struct, frozen=True):
     says: str
     effects: tuple[Effect, ...] = ()
     helps: bool = False  # there will be room
+    wake_on: frozenset[Happening] = frozenset()  # what, besides what could give it a node as it is, could change this
+
+
+class FailedSearch(Struct, frozen=True):
+    """A search that found no plan, and the counts of load and nomination changes it was made at."""
+
+    stands: tuple[int, int]
+    found: NoPlan
+
+    @property
+    def says(self) -> str:
+        return self.found.reason if self.found.candidates else ""
 
 
 class Preempting:
@@ -64,6 +77,7 @@ class Preempting:
         unfinished: Unfinished,
         queue: PodQueue,
         *,
+        in_line: Callable[[Key], Preemptor | None],
         gangs: Gangs,
         journal: Journal,
         tallies: Tallies,
@@ -72,6 +86,7 @@ class Preempting:
         self._nominations = nominations
         self._search = search
         self._unfinished = unfinished
+        self._in_line = in_line  # who stands at a place in line now
         self._gangs = gangs
         self._queue = queue
         self._journal = journal
@@ -83,8 +98,7 @@ class Preempting:
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
         self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
         self._departures = Departures()
-        self._in_vain: dict[Hashable, tuple[int, int]] = {}  # when last nothing could be done for such a one
-        self._plans = 0
+        self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
         self._freed = False
 
     # what is now true
@@ -121,16 +135,28 @@ class Preempting:
     def waits_no_more(self, pod: Key, place: Key) -> None:
         """The pod has its node or wants none: nobody is evicted for its sake any more."""
         self._forget_nomination(pod)
-        self._break(place)
-        self._departures.forget(place)
+        self.leaves_line(pod, place)
+
+    def leaves_line(self, pod: Key, place: Key) -> None:
+        """Drops the promise and the awaited departures of a place in line that the pod has left."""
+        for each in dict.fromkeys((place, self._place_of.get(pod, place))):
+            self._break(each)
+            self._departures.forget(each)
+
+    def forget_failed_searches(self) -> None:
+        """Called for every cluster event: whatever wakes a refused preemptor also makes it searched for again."""
+        self._failed_searches.clear()
 
     # what to do
 
     def remedy(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
         """For one who finds no room: wait for those already asked to leave, ask others, or nothing that would help."""
+        promise = self._promises.get(place)
+        if promise is not None and not _same(promise.preemptor, preemptor):
+            self._break(place)
+            promise = None
         if not all(pod.preempts for pod in preemptor.pods):
             return Remedy(NOT_ALLOWED)
-        promise = self._promises.get(place)
         if promise is not None and promise.unanswered:
             return Remedy(telling.promised(promise.plan), helps=True)
         members = tuple(self._with_promise(pod) for pod in preemptor.pods)
@@ -142,20 +168,23 @@ class Preempting:
         return self._search_for(place, kin, preemptor, placer, now)
 
     def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
-        stands = (self._nodes.load_changes.end, self._plans)
-        if self._in_vain.get(kin) == stands:
-            return Remedy("", self.withdrawn(preemptor.pods))
+        stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (kin, _demand(preemptor))
+        known = self._failed_searches.get(alike)
+        if known is not None and known.stands == stands:
+            return self._no_remedy(known, preemptor)
         found = self._search.plan(preemptor, placer, now)
         self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
-            self._in_vain[kin] = stands
-            return Remedy(found.reason if found.candidates else "", self.withdrawn(preemptor.pods))
-        self._plans += 1
-        self._in_vain.clear()
+            self._failed_searches[alike] = FailedSearch(stands, found)
+            return self._no_remedy(self._failed_searches[alike], preemptor)
+        self._failed_searches.clear()
         promise = self._give(place, Promise(preemptor, found, placer))
         nominations = self._nominate(promise)
         evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
         return Remedy(telling.promised(found), (*nominations, *evictions), helps=True)
+
+    def _no_remedy(self, failed: FailedSearch, preemptor: Preemptor) -> Remedy:
+        return Remedy(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How the record of a promise went; with the last of them, victims are asked to leave."""
@@ -253,7 +282,8 @@ class Preempting:
             self._gangs.seated(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
     def _give(self, place: Key, promise: Promise) -> Promise:
-        self._break(place)
+        for each in dict.fromkeys((place, *(self._place_of.get(pod.key, place) for pod, _ in promise.plan.seats))):
+            self._break(each)
         self._promises[place] = promise
         for pod, _ in promise.plan.seats:
             self._place_of[pod.key] = place
@@ -268,7 +298,7 @@ class Preempting:
         for unit in promise.plan.victims:
             for pod in unit.pods:
                 self._marking.pop(pod.key, None)
-            self._unfinished.suspect(unit.pods[0])
+                self._unfinished.suspect(pod)
 
     def _nominate(self, promise: Promise) -> tuple[Effect, ...]:
         effects: list[Effect] = []
@@ -302,6 +332,10 @@ class Preempting:
 
     def _proceed(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
         """The promise is on record. Pods that leave together are marked before the first of them goes."""
+        if not self._preemptor_unchanged(place, promise):
+            self._break(place)
+            self._queue.hurry(place)
+            return
         for mark in marks(promise.plan.victims, promise.preemptor, now):
             promise.unanswered[mark.target.key] = None
             self._marking[mark.target.key] = place
@@ -313,10 +347,11 @@ class Preempting:
         """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
         plan = promise.plan
         victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
-        outgrown = self._unfinished.outgrown(plan.victims)
+        unchanged = self._preemptor_unchanged(place, promise)
+        outdated = not unchanged or not self._search.still_victims(promise.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if outgrown or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+        if outdated or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._break(place)
@@ -331,6 +366,11 @@ class Preempting:
             yield from self._evict(pod, promise, Eviction(evict, place, together[pod.key] > 1))
         yield from telling.preemptor_events(promise.preemptor, plan, now)
         self._await(place, plan.seats)
+
+    def _preemptor_unchanged(self, place: Key, promise: Promise) -> bool:
+        """Whether the preemptor at this place in line is the one the promise was given to, with the same demand."""
+        there = self._in_line(place)
+        return there is not None and _same(promise.preemptor, there)
 
     def _evict(self, pod: Pod, promise: Promise, eviction: Eviction) -> Iterator[Effect]:
         evict = eviction.evict
@@ -365,3 +405,17 @@ class Preempting:
 
 def nominated_seats(preemptor: Preemptor) -> Seats:
     return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
+
+
+def _same(one: Preemptor, other: Preemptor) -> bool:
+    """Whether both are the same pod or group with the same demand."""
+    return one.key == other.key and _demand(one) == _demand(other)
+
+
+def _demand(preemptor: Preemptor) -> Hashable:
+    """All of the preemptor that decides a search. Labels of a single pod are part of its kin where they matter."""
+    pods = tuple((pod.shape, pod.priority, pod.preempts) for pod in preemptor.pods)
+    if preemptor.single:
+        return pods, preemptor.priority
+    named = tuple((pod.key, pod.uid, tuple(sorted(pod.labels.items()))) for pod in preemptor.pods)
+    return pods, named, preemptor.needed, preemptor.priority, preemptor.topology

@@ -17,7 +17,7 @@ from headgate.engine.groups import GROUP_KINDS, Groups
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.preempting import Preempting, Remedy
-from headgate.engine.resolving import READS, Resolver, Unresolved
+from headgate.engine.resolving import READS, Resolver
 from headgate.engine.retries import Retried, Retries, may_take_hold_later
 from headgate.engine.surroundings import Surroundings
 from headgate.engine.tallies import Result, Tallies
@@ -78,7 +78,7 @@ class PodScheduling:
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments, watch) for p in profiles}
         self._assumptions = Assumptions(self._profiles)
         doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
-        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, journal)
+        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, self._explaining)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._choosing = Choosing(self.queue, self._placers, resolver, self._gangs, self.nodes)
         budgets = Budgets()
@@ -93,6 +93,7 @@ class PodScheduling:
             search,
             unfinished,
             self.queue,
+            in_line=self._in_line,
             gangs=self._gangs,
             journal=journal,
             tallies=self._tallies,
@@ -169,14 +170,20 @@ class PodScheduling:
             if pod.group is not None:
                 self._statuses.touch(pod.group.workload)
                 self._gangs.touch_all(pod.group)
-            self._running.changed([self.pods[pod.key]])
+            self._weigh_anew(self.pods[pod.key])
+
+    def _weigh_anew(self, pod: Pod) -> None:
+        """Whether the pod may be preempted, and with whom it would leave, may differ from before."""
+        if self.nodes.charge_of(pod.key) is not None:
+            self._running.changed([pod])
+            self._surroundings.happen(Happening.CANDIDATES_CHANGED)
 
     def _observe_pod(self, observed: Pod, now: float) -> Iterator[Effect]:
         known = self.pods.get(observed.key)
         if known is not None and known.uid != observed.uid:
             yield from self._lose(observed.key, known.uid, now)
             known = None
-        if known is not None and known.group != observed.group:
+        if known is not None and _changed_group(known, observed):
             self._leave_group(known)
         pod = self._preempting.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
@@ -187,18 +194,11 @@ class PodScheduling:
         elif not observed.wants_node:
             self._drop(pod)
         elif (assumption := self._assumptions.get(pod.key)) is not None:
-            assumption.waiting.pod = pod  # seen before our binding took hold
+            self._update_assumed(assumption, pod)
         elif pod.scheduler_name in self._profiles:
-            self._neighbours.nominations.put(pod)
+            if self._neighbours.nominations.put(pod):
+                self._surroundings.happen(Happening.ROOM_FREED)
             yield from self._entrance.present(pod, now)
-
-    def _leave_group(self, pod: Pod) -> None:
-        """Its labels name another group by now: the one it was in goes on without it."""
-        self._gangs.gone(pod)
-        self._groups.drop_pod(pod)
-        self.queue.withdraw(pod.key)
-        if pod.group is not None:
-            self._statuses.touch(pod.group.workload)
 
     def _warn(self, pod: Pod, now: float) -> Iterator[Effect]:
         if names := saturated(pod.shape.requests):
@@ -211,16 +211,36 @@ class PodScheduling:
         if observed.group is None:
             return observed
         self._groups.put_pod(observed)
-        if known is None:
+        if known is None or _changed_group(known, observed):
             self._statuses.touch(observed.group.workload)
         return self._groups.ranked(observed)
 
+    def _leave_group(self, pod: Pod) -> None:
+        """The pod says it belongs elsewhere: nobody counts on it any more where it was, and nothing is kept for it."""
+        self._preempting.leaves_line(pod.key, self._gangs.place_of(pod))
+        self._gangs.gone(pod)
+        self._groups.drop_pod(pod)
+        if pod.group is not None:
+            self._statuses.touch(pod.group.workload)
+
+    def _update_assumed(self, assumption: Assumption, pod: Pod) -> None:
+        """The pod was seen before our binding took hold; it takes its node as it looks now."""
+        node, before = assumption.bind.node, assumption.waiting.pod
+        assumption.waiting.pod = pod
+        if _changed_group(before, pod):
+            self._gangs.seated(pod, node)
+            self._weigh_anew(pod)
+        self._surroundings.happen(*self.nodes.charge(pod, node))
+
     def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs where it says, whatever we assumed."""
-        self._waits_no_more(pod)
+        if self._waits_no_more(pod):
+            self._surroundings.happen(Happening.ROOM_FREED)
         self._gangs.seated(pod, pod.node)
         self._surroundings.happen(*self.nodes.charge(pod, pod.node))
-        if known is not None and _weighed(known) != _weighed(pod):
+        if known is not None and _changed_group(known, pod):
+            self._weigh_anew(pod)
+        elif known is not None and _weighed(known) != _weighed(pod):
             self._running.changed([pod])
 
     def _drop(self, pod: Pod) -> None:
@@ -311,7 +331,15 @@ class PodScheduling:
         pod = self.pods.get(effect.target.key)
         if pod is None or pod.uid != effect.target.uid:
             return False
-        return pod.preempted if pod.holds_room else self._gangs.place_of(pod) in self.queue
+        change = effect.change
+        if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
+            return pod.holds_room and pod.preempted
+        outdated = isinstance(change, PodCondition) and not self._explaining.still_says(pod.key, change)
+        return not outdated and not pod.holds_room and self._waits(pod)
+
+    def _waits(self, pod: Pod) -> bool:
+        """By itself, held or in line, or with its gang."""
+        return pod.key in self.queue or self._gangs.place_of(pod) in self.queue
 
     def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
         if may_take_hold_later(outcome) or self._preempting.insists(evict, outcome):
@@ -330,6 +358,8 @@ class PodScheduling:
         if self._alarms.flush_is_due(now):
             happened = dict.fromkeys(Happening)
             yield from self._entrance.ask_all(now)
+        if happened:
+            self._preempting.forget_failed_searches()
         yield from self._entrance.wake(happened, now)
         self.queue.wake(happened, now)
         self.queue.ripen(now)
@@ -357,7 +387,8 @@ class PodScheduling:
     def _assume(self, waiting: Waiting, found: Placement, now: float) -> Iterator[Effect]:
         pod, plugins = waiting.pod, self._profiles[waiting.pod.scheduler_name]
         self._preempting.waits_no_more(pod.key, self._gangs.place_of(pod))
-        self._neighbours.nominations.drop(pod.key)
+        if self._neighbours.nominations.drop(pod.key) and pod.nominated != found.node:
+            self._surroundings.happen(Happening.ROOM_FREED)
         self._gangs.seated(pod, found.node)
         for rule in plugins.reserve:
             rule.reserve(pod, found.node)
@@ -373,7 +404,7 @@ class PodScheduling:
         waiting.refused_by = found.filters
         remedy = self._remedy(waiting, found, now)
         self._tallies.tried(waiting, Result.WAITING if remedy.helps else Result.UNSCHEDULABLE, waiting.pods)
-        self.queue.refused(waiting, found.wake_on, now)
+        self.queue.refused(waiting, found.wake_on | remedy.wake_on, now)
         for pod in self._at(waiting):
             yield from self._explaining.refused(pod, found, remedy.says, now)
         yield from remedy.effects
@@ -386,13 +417,14 @@ class PodScheduling:
         pod = waiting.pod
         if pod.scheduler_name not in self._preempts:
             return Remedy("")
-        prepared = self._choosing.preparing(waiting) if found.nodes and not found.everywhere else None
-        if prepared is None or isinstance(prepared, Unresolved):
+        preemptor = self._choosing.preemptor(waiting) if found.nodes and not found.everywhere else None
+        if preemptor is None:
             return Remedy("", self._preempting.withdrawn(self._at(waiting)))
-        members, stand = prepared
-        key = waiting.group or pod.key
-        preemptor = Preemptor(key, tuple(members[: stand.needed]), stand.needed, pod.priority, stand.topology)
         return self._preempting.remedy(waiting.key, waiting.kin, preemptor, self._placers[pod.scheduler_name], now)
+
+    def _in_line(self, place: Key) -> Preemptor | None:
+        waiting = self.queue.get(place)
+        return None if waiting is None else self._choosing.preemptor(waiting)
 
     def _try_again(self, now: float) -> Iterator[Effect]:
         for effect in self._retries.due(now):
@@ -413,5 +445,10 @@ def _member(waiting: Waiting, pod: Pod) -> Waiting:
 
 
 def _weighed(pod: Pod) -> tuple[object, ...]:
-    """What only those look at who weigh whether a running pod should leave."""
-    return pod.started, pod.checkpointed, pod.checkpoint_every, pod.group
+    """What only those look at who weigh what would be lost if a running pod left."""
+    return pod.started, pod.checkpointed, pod.checkpoint_every
+
+
+def _changed_group(before: Pod, now: Pod) -> bool:
+    """Whether the pod goes with others than before."""
+    return before.group != now.group or before.group_total != now.group_total

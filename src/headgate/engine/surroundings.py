@@ -46,7 +46,7 @@ class Surroundings:
                 if self._neighbours.relabel(key.name, labels):
                     self.happen(Happening.NEIGHBOURS_CHANGED)
             case PriorityClass():
-                return self._groups.put_class(found)
+                return self._ranked_anew(self._groups.put_class(found))
             case Workload(key=key):
                 self._statuses.touch(key)
                 return self._groups.put(found)
@@ -62,7 +62,7 @@ class Surroundings:
             case Kind.NODE:
                 self._lose_node(key.name, uid)
             case Kind.PRIORITY_CLASS:
-                return self._groups.drop_class(key.name, uid)
+                return self._ranked_anew(self._groups.drop_class(key.name, uid))
             case Kind.DISRUPTION_BUDGET:
                 self._budgets.drop(key)
             case kind if kind in GROUP_KINDS:
@@ -71,6 +71,11 @@ class Surroundings:
             case _:
                 self.happen(*self._resolver.lose(key, uid))
         return []
+
+    def _ranked_anew(self, workloads: list[Key]) -> list[Pod]:
+        for key in workloads:
+            self._statuses.touch(key)
+        return [pod for key in workloads for pod in self._groups.pods_of(key)]
 
     def _observe_node(self, node: Node) -> None:
         known = self._nodes.get(node.name)
@@ -83,6 +88,7 @@ class Surroundings:
         known = self._nodes.get(name)
         if known is not None and known.uid == uid:
             self._nodes.drop(name)
+            self.happen(Happening.NODE_CHANGED)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -13,6 +13,7 @@ from headgate.engine.groups import Groups
 from headgate.engine.journal import Journal
 from headgate.model.effects import Evict, PatchStatus, PodCondition
 from headgate.model.groups import GroupKey
+from headgate.model.keys import Key
 from headgate.model.pod import ENDED, Pod
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import Preemptor
@@ -40,22 +41,15 @@ class Unfinished:
         self._nodes = nodes
         self._journal = journal
         self._suspects: dict[GroupKey, None] = {}
+        self._single: dict[Key, Pod] = {}
 
     def suspect(self, pod: Pod) -> None:
         """The pod carries the mark, or carried it when its gang was last looked at."""
         standing = self._groups.standing(pod)
         if standing.gang is not None and standing.whole:
             self._suspects[standing.gang] = None
-
-    def outgrown(self, units: Iterable[Unit]) -> bool:
-        """Whether a pod runs by now that belongs to one of these gangs and is not to leave with it."""
-        return any(
-            there.group == unit.key and there.key not in {pod.key for pod in unit.pods}
-            for unit in units
-            if isinstance(unit.key, GroupKey)
-            for pod in self._groups.pods_of(unit.key.workload)
-            for there in self._running(pod)
-        )
+        else:
+            self._single[pod.key] = pod
 
     def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
         """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
@@ -63,14 +57,27 @@ class Unfinished:
         `busy` says which pods someone is just about to evict.
         """
         suspects, self._suspects = self._suspects, {}
+        strays = self._take_strays(busy)
         for group in suspects:
             members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
             staying = [there for pod in members for there in self._running(pod)]
             if not any(busy(pod) for pod in staying):
-                yield from self._finish(staying, begun=self._has_begun(members, staying), now=now)
+                begun = self._has_begun(members, staying, strays)
+                yield from self._finish(staying, begun=begun, now=now)
+        yield from self._finish(strays, begun=False, now=now)
 
-    def _has_begun(self, members: list[Pod], staying: list[Pod]) -> bool:
-        """One of them is going, or so many are gone, not having ended, that these are not all who were marked.
+    def _take_strays(self, busy: Callable[[Pod], bool]) -> list[Pod]:
+        """Running pods whose mark says that they leave with others, with whom they have nothing to do any more."""
+        single, self._single = self._single, {}
+        staying = [there for pod in single.values() if not busy(pod) for there in self._running(pod)]
+        return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
+
+    def _leaves_whole(self, pod: Pod) -> bool:
+        standing = self._groups.standing(pod)
+        return standing.gang is not None and standing.whole
+
+    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod]) -> bool:
+        """One of them is going, or so many are gone, neither ended nor moved, that these are not all who were marked.
 
         Where the marks do not say how many that was, there were at least as many as the gang needs.
         """
@@ -80,7 +87,9 @@ class Unfinished:
         leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
         ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
         marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
-        return leaving or len(staying) + ended < marked
+        space = staying[0].key.namespace
+        moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
+        return leaving or len(staying) + ended + moved < marked
 
     def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:

@@ -23,7 +23,7 @@ class WorkloadStatuses:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._touched: dict[Key, None] = {}
-        self._written: dict[Key, WorkloadStatus] = {}
+        self._written: dict[Key, tuple[str, WorkloadStatus]] = {}  # with the uid of the object
 
     def touch(self, workload: Key) -> None:
         """It, one of its pods, or what its priority classes are worth has changed."""
@@ -52,9 +52,14 @@ class WorkloadStatuses:
         shown = (workload.priority, workload.preemption_priority, workload.conditions)
         if (wanted.priority, wanted.preemption_priority, wanted.conditions) == shown:
             self._written.pop(workload.key, None)
-        elif not _said(self._written.get(workload.key), wanted):
-            self._written[workload.key] = wanted
+        elif not self._wrote(workload, wanted):
+            self._written[workload.key] = (workload.uid, wanted)
             yield PatchStatus(Target(workload.key, workload.uid, workload.version), wanted)
+
+    def _wrote(self, workload: Workload, wanted: WorkloadStatus) -> bool:
+        """Whether the same was written about this very object, times aside."""
+        uid, written = self._written.get(workload.key, ("", None))
+        return uid == workload.uid and written is not None and _says(written) == _says(wanted)
 
     def _conditions(self, workload: Workload, rank: Rank, now: float) -> tuple[Condition, ...]:
         """The conditions it shows, ours among them brought up to date; nothing is said while all is well."""
@@ -77,13 +82,7 @@ def _verdict(strangers: list[Pod], priority: int) -> tuple[str, str, str]:
     return "True", "PriorityDiffers", message
 
 
-def _said(written: WorkloadStatus | None, wanted: WorkloadStatus) -> bool:
-    """Whether the same was written already, times aside."""
-    if written is None or (written.priority, written.preemption_priority) != (
-        wanted.priority,
-        wanted.preemption_priority,
-    ):
-        return False
-    return [(c.type, c.status, c.message) for c in written.conditions] == [
-        (c.type, c.status, c.message) for c in wanted.conditions
-    ]
+def _says(status: WorkloadStatus) -> tuple[object, ...]:
+    """All but the times."""
+    conditions = tuple((each.type, each.status, each.message) for each in status.conditions)
+    return status.priority, status.preemption_priority, conditions

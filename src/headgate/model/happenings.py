@@ -7,7 +7,8 @@ from enum import StrEnum, auto
 
 class Happening(StrEnum):
     NODE_ADDED = auto()
-    NODE_CHANGED = auto()  # labels, taints, allocatable or unschedulable
+    NODE_CHANGED = auto()  # labels, taints, allocatable or unschedulable; or it is gone
     ROOM_FREED = auto()  # a pod left a node, or takes less of it
     NEIGHBOURS_CHANGED = auto()  # a pod came to a node, or others' selectors see it differently
     CLAIMS_CHANGED = auto()  # a claim to storage or devices, or what it is bound to
+    CANDIDATES_CHANGED = auto()  # who may be preempted: a running pod's priority, shield or group

@@ -25,7 +25,7 @@ class InterPodAffinity:
     """What the pod demands of its neighbours, and what they demand of it."""
 
     name = "InterPodAffinity"
-    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED}
+    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED, Happening.CANDIDATES_CHANGED}
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours

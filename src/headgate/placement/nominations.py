@@ -46,23 +46,31 @@ class Nominations:
         self._on: dict[str, dict[Key, Pod]] = {}  # those counted, by node
         self._levels: dict[int, Level] = {}  # those counted, by priority
         self._cursor = -1
+        self.changes = 0  # grows with every promise made, taken back or changed
         nodes.follow(self)
 
     def __bool__(self) -> bool:
         return bool(self._counted)
 
-    def put(self, pod: Pod) -> None:
-        """The waiting pod has this nomination, or none."""
-        self.drop(pod.key)
+    def put(self, pod: Pod) -> bool:
+        """The waiting pod has this nomination, or none; True when that may free a promise made to it before."""
+        known = self._pods.get(pod.key)
+        if known is not None and _promises_the_same(known, pod):
+            return False
+        freed = self.drop(pod.key)
         if pod.nominated:
+            self.changes += 1
             self._pods[pod.key] = pod
             self._settle(pod.key)
+        return freed
 
     def drop(self, key: Key) -> bool:
         """The pod waits no longer; True when that frees a promise."""
         if key in self._counted:
             self._discount(key)
-        return self._pods.pop(key, None) is not None
+        known = self._pods.pop(key, None)
+        self.changes += known is not None
+        return known is not None
 
     @contextmanager
     def set_aside(self, pods: Iterable[Pod]) -> Iterator[None]:
@@ -216,3 +224,8 @@ class Nominations:
             for pod in self._on.get(node.name, {}).values() if node is not None else ():
                 self._add(pod, row, 1)
         self._cursor = self._nodes.node_changes.end
+
+
+def _promises_the_same(known: Pod, pod: Pod) -> bool:
+    same_seat = known.uid == pod.uid and known.nominated == pod.nominated
+    return same_seat and known.priority == pod.priority and known.shape == pod.shape

@@ -50,7 +50,7 @@ class PodTopologySpread:
     """No domain gets too far ahead of the emptiest one (hard), and emptier domains are preferred (soft)."""
 
     name = "PodTopologySpread"
-    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED}
+    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED, Happening.CANDIDATES_CHANGED}
 
     def __init__(self, neighbours: Neighbours, affinity: Verdicts, taints: Verdicts) -> None:
         self._neighbours = neighbours

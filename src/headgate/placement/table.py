@@ -126,11 +126,11 @@ class NodeTable:
         """The pod takes its requests on that node, and on no other. Returns what that may mean to others."""
         known = self._charges.get(pod.key)
         if known is not None and known[0] == node and _counts_alike(known[1], pod):
+            self._keep(pod, node)
             return ()
         if known is not None:
             self.release(pod.key)
-        self._charges[pod.key] = (node, pod)
-        self._pods_on.setdefault(node, {})[pod.key] = pod
+        self._keep(pod, node)
         row = self._rows.get(node)
         if row is not None:
             self._apply(row, pod, 1)
@@ -138,6 +138,11 @@ class NodeTable:
         if known is None or (known[0] == node and known[1].shape == pod.shape):
             return (Happening.NEIGHBOURS_CHANGED,)
         return Happening.ROOM_FREED, Happening.NEIGHBOURS_CHANGED
+
+    def _keep(self, pod: Pod, node: str) -> None:
+        """The pod on record is the one seen last: nobody counts its priority, group or marks, but they may differ."""
+        self._charges[pod.key] = (node, pod)
+        self._pods_on.setdefault(node, {})[pod.key] = pod
 
     def release(self, pod: Key) -> bool:
         """Give back what the pod was charged; False when it was charged nothing."""

@@ -155,6 +155,15 @@ class Candidates:
     def pods_of(self, unit: int) -> tuple[Pod, ...]:
         return tuple(self.running.pod_at(line) for line in self.lines_of(unit))
 
+    def is_whole_unit(self, pods: Sequence[Pod]) -> bool:
+        """Whether the pods among these that run and are not leaving are one unit, and all of it."""
+        found = [line for pod in pods if (line := self.running.line_of(pod)) is not None]
+        lines = sorted(line for line in found if not self.running.leaving[line])
+        if not lines:
+            return True
+        units = self.unit_of[self.lines == lines[0]].tolist()
+        return bool(units) and sorted(self.lines_of(units[0])) == lines
+
     def units(self, indexes: Units) -> tuple[Unit, ...]:
         """These units as values."""
         lines = zip(*(of[indexes].tolist() for of in (self.priority, self.whole, self.gang)), strict=True)

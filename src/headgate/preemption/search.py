@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from headgate.model.happenings import Happening
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
@@ -18,6 +19,9 @@ from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.units import Running, Unit
 
 __all__ = ["NoPlan", "Plan", "Preemption", "Preemptor"]
+
+ON_CANDIDATES = frozenset({Happening.CANDIDATES_CHANGED})
+ON_NEIGHBOURS = frozenset({Happening.NEIGHBOURS_CHANGED})
 
 
 class Plan(Struct, frozen=True):
@@ -33,6 +37,7 @@ class NoPlan(Struct, frozen=True):
 
     reason: str
     candidates: int  # how many units could have been asked to leave
+    wake_on: frozenset[Happening] = frozenset()  # what, besides what could make room as it is, could change that
 
 
 class Preemption:
@@ -60,7 +65,9 @@ class Preemption:
         search = Search(placer, preemptor, among, self._budgets, plain=plain, certifier=self._certifier)
         with placer.nominations.set_aside(preemptor.pods):
             found = search.nominated() or search.anew()
-        return self._plan(preemptor, found) if found is not None else NoPlan(_hopeless(among), among.count)
+        if found is not None:
+            return self._plan(preemptor, found)
+        return NoPlan(_hopeless(among), among.count, ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS)
 
     def holds(self, preemptor: Preemptor, seats: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
         """Whether these seats will do once all pods being deleted are gone, without any further victim."""
@@ -68,6 +75,11 @@ class Preemption:
         with placer.nominations.set_aside(preemptor.pods):
             plain = is_plain(placer, preemptor.pods)
             return Search(placer, preemptor, among, self._budgets, plain=plain).holds(seats)
+
+    def still_victims(self, preemptor: Preemptor, units: Iterable[Unit]) -> bool:
+        """Whether those of them that still run are whole units of lower priority as they stand now."""
+        among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key)
+        return all(among.is_whole_unit(unit.pods) for unit in units)
 
     def _plan(self, preemptor: Preemptor, found: Found) -> Plan:
         seats = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.seats)

@@ -90,6 +90,11 @@ class Running:
                 self._write(line, pod, int(self.rows[line]))
         self._latest.clear()
 
+    def line_of(self, pod: Pod) -> int | None:
+        """Where this very pod stands in the arrays; None when it does not run."""
+        line = self._lines.get(pod.key)
+        return line if line is not None and self.pod_at(line).uid == pod.uid else None
+
     def pod_at(self, line: int) -> Pod:
         pod = self.pods[line]
         assert pod is not None, f"line {line} is empty"

@@ -44,6 +44,10 @@ class PodQueue:
     def __contains__(self, key: Key) -> bool:
         return key in self._waiting
 
+    def get(self, key: Key) -> Waiting | None:
+        """Who stands at this place, in whichever line."""
+        return self._waiting.get(key)
+
     def line_of(self, key: Key) -> Line | None:
         waiting = self._waiting.get(key)
         return waiting.line if waiting else None
@@ -279,5 +283,11 @@ def same_verdicts(one: Pod, other: Pod) -> bool:
 
 
 def same_demand(old: Pod, new: Pod) -> bool:
-    """Nothing changed that could change its turn or its verdict."""
-    return old.uid == new.uid and old.created == new.created and same_verdicts(old, new)
+    """Nothing changed that could change its turn, its verdict or whom it may preempt."""
+    same_object = old.uid == new.uid and old.created == new.created
+    same_company = old.group == new.group and old.group_total == new.group_total and old.owner == new.owner
+    return same_object and same_company and _looks_alike(old, new) and same_verdicts(old, new)
+
+
+def _looks_alike(old: Pod, new: Pod) -> bool:
+    return old.labels == new.labels and old.preempts == new.preempts
