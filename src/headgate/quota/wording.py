@@ -70,6 +70,13 @@ def pending_preemption(message: str, victims: int) -> str:
     return f"{message}. Pending the preemption of {victims} workload(s)"
 
 
+def preemption_withheld(message: str, victims: int) -> str:
+    return (
+        f"{message}. The preemption of {victims} workload(s) is withheld: it would lead back to an earlier allocation "
+        "of quota, so workloads would preempt each other in circles. It is tried again when something else changes"
+    )
+
+
 def queue_missing(queue: str) -> str:
     return f"ClusterQueue {queue} not found"
 

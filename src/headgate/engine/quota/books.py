@@ -56,6 +56,11 @@ class Books:
             if first is not None:
                 self.pending.wake(first.name, now)
 
+    def changed_from_outside(self, workload: QueuedWorkload) -> None:
+        """The workload came, went or was changed, or its time has come: its tree may preempt as if it never had."""
+        if self.ledger.allocations:
+            self.ledger.forget_allocations(self._surroundings.queue_of(workload))
+
     def members(self, local: Key) -> Iterator[Key]:
         """The workloads that name this local queue."""
         return iter(list(self._by_local.get(local, ())))

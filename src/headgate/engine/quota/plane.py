@@ -33,6 +33,7 @@ from headgate.model.queue_changes import QueuedWorkloadStatus
 from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff
+from headgate.quota.order import changed_from_outside
 
 _WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums
 _CHANGES = (PatchStatus, PatchSpec, Delete)
@@ -164,12 +165,17 @@ class QuotaPlane:
         sheet = self._desk.get(key)
         if sheet is not None and sheet.seen.uid == workload.uid:
             self._note_change(sheet, sheet.seen, workload, now)
-        elif sheet is not None:
-            self._lose(key, sheet.seen.uid, now)
+        else:
+            if sheet is not None:
+                self._lose(key, sheet.seen.uid, now)
+            self._books.changed_from_outside(workload)
         self._touched.setdefault(key, False)
         return self._desk.observe(workload)
 
     def _note_change(self, sheet: Sheet, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
+        if self._books.ledger.allocations and changed_from_outside(before, after):
+            self._books.changed_from_outside(before)
+            self._books.changed_from_outside(after)
         if before.queue != after.queue:
             self._books.leave_local(sheet)
         given = before.admission
@@ -202,6 +208,8 @@ class QuotaPlane:
             return
         sheet = self._desk.lose(key, uid)
         if sheet is not None:
+            if not sheet.is_finished:
+                self._books.changed_from_outside(sheet.seen)
             self._books.remove(sheet, now)
             self._cycles.refusals.drop(key)
             self._counts.lose(key)
@@ -226,8 +234,10 @@ class QuotaPlane:
             self._books.reshape(now)
             self._in_use.touch_leaving()
         elif around.take_relabeled():
+            self._books.ledger.allocations.forget_all()
             self._books.wake_all(now)
         if around.changed_queues or around.changed_locals or around.changed_classes:
+            self._books.ledger.allocations.forget_all()
             self._touch_changed()
 
     def _touch_changed(self) -> None:
@@ -249,7 +259,9 @@ class QuotaPlane:
             return
         for local in self._books.consumptions.sample(now):
             self._statuses.touch(local)
-            self._books.pending.reorder(self._surroundings.locals[local].cluster_queue)
+            queue = self._surroundings.locals[local].cluster_queue
+            self._books.ledger.forget_allocations(queue)
+            self._books.pending.reorder(queue)
 
     def _settle_forgotten(self, now: float) -> None:
         """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
@@ -299,6 +311,8 @@ class QuotaPlane:
     def _take(self, workload: QueuedWorkload, step: Step, now: float) -> None:
         if step.decision:
             self._journal.write(telling.stepped(workload, step, now))
+        if step.decision == "requeue" and workload.requeue is not None and workload.requeue.at is not None:
+            self._books.changed_from_outside(workload)
         self._desk.want(workload.key, step.change, *telling.step_events(workload, step, now))
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:
