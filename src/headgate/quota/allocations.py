@@ -93,10 +93,10 @@ class Allocations:
         if reserved is not None:
             history.remove(reserved)
         history.add(after)
-        if before is None:
-            history.enter()
-        elif before.evicted:
+        if before is not None and before.evicted:
             self._not_evicted(history, after.uid)
+        elif before is None and (reserved is None or reserved.usage != after.usage):
+            history.enter()
 
     def _not_evicted(self, history: _History, uid: str) -> None:
         """Its eviction was decided and did not come about: whoever decided it may do so again."""
