@@ -66,9 +66,7 @@ def contended_queue(dice, name, flavors):
             borrow=dice.choice(tuple(BorrowWithinCohort)),
             borrow_threshold=dice.choice((None, 1)),
         ),
-        fungibility=Fungibility(
-            dice.choice(SEARCHES), dice.choice(SEARCHES), dice.choice(tuple(FlavorPreference))
-        ),
+        fungibility=Fungibility(dice.choice(SEARCHES), dice.choice(SEARCHES), dice.choice(tuple(FlavorPreference))),
         fair_weight=dice.choice((1000, 1000, 0, 500, 2000)),
         strategy=dice.choice((QueueingStrategy.BEST_EFFORT_FIFO, *QueueingStrategy)),
     )

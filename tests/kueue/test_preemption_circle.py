@@ -70,7 +70,7 @@ def world() -> Manifest:
 def test_kueue_preempts_in_every_round_however_many_there_are(monkeypatch, preemptor_first):
     monkeypatch.setitem(GATES, "PrioritizePreemptorWorkloads", preemptor_first)
     (answer,) = their_answers([world()], ROUNDS, CYCLES)
-    assert all(any(head["victims"] for cycle in cycles for head in cycle["outcomes"]) for cycles in answer)
+    assert all(any(head.get("victims") for cycle in cycles for head in cycle["outcomes"]) for cycles in answer)
 
 
 def test_ours_does_the_same_and_stops_before_the_circle_is_closed():
@@ -86,6 +86,6 @@ def test_ours_does_the_same_and_stops_before_the_circle_is_closed():
         ("wants-more", "small-left"),
         ("small-right", "wants-more"),
     ]
-    assert set(withheld) == {"grows", "alike"}
+    assert set(withheld) == {"grows"}
     held = sorted(one.key.name for name in ("left", "right") for one in ours.ledger.holders(name))
     assert held == ["big-left", "big-right", "small-left", "small-right"]
