@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from headgate.quota.tree import QuotaNode
+from headgate.quota.tree import QuotaNode, Usage
 
 if TYPE_CHECKING:
     from headgate.quota.ledger import Holder
@@ -189,11 +190,16 @@ def _difference(gets: Holder, lose: Sequence[Holder]) -> tuple[int, int]:
 
 
 def _alike(holder: Holder) -> int:
-    return _digest(repr((holder.queue, holder.priority, holder.usage)))
+    return _class_digest(holder.queue, holder.priority, holder.usage)
 
 
 def _exact(holder: Holder) -> int:
-    return _digest(repr((holder.uid, holder.queue, holder.usage)))
+    return _digest(holder.uid) * _alike(holder) % _MODULUS
+
+
+@lru_cache(maxsize=4096)  # many ask for the same
+def _class_digest(queue: str, priority: int, usage: Usage) -> int:
+    return _digest(repr((queue, priority, usage)))
 
 
 def _digest(text: str) -> int:
