@@ -2,9 +2,9 @@
 
 import pytest
 from msgspec import structs
-from quota_builders import applies, condition, flavor, group, holds, ledger, policy, queue, snapshot, work
+from quota_builders import applies, condition, flavor, group, holds, ledger, pending, policy, queue, snapshot, work
 
-from headgate.engine.quota.admission_cycle import cycle
+from headgate.engine.quota.admission_cycle import cycle, settle
 from headgate.engine.quota.outcomes import Admitted, Preempting, Waits
 from headgate.model.queues import FlavorSearch, Fungibility, WithinQueue
 from headgate.model.quota_settings import QuotaSettings
@@ -94,9 +94,20 @@ def test_a_change_from_outside_lets_all_begin_anew():
     books = full()
     preempt(books)
     put_back(books)
-    books.forget_allocations("q")
+    assert not books.forget_allocations("q")
     assert not books.allocations
     assert not closes(books)
+
+
+def test_a_change_from_outside_says_whether_anybody_was_held_back():
+    books, waiting = full(), pending(ledger(queue("q", 1, preemption=LOWER)), applies("high", "q", priority=1))
+    for _ in range(MOST_ENTRIES):
+        preempt(books)
+        put_back(books)
+    (head,) = waiting.heads()
+    settle(decided(books, head), waiting, books, 0.0)
+    assert books.forget_allocations("q")
+    assert not books.forget_allocations("q"), "it is told once"
 
 
 def test_other_queues_and_cohorts_are_a_change_from_outside():

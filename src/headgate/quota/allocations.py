@@ -23,7 +23,7 @@ class _History:
     `alike` counts workloads of the same queue, priority and usage as one and the same, `exact` tells them apart.
     """
 
-    __slots__ = ("alike", "alike_entered", "evictions", "exact", "exact_entered", "leaving", "reserved")
+    __slots__ = ("alike", "alike_entered", "evictions", "exact", "exact_entered", "leaving", "reserved", "withheld")
 
     def __init__(self) -> None:
         self.alike = self.exact = 0
@@ -32,6 +32,7 @@ class _History:
         self.reserved: dict[str, Holder] = {}  # preemptors by uid, with what they get once their victims are gone
         self.leaving: dict[str, tuple[int, int]] = {}  # victims by uid, with the allocation they leave for
         self.evictions: dict[str, int] = {}  # by uid
+        self.withheld = False  # some preemption was
 
     def add(self, holder: Holder) -> None:
         self.alike = (self.alike + _alike(holder)) % _MODULUS
@@ -69,12 +70,22 @@ class Allocations:
     def __bool__(self) -> bool:
         return bool(self._histories)
 
-    def forget(self, root: QuotaNode) -> None:
-        """Something changed that preemption in this tree did not cause: other decisions may follow."""
-        self._histories.pop(root, None)
+    def forget(self, root: QuotaNode) -> bool:
+        """Something changed that preemption in this tree did not cause. True when a preemption had been withheld."""
+        history = self._histories.pop(root, None)
+        return history is not None and history.withheld
 
-    def forget_all(self) -> None:
+    def forget_all(self) -> bool:
+        """As `forget`, of all trees."""
+        withheld = any(history.withheld for history in self._histories.values())
         self._histories.clear()
+        return withheld
+
+    def withhold(self, root: QuotaNode) -> None:
+        """A preemption in this tree waits for a change from outside."""
+        history = self._histories.get(root)
+        if history is not None:
+            history.withheld = True
 
     def replace(self, root: QuotaNode, before: Holder | None, after: Holder | None) -> None:
         """The workload held `before` and holds `after`; None: nothing."""

@@ -160,11 +160,13 @@ class Ledger:
         if self.allocations and node is not None:
             self.allocations.drop_reservation(node.root, uid)
 
-    def forget_allocations(self, queue: str) -> None:
-        """Something changed in the tree of this queue that preemption did not cause."""
+    def forget_allocations(self, queue: str) -> bool:
+        """Something changed in the tree of this queue that preemption did not cause.
+
+        True when a preemption had been withheld, which may go ahead now.
+        """
         node = self.forest.queues.get(queue)
-        if self.allocations and node is not None:
-            self.allocations.forget(node.root)
+        return bool(self.allocations) and node is not None and self.allocations.forget(node.root)
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""

@@ -118,6 +118,8 @@ def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float)
         pending.refused(applicant, Requeue.PENDING_PREEMPTION)
     elif isinstance(outcome, Waits | Deferred | Gated):
         ledger.refuse(applicant.queue, applicant.workload.uid)
+        if isinstance(outcome, Waits) and outcome.withheld:
+            ledger.allocations.withhold(ledger.forest.queues[applicant.queue].root)
         _bring_back(outcome, pending)
     else:
         assert_never(outcome)

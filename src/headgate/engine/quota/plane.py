@@ -168,14 +168,14 @@ class QuotaPlane:
         else:
             if sheet is not None:
                 self._lose(key, sheet.seen.uid, now)
-            self._books.changed_from_outside(workload)
+            self._books.came_from_outside(workload)
         self._touched.setdefault(key, False)
         return self._desk.observe(workload)
 
     def _note_change(self, sheet: Sheet, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
         if self._books.ledger.allocations and changed_from_outside(before, after):
-            self._books.changed_from_outside(before)
-            self._books.changed_from_outside(after)
+            self._books.changed_from_outside(before, now)
+            self._books.changed_from_outside(after, now)
         if before.queue != after.queue:
             self._books.leave_local(sheet)
         given = before.admission
@@ -209,7 +209,7 @@ class QuotaPlane:
         sheet = self._desk.lose(key, uid)
         if sheet is not None:
             if not sheet.is_finished:
-                self._books.changed_from_outside(sheet.seen)
+                self._books.changed_from_outside(sheet.seen, now)
             self._books.remove(sheet, now)
             self._cycles.refusals.drop(key)
             self._counts.lose(key)
@@ -237,7 +237,7 @@ class QuotaPlane:
             self._books.ledger.allocations.forget_all()
             self._books.wake_all(now)
         if around.changed_queues or around.changed_locals or around.changed_classes:
-            self._books.ledger.allocations.forget_all()
+            self._books.surroundings_changed(now)
             self._touch_changed()
 
     def _touch_changed(self) -> None:
@@ -312,7 +312,7 @@ class QuotaPlane:
         if step.decision:
             self._journal.write(telling.stepped(workload, step, now))
         if step.decision == "requeue" and workload.requeue is not None and workload.requeue.at is not None:
-            self._books.changed_from_outside(workload)
+            self._books.changed_from_outside(workload, now)
         self._desk.want(workload.key, step.change, *telling.step_events(workload, step, now))
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:
