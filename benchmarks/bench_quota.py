@@ -117,6 +117,8 @@ class Run:
         return time.process_time() - began
 
     def happens(self, now: float, what: str, one: Applicant, attempt: int) -> None:
+        if what != "has left":
+            self.ledger.forget_allocations(one.queue)  # a change from outside
         if what == "arrives":
             self.pending.offer(one, now)
         elif self.attempts.get(one.key) == attempt and self.ledger.leave(one.queue, one.workload.uid):

@@ -38,6 +38,7 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings, UsageSharing
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement
+from headgate.quota import wording
 
 NOW = 1000.0
 AROUND = (namespace(), flavor(), local())
@@ -370,6 +371,17 @@ def test_a_closed_preemption_gate_is_named():
     assert (told.verdict, told.summary) == (
         Verdict.PREEMPTION_GATED,
         "may not preempt anybody while a preemption gate is closed: fleet",
+    )
+
+
+def test_a_preemption_that_is_withheld_is_told_so():
+    said = Condition("QuotaReserved", "False", "WaitingForQuota", wording.preemption_withheld("too little", 1), 0.0)
+    withheld = work("a", 2, priority=5, conditions=(said,))
+    told = explained(queue(cpu=2, preemption=LOWER), held("h", 2), withheld)
+    assert (told.verdict, told.summary) == (
+        Verdict.PREEMPTION_WITHHELD,
+        "may not preempt default/h: it would lead back to an earlier allocation of quota, so workloads would preempt "
+        "each other in circles",
     )
 
 

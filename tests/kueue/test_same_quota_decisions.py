@@ -25,6 +25,7 @@ from headgate.quota.requeue import Unreserved
 WORLDS = 400
 HISTORIES = 200
 ROUNDS = 4
+MANY_ROUNDS = 24  # after which whatever comes to rest has
 MOST_CYCLES = 60  # of a round
 ASKED_AGAIN = 16  # times, where one answer was another than ours
 SHOWN = 3  # worlds a failure prints
@@ -178,10 +179,37 @@ def test_cycle_after_cycle_the_same_changes():
 
 def differences_of_trees(world: Manifest, answer: Rounds) -> list[Difference]:
     ours = OurWorld(world)
-    tree_of = {each["metadata"]["name"]: ours.tree_of(each["spec"]["queueName"]) for each in world["workloads"]}
-    mine, kueue = changes(list(our_rounds(ours)), tree_of), changes(answer, tree_of)
-    found = [first_difference(mine[tree], kueue[tree]) for tree in mine if mine[tree] != kueue[tree]]
-    return [Difference(one, other, excuse_for_histories(one, other)) for one, other in found]
+    tree_of = trees_of(world, ours)
+    rounds = list(our_rounds(ours))
+    mine, kueue, withheld = changes(rounds, tree_of), changes(answer, tree_of), trees_withheld(rounds, tree_of)
+    found = []
+    for tree in mine:
+        if mine[tree] != kueue[tree]:
+            one, other = first_difference(mine[tree], kueue[tree])
+            excuse = excuse_for_histories(one, other)
+            if not excuse and tree in withheld and preempts_for_ever(world, tree, tree_of):
+                excuse = preempts_for_ever.__name__
+            found.append(Difference(one, other, excuse))
+    return found
+
+
+def trees_of(world: Manifest, ours: OurWorld) -> dict[str, str]:
+    """The tree of each workload."""
+    return {each["metadata"]["name"]: ours.tree_of(each["spec"]["queueName"]) for each in world["workloads"]}
+
+
+def trees_withheld(rounds: Rounds, tree_of: dict[str, str]) -> set[str]:
+    """Where ours withheld a preemption, as it would have led back to an earlier allocation."""
+    text = wording.preemption_withheld("", 0).partition(" 0 ")[0]
+    heads = (head for cycles in rounds for cycle in cycles for head in cycle.items())
+    return {tree_of[name] for name, each in heads if text in each.get("message", "")}
+
+
+def preempts_for_ever(world: Manifest, tree: str, tree_of: dict[str, str]) -> bool:
+    """Workloads preempt each other in a circle, however many rounds there are."""
+    (answer,) = Question(1, MANY_ROUNDS, MOST_CYCLES).ask([world])
+    evicted = [any(each.evicted for each in changes([cycles], tree_of)[tree]) for cycles in answer]
+    return any(evicted[-ROUNDS:])
 
 
 def our_rounds(ours: OurWorld) -> Iterator[list[dict[str, Told]]]:

@@ -13,7 +13,11 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from quota_laws import LAWS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "engine"))
+import quota_laws
+import quota_rest_laws
+
+LAWS = quota_laws.LAWS | quota_rest_laws.LAWS
 
 CHUNK = 100  # seeds a worker takes at once
 Piece = tuple[str, int, int]

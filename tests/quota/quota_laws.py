@@ -49,6 +49,7 @@ class History:
         home = self.dice.choice(self.queues)
         one = crowded_applicant(self.dice, f"w{len(self.known)}", home, self.may_shrink)
         self.known[one.workload.uid] = one
+        self.books.forget_allocations(home.name)
         self.pending.offer(one, self.now)
 
     def leave(self):
@@ -62,6 +63,8 @@ class History:
         self.pending.wake(holder.queue, self.now)
         if holder.evicted:
             self.pending.offer(self.known[holder.uid], self.now)
+        else:
+            self.books.forget_allocations(holder.queue)
 
     def decide(self):
         self.now += 1
@@ -156,10 +159,10 @@ def calm_down(history):
 def nobody_is_preempted_in_circles(seed):
     """Who left comes back only if there is room for it, or if it may preempt in turn, which ends somewhere.
 
-    Not so with fair sharing, where shares and priorities can contradict each other in a circle; nor with fewer pods or
-    other flavors to choose from, where who comes back after its victims left may want something else than before.
+    Also with fair sharing, where shares and priorities can contradict each other; and with fewer pods or other flavors
+    to choose from, where who comes back after its victims left may want something else than before.
     """
-    history = History(Random(seed), flavors=1, fair=(), may_shrink=False)
+    history = History(Random(seed))
     for _ in history.go_on():
         pass
     calm_down(history)

@@ -121,6 +121,18 @@ def test_a_workload_says_how_it_stands(name, workload, kind, status, reason):
     assert conditions(found[workload])[kind] == (status, reason)
 
 
+def test_workloads_that_would_preempt_each_other_in_circles_come_to_rest():
+    report = run(scenario("preemption-circle"))
+    times = [who for _, who, _ in told(report, "preempt")]
+    assert {who: times.count(who) for who in times} == {
+        "job-grows": 2,
+        "job-wants-more": 2,
+        "job-small-right": 1,
+        "job-small-left": 1,
+    }
+    assert [entry["object"]["name"] for entry in report.journal if "withheld" in entry["message"]]
+
+
 def reservations(report, prefix):
     """When each of them first got quota."""
     first = {}

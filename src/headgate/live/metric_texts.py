@@ -36,6 +36,7 @@ TEXTS: Mapping[str, str] = {
     "kueue_admission_attempts_total": "Admission cycles; a success is one that admitted a workload.",
     "kueue_admission_cycle_preemption_skips": "Preemptions put off in the queue's last cycle, as others went first.",
     "kueue_preemption_target_recomputations_total": "Decisions made anew because the victims had to go for others.",
+    "headgate_withheld_preemptions_total": "Preemptions withheld, as workloads would preempt each other in circles.",
     "kueue_pending_scheduling_hashes": "Sorts of waiting workloads, those of one sort asking for the same.",
     "kueue_evicted_workloads_once_total": "Workloads that were told to go, the first time for each reason.",
     "kueue_preempted_workloads_total": "Workloads that had to go for others, by the queue of those.",

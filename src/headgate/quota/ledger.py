@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, Cohort
+from headgate.quota.allocations import Allocations
 from headgate.quota.cohorts import ClusterQueueNode, cohort_forest
 from headgate.quota.tree import Before, FlavorResource, QuotaNode, Usage, take_back
 
@@ -67,6 +68,7 @@ class Ledger:
         self._uses: list[Before] = []  # what trials changed
         self._holds: list[tuple[dict[str, Holder], str, Holder | None]] = []  # and who held it before
         self._generation = 0
+        self.allocations = Allocations()
 
     def rebuilt(self, queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Ledger:
         """The same holders under other queues and cohorts. Scan progress made before is void."""
@@ -112,6 +114,8 @@ class Ledger:
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
+                if self.allocations:
+                    self.allocations.replace(node.root, before, holder)
 
     def leave(self, queue: str, uid: str) -> Holder | None:
         """The workload gives back what it holds of this queue."""
@@ -127,6 +131,8 @@ class Ledger:
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
+                if self.allocations:
+                    self.allocations.replace(node.root, holder, None)
         return holder
 
     def mark_evicted(self, holder: Holder) -> None:
@@ -135,7 +141,33 @@ class Ledger:
             held = self._holders.setdefault(holder.queue, {})
             if self._trials:
                 self._holds.append((held, holder.uid, held.get(holder.uid)))
-            held[holder.uid] = structs.replace(holder, evicted=True)
+            held[holder.uid] = evicted = structs.replace(holder, evicted=True)
+            node = self.forest.queues.get(holder.queue)
+            if self.allocations and not self._trials and node is not None:
+                self.allocations.replace(node.root, holder, evicted)
+
+    def preempt(self, preemptor: Holder, victims: Sequence[Holder]) -> None:
+        """These are told to go for one that will hold what `preemptor` says; some may have been told before."""
+        new, root = [one for one in victims if not one.evicted], self.forest.queues[preemptor.queue].root
+        if new:
+            self.allocations.track(root)
+        for one in new:
+            self.mark_evicted(one)
+        self.allocations.reserve(root, preemptor, new)
+
+    def refuse(self, queue: str, uid: str) -> None:
+        """The workload gets nothing, and nothing will be freed for it."""
+        node = self.forest.queues.get(queue)
+        if self.allocations and node is not None:
+            self.allocations.drop_reservation(node.root, uid)
+
+    def forget_allocations(self, queue: str) -> bool:
+        """Something changed in the tree of this queue that preemption did not cause.
+
+        True when a preemption had been withheld, which may go ahead now.
+        """
+        node = self.forest.queues.get(queue)
+        return bool(self.allocations) and node is not None and self.allocations.forget(node.root)
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""

@@ -129,3 +129,30 @@ def differs(old: QueuedWorkload, new: QueuedWorkload) -> bool:
         or old.condition("Evicted") != new.condition("Evicted")
         or old.condition("Requeued") != new.condition("Requeued")
     )
+
+
+def changed_from_outside(old: QueuedWorkload, new: QueuedWorkload) -> bool:
+    """Something changed that admission and preemption do not cause, and that may change what is decided about others.
+
+    States of admission checks and readiness of pods follow from admission, and are none of this.
+    """
+    return (
+        old.generation != new.generation
+        or old.queue != new.queue
+        or old.pod_sets != new.pod_sets
+        or old.active is not new.active
+        or old.gated_by != new.gated_by
+        or old.effective_priority != new.effective_priority
+        or (old.deleted is None) is not (new.deleted is None)
+        or old.is_true("Finished") is not new.is_true("Finished")
+        or old.is_on_hold is not new.is_on_hold
+        or _more_is_reclaimable(old, new)
+    )
+
+
+def _more_is_reclaimable(old: QueuedWorkload, new: QueuedWorkload) -> bool:
+    """Some more pods are done for good. A workload that starts all over after its eviction may take that back."""
+    if old.reclaimable == new.reclaimable:
+        return False
+    before = dict(old.reclaimable)
+    return any(count > before.get(name, 0) for name, count in new.reclaimable)

@@ -154,13 +154,17 @@ class PendingQueues:
         if found is not None and found.queue.usage_based and found.queue.strategy is QueueingStrategy.STRICT_FIFO:
             self._stir(queue)
 
-    def ripen(self, now: float) -> None:
+    def ripen(self, now: float) -> list[str]:
+        """Those whose rest has ended line up; the queues of these."""
+        ripe = []
         for name in list(self._with_rests):
             queue = self._queues.get(name)
             if queue is None or queue.next_deadline() is None:
                 del self._with_rests[name]
             elif queue.ripen(now):
                 self._stir(name)
+                ripe.append(name)
+        return ripe
 
     def next_deadline(self) -> float | None:
         if not self._with_rests:

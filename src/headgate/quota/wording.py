@@ -14,6 +14,8 @@ WAITS_FOR_THE_SAME = (
     "Workload has overlapping preemption targets with another workload, but will fit after these preemptions complete"
 )
 GATED = "Workload requires preemption, but it's gated"
+CIRCLES = "it would lead back to an earlier allocation of quota, so workloads would preempt each other in circles"
+WITHHELD = f"is withheld: {CIRCLES}"
 NOT_READY = "waiting for all admitted workloads to be in PodsReady condition"
 PASSED_OVER = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 FAILED_CHECKS = "The workload has failed admission checks"
@@ -68,6 +70,12 @@ def no_flavors(pod_set: str, reasons: Sequence[str]) -> str:
 
 def pending_preemption(message: str, victims: int) -> str:
     return f"{message}. Pending the preemption of {victims} workload(s)"
+
+
+def preemption_withheld(message: str, victims: int) -> str:
+    return (
+        f"{message}. The preemption of {victims} workload(s) {WITHHELD}. It is tried again when something else changes"
+    )
 
 
 def queue_missing(queue: str) -> str:

@@ -12,8 +12,10 @@ from headgate.engine.quota.victims import VictimsFor, search_by
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota.search import Victim
+from headgate.preemption.quota.search import Victim, VictimSearch
+from headgate.preemption.quota_search import Preemptor
 from headgate.quota import wording
+from headgate.quota.allocations import Plan
 from headgate.quota.assignment import Assignment
 from headgate.quota.flavors import FlavorSearch, assign
 from headgate.quota.ledger import Holder, Ledger
@@ -51,6 +53,7 @@ class _Tree(Struct):
     lent: list[tuple[str, Usage]] = []
     admits: bool = False
     is_as_found: bool = True  # nothing was charged to any of its queues yet
+    plan: Plan | None = None  # where it has preempted since the last change from outside
 
 
 class _Nominee(Struct, frozen=True, gc=False):
@@ -110,18 +113,26 @@ def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float)
     if isinstance(outcome, Admitted):
         ledger.hold(_holder(applicant, outcome.assignment.usage, now))
         pending.withdraw(applicant.workload.key)
-    elif isinstance(outcome, Waits):
-        pending.refused(applicant, outcome.requeue, outcome.progress, outcome.reason)
     elif isinstance(outcome, Preempting):
-        for victim in outcome.victims:
-            ledger.mark_evicted(victim.holder)
+        victims = [victim.holder for victim in outcome.victims]
+        ledger.preempt(_holder(applicant, outcome.assignment.usage, now), victims)
         pending.refused(applicant, Requeue.PENDING_PREEMPTION)
-    elif isinstance(outcome, Deferred):
-        pending.refused(applicant, Requeue.PENDING_PREEMPTION)
-    elif isinstance(outcome, Gated):
-        pending.refused(applicant, Requeue.PREEMPTION_GATED)
+    elif isinstance(outcome, Waits | Deferred | Gated):
+        ledger.refuse(applicant.queue, applicant.workload.uid)
+        if isinstance(outcome, Waits) and outcome.withheld:
+            ledger.allocations.withhold(ledger.forest.queues[applicant.queue].root)
+        _bring_back(outcome, pending)
     else:
         assert_never(outcome)
+
+
+def _bring_back(outcome: Waits | Deferred | Gated, pending: PendingQueues) -> None:
+    applicant = outcome.applicant
+    if isinstance(outcome, Waits):
+        pending.refused(applicant, outcome.requeue, outcome.progress, outcome.reason)
+    else:
+        is_gated = isinstance(outcome, Gated)
+        pending.refused(applicant, Requeue.PREEMPTION_GATED if is_gated else Requeue.PENDING_PREEMPTION)
 
 
 def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
@@ -160,9 +171,23 @@ class _Cycle:
                 nominees.append(self._nominate(head, progress))
             else:
                 outcomes.append(why_not)
+                self._plan(why_not)
         with self._ledger.trial():
             outcomes += [self._decide(nominee) for nominee in self._in_turn(nominees)]
         return outcomes
+
+    def _plan(self, outcome: Outcome) -> None:
+        """Those that follow in this cycle find the allocation as this outcome leaves it."""
+        head = outcome.applicant
+        node = self._ledger.forest.queues.get(head.queue)
+        plan = self._tree(node.root).plan if node is not None else None
+        if plan is None:
+            return
+        if isinstance(outcome, Admitted | Preempting):
+            victims = outcome.victims if isinstance(outcome, Preempting) else ()
+            plan.admit(_holder(head, outcome.assignment.usage, 0.0), [victim.holder for victim in victims])
+        else:
+            plan.refuse(head.workload.uid)
 
     def _in_turn(self, nominees: Sequence[_Nominee]) -> Iterable[_Nominee]:
         return by_share(self._ledger, nominees) if self._is_fair else by_priority(nominees)
@@ -184,11 +209,15 @@ class _Cycle:
         return None
 
     def _nominate(
-        self, head: Applicant, progress: Progress | None, pinned: Mapping[tuple[str, str], str] | None = None
+        self,
+        head: Applicant,
+        progress: Progress | None,
+        pinned: Mapping[tuple[str, str], str] | None = None,
+        find_victims: VictimSearch | None = None,
     ) -> _Nominee:
         """Flavors for all its pods, or for as many as can be had, and who has to go for that."""
         settings, node = self._settings, self._ledger.forest.queues[head.queue]
-        victims = VictimsFor(self._ledger, head, self._find_victims)
+        victims = VictimsFor(self._ledger, head, find_victims or self._find_victims)
         search = FlavorSearch(
             node,
             self._snapshot.flavors,
@@ -212,10 +241,16 @@ class _Cycle:
     def _tree(self, root: QuotaNode) -> _Tree:
         tree = self._trees.get(root)
         if tree is None:
-            tree = self._trees[root] = _Tree()
+            tree = self._trees[root] = _Tree(plan=self._ledger.allocations.plan(root))
         return tree
 
     def _decide(self, nominee: _Nominee) -> Outcome:
+        outcome = self._decided(nominee)
+        if nominee.tree.plan is not None:
+            self._plan(outcome)
+        return outcome
+
+    def _decided(self, nominee: _Nominee) -> Outcome:
         if not nominee.victims or not nominee.shares_victims:
             return self._outcome(nominee)
         again = self._again_without_the_leaving(nominee)
@@ -260,6 +295,8 @@ class _Cycle:
         """There is room, or there will be."""
         head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
         leaving = nominee.tree.leaving
+        if victims and self._closes_circle(nominee):
+            return self._withhold(nominee)
         if victims:
             self._promise(nominee, assignment.usage)
             leaving.update((victim.holder.uid, victim.holder) for victim in victims)
@@ -274,6 +311,23 @@ class _Cycle:
             self._all_ready = False
         nominee.tree.admits = True
         return Admitted(head, assignment)
+
+    def _closes_circle(self, nominee: _Nominee) -> bool:
+        plan, assignment = nominee.tree.plan, nominee.assignment
+        if plan is None:
+            return False
+        victims = [victim.holder for victim in nominee.victims]
+        gets = _holder(nominee.applicant, assignment.usage, 0.0)
+        return plan.closes_circle(gets, victims, borrows=assignment.borrow > 0)
+
+    def _withhold(self, nominee: _Nominee) -> Outcome:
+        """Nobody is preempted for it until something changes from outside; it may still have what is free."""
+        head = nominee.applicant
+        free = self._nominate(head, None, find_victims=_nobody)
+        if free.may_go:
+            return self._go(free)
+        message = wording.preemption_withheld(nominee.assignment.message, len(nominee.victims))
+        return Waits(head, Unreserved.WAITING, Requeue.PREEMPTION_GATED, message, withheld=True)
 
     def _charge(self, nominee: _Nominee, usage: Usage) -> None:
         self._ledger.charge(nominee.applicant.queue, usage)
@@ -357,6 +411,10 @@ def _of_fewer_pods(whole: _Nominee, search: FlavorSearch, victims: VictimsFor) -
         return nominee if nominee.may_go else None
 
     return most_pods(head.kind.asks, attempt)
+
+
+def _nobody(ledger: Ledger, preemptor: Preemptor) -> tuple[Victim, ...]:
+    return ()
 
 
 def _own_part(node: QuotaNode, of: FlavorResource, amount: int, borrows: bool) -> int:

@@ -56,6 +56,23 @@ class Books:
             if first is not None:
                 self.pending.wake(first.name, now)
 
+    def came_from_outside(self, workload: QueuedWorkload) -> None:
+        """The workload is new: its tree may preempt as if it never had. Nobody is tried again for that alone."""
+        if self.ledger.allocations:
+            self.ledger.forget_allocations(self._surroundings.queue_of(workload))
+
+    def changed_from_outside(self, workload: QueuedWorkload, now: float) -> None:
+        """The workload went or was changed, or its time has come: whose preemption was withheld is tried again."""
+        if self.ledger.allocations:
+            queue = self._surroundings.queue_of(workload)
+            if self.ledger.forget_allocations(queue):
+                self.pending.wake(queue, now)
+
+    def surroundings_changed(self, now: float) -> None:
+        """As `changed_from_outside`, of all trees."""
+        if self.ledger.allocations.forget_all():
+            self.wake_all(now)
+
     def members(self, local: Key) -> Iterator[Key]:
         """The workloads that name this local queue."""
         return iter(list(self._by_local.get(local, ())))

@@ -88,6 +88,10 @@ class QuotaCounts:
     def skipped_preemption(self, queue: str) -> None:
         self._skips[queue] = self._skips.get(queue, 0) + 1
 
+    def withheld_preemption(self, queue: str) -> None:
+        """It would have led back to an earlier allocation."""
+        self._add("headgate_withheld_preemptions_total", cluster_queue=queue)
+
     def recomputed(self, queue: str, result: str) -> None:
         """A workload's victims had to go for another one already, so it was decided about once more."""
         self._add("kueue_preemption_target_recomputations_total", cluster_queue=queue, result=result)

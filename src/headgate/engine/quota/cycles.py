@@ -81,7 +81,8 @@ class Cycles:
         """Until no other answer is possible. Who must leave is handed to `evicted`, to be looked at and placed."""
         self.promises = {}
         books, around = self._books, self._surroundings
-        books.pending.ripen(now)
+        for queue in books.pending.ripen(now):
+            books.ledger.forget_allocations(queue)
         all_ready = not books.tally.waiting_for_pods
         snapshot = QuotaSnapshot(books.ledger, around.flavors, around.may_enter, around.inactive, all_ready)
         for outcomes in admit_all(books.pending, snapshot, self._settings, now, self._cycle.outcomes):
@@ -95,6 +96,8 @@ class Cycles:
         for outcome in others:
             if isinstance(outcome, Waits) and outcome.skipped_preemption:
                 self._counts.skipped_preemption(outcome.applicant.queue)
+            if isinstance(outcome, Waits) and outcome.withheld:
+                self._counts.withheld_preemption(outcome.applicant.queue)
             if outcome.recomputed:
                 self._counts.recomputed(outcome.applicant.queue, _RECOMPUTED[type(outcome)])
 

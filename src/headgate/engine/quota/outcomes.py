@@ -45,7 +45,10 @@ class Gated(Struct, frozen=True, gc=False):
 
 
 class Waits(Struct, frozen=True, gc=False):
-    """`skipped_preemption`: it would have preempted, had others not gone before."""
+    """`skipped_preemption`: it would have preempted, had others not gone before.
+
+    `withheld`: it would have preempted, had that not led back to an allocation from before.
+    """
 
     applicant: Applicant
     reason: Unreserved
@@ -54,6 +57,7 @@ class Waits(Struct, frozen=True, gc=False):
     progress: Progress | None = None
     skipped_preemption: bool = False
     recomputed: bool = False
+    withheld: bool = False
 
 
 Outcome = Admitted | Preempting | Deferred | Gated | Waits

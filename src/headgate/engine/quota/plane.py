@@ -44,6 +44,7 @@ from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.resources import saturated
 from headgate.model.settings import Settings
 from headgate.queueing.waiting import Backoff
+from headgate.quota.order import changed_from_outside
 
 _WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums
 _CHANGES = (PatchStatus, PatchSpec, Delete)
@@ -176,8 +177,10 @@ class QuotaPlane:
         sheet = self._desk.get(key)
         if sheet is not None and sheet.seen.uid == workload.uid:
             self._note_change(sheet, sheet.seen, workload, now)
-        elif sheet is not None:
-            self._lose(key, sheet.seen.uid, now)
+        else:
+            if sheet is not None:
+                self._lose(key, sheet.seen.uid, now)
+            self._books.came_from_outside(workload)
         self._touched.setdefault(key, False)
         told = self._desk.observe(workload)
         return told if sheet is not None else (*told, *self._warn(workload, now))
@@ -190,6 +193,9 @@ class QuotaPlane:
             yield partial(saturated_event, workload.target, entry)
 
     def _note_change(self, sheet: Sheet, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
+        if self._books.ledger.allocations and changed_from_outside(before, after):
+            self._books.changed_from_outside(before, now)
+            self._books.changed_from_outside(after, now)
         if before.queue != after.queue:
             self._books.leave_local(sheet)
         given = before.admission
@@ -222,6 +228,8 @@ class QuotaPlane:
             return
         sheet = self._desk.lose(key, uid)
         if sheet is not None:
+            if not sheet.is_finished:
+                self._books.changed_from_outside(sheet.seen, now)
             self._books.remove(sheet, now)
             self._cycles.refusals.drop(key)
             self._counts.lose(key)
@@ -246,8 +254,10 @@ class QuotaPlane:
             self._books.reshape(now)
             self._in_use.touch_leaving()
         elif around.take_relabeled():
+            self._books.ledger.allocations.forget_all()
             self._books.wake_all(now)
         if around.changed_queues or around.changed_locals or around.changed_classes:
+            self._books.surroundings_changed(now)
             self._touch_changed()
 
     def _touch_changed(self) -> None:
@@ -269,7 +279,9 @@ class QuotaPlane:
             return
         for local in self._books.consumptions.sample(now):
             self._statuses.touch(local)
-            self._books.pending.reorder(self._surroundings.locals[local].cluster_queue)
+            queue = self._surroundings.locals[local].cluster_queue
+            self._books.ledger.forget_allocations(queue)
+            self._books.pending.reorder(queue)
 
     def _settle_forgotten(self, now: float) -> None:
         """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
@@ -321,6 +333,8 @@ class QuotaPlane:
     def _take(self, workload: QueuedWorkload, step: Step, now: float) -> None:
         if step.decision:
             self._journal.write(telling.stepped(workload, step, now))
+        if step.decision == "requeue" and workload.requeue is not None and workload.requeue.at is not None:
+            self._books.changed_from_outside(workload, now)
         self._desk.want(workload.key, step.change, *telling.step_events(workload, step, now))
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:

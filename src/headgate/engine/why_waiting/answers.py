@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     QUOTA = "WaitingForQuota"
     PREEMPTING = "WaitingForPreemptedWorkloads"
     PREEMPTION_GATED = "PreemptionGated"
+    PREEMPTION_WITHHELD = "PreemptionWithheld"
     PODS_NOT_READY = "WaitingForPodsReady"
     NOTHING = "CouldBeAdmitted"
 

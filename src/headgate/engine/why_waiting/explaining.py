@@ -146,6 +146,8 @@ def _of_outcome(
     match outcome:
         case Preempting(_, _, victims, _):
             names = ", ".join(called(victim.holder.key) for victim in victims)
+            if _is_withheld(outcome.applicant.workload):
+                return Verdict.PREEMPTION_WITHHELD, f"may not preempt {names}: {wording.CIRCLES}"
             how = "have left" if all(victim.holder.evicted for victim in victims) else "have been made to leave"
             return Verdict.PREEMPTING, f"gets quota when these {how}: {names}"
         case Deferred():
@@ -159,6 +161,12 @@ def _of_outcome(
             return Verdict.NOTHING, "could have quota now"
         case _:
             assert_never(outcome)
+
+
+def _is_withheld(workload: QueuedWorkload) -> bool:
+    """Its condition says so; who only sees the objects cannot know what they were before."""
+    shown = workload.condition("QuotaReserved")
+    return shown is not None and shown.status == "False" and wording.WITHHELD in shown.message
 
 
 def _of_waiting(

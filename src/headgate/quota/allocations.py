@@ -1,0 +1,217 @@
+"""Allocations that preemption led to, so that preemption never goes in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from headgate.quota.tree import QuotaNode, Usage
+
+if TYPE_CHECKING:
+    from headgate.quota.ledger import Holder
+
+MOST_ENTRIES = 2  # of one allocation, by preemptors that stay within nominal quota
+MOST_EVICTIONS = 10  # of one workload by preemption, between two changes from outside
+_MODULUS = 1 << 128
+
+
+class _History:
+    """One tree since tracking began. Allocations are sums of digests, relative to the one tracking began with.
+
+    `alike` counts workloads of the same queue, priority and usage as one and the same, `exact` tells them apart.
+    """
+
+    __slots__ = ("alike", "alike_entered", "evictions", "exact", "exact_entered", "leaving", "reserved", "withheld")
+
+    def __init__(self) -> None:
+        self.alike = self.exact = 0
+        self.alike_entered: dict[int, int] = {0: 1}  # how often
+        self.exact_entered: dict[int, int] = {0: 1}
+        self.reserved: dict[str, Holder] = {}  # preemptors by uid, with what they get once their victims are gone
+        self.leaving: dict[str, tuple[int, int]] = {}  # victims by uid, with the allocation they leave for
+        self.evictions: dict[str, int] = {}  # by uid
+        self.withheld = False  # some preemption was
+
+    def add(self, holder: Holder) -> None:
+        self.alike = (self.alike + _alike(holder)) % _MODULUS
+        self.exact = (self.exact + _exact(holder)) % _MODULUS
+
+    def remove(self, holder: Holder) -> None:
+        self.alike = (self.alike - _alike(holder)) % _MODULUS
+        self.exact = (self.exact - _exact(holder)) % _MODULUS
+
+    def enter(self) -> None:
+        """The tree is in this allocation now."""
+        self.alike_entered[self.alike] = self.alike_entered.get(self.alike, 0) + 1
+        self.exact_entered[self.exact] = self.exact_entered.get(self.exact, 0) + 1
+
+    def forget_entry(self, alike: int, exact: int) -> None:
+        """The tree was never in this allocation after all."""
+        for entered, allocation in ((self.alike_entered, alike), (self.exact_entered, exact)):
+            if entered.get(allocation, 0) > 1:
+                entered[allocation] -= 1
+            else:
+                entered.pop(allocation, None)
+
+
+class Allocations:
+    """For each tree of queues, the allocations entered since the last change from outside.
+
+    An allocation is who holds which quota, where victims on their way out no longer count and the preemptors they
+    leave for already do. Between changes from outside it decides what happens next; so a tree that enters one again
+    goes in a circle. A tree is tracked from its first preemption on, until `forget`.
+    """
+
+    def __init__(self) -> None:
+        self._histories: dict[QuotaNode, _History] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._histories)
+
+    def forget(self, root: QuotaNode) -> bool:
+        """Something changed that preemption in this tree did not cause. True when a preemption had been withheld."""
+        history = self._histories.pop(root, None)
+        return history is not None and history.withheld
+
+    def forget_all(self) -> bool:
+        """As `forget`, of all trees."""
+        withheld = any(history.withheld for history in self._histories.values())
+        self._histories.clear()
+        return withheld
+
+    def withhold(self, root: QuotaNode) -> None:
+        """A preemption in this tree waits for a change from outside."""
+        history = self._histories.get(root)
+        if history is not None:
+            history.withheld = True
+
+    def replace(self, root: QuotaNode, before: Holder | None, after: Holder | None) -> None:
+        """The workload held `before` and holds `after`; None: nothing."""
+        history = self._histories.get(root)
+        if history is None:
+            return
+        if before is not None and not before.evicted:
+            history.remove(before)
+        if after is None:
+            if before is not None:
+                history.leaving.pop(before.uid, None)
+        elif not after.evicted:
+            self._arrive(history, before, after)
+
+    def _arrive(self, history: _History, before: Holder | None, after: Holder) -> None:
+        reserved = history.reserved.pop(after.uid, None)
+        if reserved is not None:
+            history.remove(reserved)
+        history.add(after)
+        if before is not None and before.evicted:
+            self._not_evicted(history, after.uid)
+        elif before is None and (reserved is None or reserved.usage != after.usage):
+            history.enter()
+
+    def _not_evicted(self, history: _History, uid: str) -> None:
+        """Its eviction was decided and did not come about: whoever decided it may do so again."""
+        entered = history.leaving.pop(uid, None)
+        if entered is not None:
+            history.forget_entry(*entered)
+            history.evictions[uid] -= 1
+
+    def drop_reservation(self, root: QuotaNode, uid: str) -> None:
+        """The preemptor was refused, or preempts others instead."""
+        history = self._histories.get(root)
+        reserved = history.reserved.pop(uid, None) if history is not None else None
+        if history is not None and reserved is not None:
+            history.remove(reserved)
+
+    def track(self, root: QuotaNode) -> None:
+        """From now on the allocations of this tree are noted, the one it is in first."""
+        if root not in self._histories:
+            self._histories[root] = _History()
+
+    def reserve(self, root: QuotaNode, preemptor: Holder, victims: Sequence[Holder]) -> None:
+        """These were marked as evicted just now, for one that will hold what `preemptor` says."""
+        history = self._histories.get(root)
+        if history is None:
+            return
+        self.drop_reservation(root, preemptor.uid)
+        history.reserved[preemptor.uid] = preemptor
+        history.add(preemptor)
+        for victim in victims:
+            history.leaving[victim.uid] = history.alike, history.exact
+            history.evictions[victim.uid] = history.evictions.get(victim.uid, 0) + 1
+        if victims:
+            history.enter()
+
+    def plan(self, root: QuotaNode) -> Plan | None:
+        """What this tree may do next without going in a circle; None while it may do anything."""
+        history = self._histories.get(root)
+        return Plan(history) if history is not None else None
+
+
+class Plan:
+    """What is decided about one tree in a cycle, one workload after the other, before any of it is settled."""
+
+    __slots__ = ("_alike", "_exact", "_history")
+
+    def __init__(self, history: _History) -> None:
+        self._history = history
+        self._alike, self._exact = history.alike, history.exact
+
+    def closes_circle(self, preemptor: Holder, victims: Sequence[Holder], *, borrows: bool) -> bool:
+        """Whether the preemption leads back to an allocation the tree was in before.
+
+        Who takes back its nominal quota may do so once more: then the one who borrowed it is held back next time.
+        """
+        history = self._history
+        new = [victim for victim in victims if not victim.evicted]
+        if not new:
+            return False  # they leave already
+        if any(history.evictions.get(victim.uid, 0) >= MOST_EVICTIONS for victim in new):
+            return True
+        most = 1 if borrows else MOST_ENTRIES
+        alike, exact = self._with(preemptor, new)
+        if alike != self._alike:
+            return history.alike_entered.get(alike, 0) >= most
+        return history.exact_entered.get(exact, 0) >= most
+
+    def refuse(self, uid: str) -> None:
+        """The workload gets nothing in this cycle."""
+        reserved = self._history.reserved.get(uid)
+        if reserved is not None:
+            self._alike -= _alike(reserved)
+            self._exact -= _exact(reserved)
+
+    def admit(self, holder: Holder, victims: Sequence[Holder] = ()) -> None:
+        """The workload gets this, now or once the victims are gone."""
+        self._alike, self._exact = self._with(holder, [victim for victim in victims if not victim.evicted])
+
+    def _with(self, holder: Holder, victims: Sequence[Holder]) -> tuple[int, int]:
+        alike, exact = _difference(holder, victims)
+        reserved = self._history.reserved.get(holder.uid)
+        if reserved is not None:
+            alike, exact = alike - _alike(reserved), exact - _exact(reserved)
+        return (self._alike + alike) % _MODULUS, (self._exact + exact) % _MODULUS
+
+
+def _difference(gets: Holder, lose: Sequence[Holder]) -> tuple[int, int]:
+    alike = _alike(gets) - sum(_alike(one) for one in lose)
+    exact = _exact(gets) - sum(_exact(one) for one in lose)
+    return alike, exact
+
+
+def _alike(holder: Holder) -> int:
+    return _class_digest(holder.queue, holder.priority, holder.usage)
+
+
+def _exact(holder: Holder) -> int:
+    return _digest(holder.uid) * _alike(holder) % _MODULUS
+
+
+@lru_cache(maxsize=4096)  # many ask for the same
+def _class_digest(queue: str, priority: int, usage: Usage) -> int:
+    return _digest(repr((queue, priority, usage)))
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big")
