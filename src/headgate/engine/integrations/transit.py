@@ -30,33 +30,26 @@ class Transit:
         self._flavors = flavors
         self._expected: dict[Key, _Expected] = {}
         self._all: dict[PodShape, int] | None = None  # until something changes
+        self.version = 0
 
-    def put(
-        self, work: Key, workload: QueuedWorkload | None, standing: Standing, more: Mapping[str, int] | None = None
-    ) -> None:
-        """The work runs by this Workload, with so many pods more than it shows; None: it does not."""
-        counts = _missing(workload, standing, more or {}) if workload is not None else {}
-        if self._expected.pop(work, None) is not None or counts:
-            self._all = None
+    def put(self, work: Key, workload: QueuedWorkload | None, standing: Standing) -> None:
+        """The work runs by this Workload; None: it does not."""
+        counts = missing(workload, standing) if workload is not None else {}
+        known = self._expected.pop(work, None)
         if workload is not None and counts:
             self._expected[work] = _Expected(workload, counts)
+        if counts != (known.counts if known is not None else {}):
+            self._all = None
+            self.version += 1
 
-    def before(self, work: Key, starting: Mapping[str, int], pushed_out: Mapping[str, int]) -> dict[PodShape, int]:
-        """All pods on their way, without those of the work itself that are about to start.
-
-        Some of these take the places of pods that leave, and push them out: such a place is not one it had expected.
-        """
+    def all(self) -> Mapping[PodShape, int]:
+        """How many pods of each shape are on their way."""
         if self._all is None:
             self._all = {}
             for expected in self._expected.values():
                 for shape, count in self._of(expected):
                     self._all[shape] = self._all.get(shape, 0) + count
-        others = dict(self._all)
-        own = self._expected.get(work)
-        for name, shape in (self._shapes(own) if own is not None else {}).items():
-            counted = own.counts.get(name, 0) if own is not None else 0
-            others[shape] = others.get(shape, 0) - min(counted, starting.get(name, 0) - pushed_out.get(name, 0))
-        return {shape: count for shape, count in others.items() if count}
+        return self._all
 
     def _of(self, expected: _Expected) -> list[tuple[PodShape, int]]:
         shapes = self._shapes(expected)
@@ -90,11 +83,10 @@ def _with(shape: PodShape, given: Injected) -> PodShape:
     )
 
 
-def _missing(workload: QueuedWorkload, standing: Standing, more: Mapping[str, int]) -> dict[str, int]:
-    """Pods that are done for good never come again."""
+def missing(workload: QueuedWorkload, standing: Standing) -> dict[str, int]:
+    """Pods that it has quota for and that are on no node, by pod set. Pods that are done for good never come again."""
     done = dict(workload.reclaimable)
     each = {
-        name: count + more.get(name, 0) - done.get(name, 0) - standing.on_nodes.get(name, 0)
-        for name, count in places_of(workload).items()
+        name: count - done.get(name, 0) - standing.on_nodes.get(name, 0) for name, count in places_of(workload).items()
     }
     return {name: count for name, count in each.items() if count > 0}
