@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headgate.engine.integrations.node_room import Free, NodeRoom, Rows, Wanted
 from headgate.engine.integrations.quota_trees import FlavorResource, QuotaTrees
-from headgate.lifecycle.debt import taken_by
+from headgate.lifecycle.debt import is_stuck, taken_by
 from headgate.lifecycle.holds import Hold
 from headgate.model.keys import Key
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME
@@ -33,6 +33,7 @@ class Candidate(Struct, frozen=True):
     wanted: Wanted
     queue: str  # the cluster queue that admitted it
     quota: frozenset[FlavorResource]  # what it got quota of
+    since: float  # when it was admitted
     until: float  # when a hold is over in any case
 
 
@@ -43,7 +44,7 @@ class Leaver(Struct, frozen=True):
 
     @property
     def due(self) -> float:
-        """When its grace is over. From then on it is stuck, and nobody's room."""
+        """When its grace is over. From then on nobody is held for it."""
         assert self.pod.deleted is not None, f"{self.pod.key} does not leave"
         return self.pod.deleted
 
@@ -61,6 +62,9 @@ class HoldPlan:
 
     Pods that were started and have no node yet come before all: a scheduler gives them what is free. Then come the
     candidates that fit now, then those that leaving pods help, each in the order of their rank.
+
+    A pod whose grace is over keeps its place in the plan until it is reported as stuck: whoever it was promised to
+    starts without it, and takes nothing from others who are held for pods that are in time.
     """
 
     def __init__(self, nodes: NodeRoom, trees: QuotaTrees, on_their_way: Wanted) -> None:
@@ -71,25 +75,30 @@ class HoldPlan:
         self._free = Free({})
         self._rows: Rows = np.zeros(0, dtype=np.intp)  # of the nodes they are on
         self._amounts: dict[str, Amounts] = {}  # what they free there
+        self._due: NDArray[np.float64] = np.zeros(0)
         self._open: Mask = np.zeros(0, dtype=np.bool_)  # which of them are promised to nobody
         self._fitting: dict[PodShape, Rows] = {}
         self._masks: dict[tuple[str, frozenset[FlavorResource]], Mask] = {}
 
     def holds(self, leavers: Iterable[Leaver], candidates: Iterable[Candidate], now: float) -> dict[Key, Hold]:
         """The holds of those candidates that are held; the others start now."""
-        there = [each for each in leavers if each.due > now and self._nodes.row_of(each.pod.node) is not None]
-        if not there:
+        there = [
+            each for each in leavers if not is_stuck(each.pod, now) and self._nodes.row_of(each.pod.node) is not None
+        ]
+        if not any(each.due > now for each in there):
             return {}
         waiting = sorted(candidates, key=lambda each: each.rank)
         self._begin(sorted(there, key=lambda each: (each.due, each.pod.key)), waiting)
         self._start(self._on_their_way)
         holds: dict[Key, Hold] = {}
         for candidate in [each for each in waiting if not self._fits_now(each.wanted)]:
-            hold = self._promise(candidate) if candidate.until > now else None
-            if hold is None:
+            promised = self._promise(candidate)
+            if not promised:
                 self._start(candidate.wanted)
-            elif hold.pods:
-                holds[candidate.work] = hold
+                continue
+            until = min(candidate.until, promised[-1].due)
+            if promised[0].due > now and until > now:
+                holds[candidate.work] = Hold(tuple(each.pod for each in promised), until)
         return holds
 
     def _begin(self, leavers: list[Leaver], candidates: Sequence[Candidate]) -> None:
@@ -98,6 +107,7 @@ class HoldPlan:
         self._leavers = leavers
         self._rows = np.array([self._nodes.row_of(each.pod.node) for each in leavers], dtype=np.intp)
         self._amounts = {name: _requests(leavers, name) for name in self._free.amounts}
+        self._due = np.array([each.due for each in leavers])
         self._open = np.ones(len(leavers), dtype=np.bool_)
 
     def _fits_now(self, wanted: Wanted) -> bool:
@@ -119,20 +129,19 @@ class HoldPlan:
                 if after.place(shape, left, rows):
                     self._take(after, gone)
 
-    def _promise(self, candidate: Candidate) -> Hold | None:
-        """Promises it as few leaving pods as make it fit, those that are due first; None when they all do not.
+    def _promise(self, candidate: Candidate) -> list[Leaver]:
+        """Promises it as few leaving pods as make it fit, those that are due first; none when they all do not.
 
-        Placing is greedy: pods of several shapes may turn out to need none of them. The hold is for no pod then.
+        None, too, when it needs none: pods of several shapes are placed one shape after the other, so what did not fit
+        at first may fit among more room.
         """
-        may = np.flatnonzero(self._open & self._gave_to(candidate))
+        may = np.flatnonzero(self._open & self._gave_to(candidate) & (self._due > candidate.since))
         few = _fewest(len(may), lambda count: self._places_all(candidate.wanted, self._once_gone(may[:count])))
         if few is None:
-            return None
+            return []
         after = self._once_gone(may[:few])
         self._places_all(candidate.wanted, after)
-        promised = [self._leavers[index] for index in self._take(after, may[:few])]
-        until = min([candidate.until, *(each.due for each in promised[-1:])])
-        return Hold(tuple(each.pod for each in promised), until)
+        return [self._leavers[index] for index in self._take(after, may[:few])]
 
     def _gave_to(self, candidate: Candidate) -> Mask:
         """The leaving pods whose quota the candidate can have been admitted against."""

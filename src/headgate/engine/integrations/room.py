@@ -11,6 +11,7 @@ from headgate.engine.integrations.leavers import Leavers
 from headgate.engine.integrations.node_room import NodeRoom
 from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, amounts
 from headgate.engine.integrations.transit import Transit, missing, started_shapes
+from headgate.lifecycle.debt import STUCK_AFTER
 from headgate.lifecycle.holds import Hold, hold_limit
 from headgate.lifecycle.quota_conditions import ADMITTED, true_since
 from headgate.model.keys import Key
@@ -103,9 +104,9 @@ class Room:
 
     def awaits(self, work: Key, workload: QueuedWorkload, startable: Mapping[str, int] | None) -> None:
         """The work is admitted and nothing of it has started; `startable` of its pods would, None: all of them."""
-        until = hold_limit(workload, self._max_hold)
+        since, until = true_since(workload, ADMITTED), hold_limit(workload, self._max_hold)
         shapes = started_shapes(workload, self._flavors)
-        if until is None or shapes is None or workload.admission is None:
+        if since is None or until is None or shapes is None or workload.admission is None:
             self.starts(work)
             return
         counts = missing(workload, self._debts.standing(work)) if startable is None else startable
@@ -114,10 +115,11 @@ class Room:
             wanted[shape] = wanted.get(shape, 0) + counts.get(name, 0)
         self._candidates[work] = Candidate(
             work=work,
-            rank=(-workload.effective_priority, true_since(workload, ADMITTED) or 0.0, workload.created, workload.key),
+            rank=(-workload.effective_priority, since, workload.created, workload.key),
             wanted=wanted,
             queue=workload.admission.cluster_queue,
             quota=frozenset(name for name, amount in amounts(workload.admission).items() if amount),
+            since=since,
             until=until,
         )
 
@@ -144,7 +146,8 @@ class Room:
         plan = HoldPlan(self._nodes, self._trees, self._transit.all())
         self._holds = plan.holds(leavers, self._candidates.values(), now)
         self._planned_for = planned_for
-        times = (*(each.due for each in leavers), *(each.until for each in self._candidates.values()))
+        dues = [each.due for each in leavers]
+        times = (*dues, *(due + STUCK_AFTER for due in dues), *(each.until for each in self._candidates.values()))
         self._planned_until = min((at for at in times if at > now), default=float("inf"))
         return [work for work in {**before, **self._holds} if before.get(work) != self._holds.get(work)]
 
