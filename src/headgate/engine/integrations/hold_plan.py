@@ -6,10 +6,11 @@ where it does not fit now. Everybody else starts at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from headgate.engine.integrations.node_room import Free, NodeRoom, Rows, Wanted
@@ -25,8 +26,8 @@ from headgate.placement.table import PODS
 Mask = NDArray[np.bool_]
 
 
-class Candidate(Struct, frozen=True):
-    """An admitted workload of which nothing has started yet."""
+class Claimant(Struct, frozen=True):
+    """An admitted workload and those of its pods that are on no node."""
 
     work: Key
     rank: tuple[int, float, float, Key]  # by priority, then by the time of its admission, its creation and its name
@@ -35,6 +36,12 @@ class Candidate(Struct, frozen=True):
     quota: frozenset[FlavorResource]  # what it got quota of
     since: float  # when it was admitted
     until: float  # when a hold is over in any case
+    started: bool = False  # it is not held; a scheduler gives its pods what is free
+
+    @property
+    def likeness(self) -> Hashable:
+        """Claimants that are alike in this are helped by the same leaving pods."""
+        return tuple(self.wanted.items()), self.queue, self.quota
 
 
 class Leaver(Struct, frozen=True):
@@ -58,19 +65,19 @@ class Leaver(Struct, frozen=True):
 
 
 class HoldPlan:
-    """What is free now, and which leaving pods are promised to nobody yet, as one workload is considered after another.
+    """What is free now, and which leaving pods are promised to nobody yet, as one claimant is considered after another.
 
-    Pods that were started and have no node yet come before all: a scheduler gives them what is free. Then come the
-    candidates that fit now, then those that leaving pods help, each in the order of their rank.
+    Pods that were started take what is free before all others, then come the workloads that fit now. Leaving pods are
+    promised to those that remain, whether they have started or not: so a start takes no promise from others. Each time
+    they are considered in the order of their rank.
 
     A pod whose grace is over keeps its place in the plan until it is reported as stuck: whoever it was promised to
     starts without it, and takes nothing from others who are held for pods that are in time.
     """
 
-    def __init__(self, nodes: NodeRoom, trees: QuotaTrees, on_their_way: Wanted) -> None:
+    def __init__(self, nodes: NodeRoom, trees: QuotaTrees) -> None:
         self._nodes = nodes
         self._trees = trees
-        self._on_their_way = on_their_way
         self._leavers: list[Leaver] = []  # those that are due first in front
         self._free = Free({})
         self._rows: Rows = np.zeros(0, dtype=np.intp)  # of the nodes they are on
@@ -79,30 +86,30 @@ class HoldPlan:
         self._open: Mask = np.zeros(0, dtype=np.bool_)  # which of them are promised to nobody
         self._fitting: dict[PodShape, Rows] = {}
         self._masks: dict[tuple[str, frozenset[FlavorResource]], Mask] = {}
+        self._beyond_help: dict[Hashable, float] = {}  # since when those were admitted whom no leaving pods help
 
-    def holds(self, leavers: Iterable[Leaver], candidates: Iterable[Candidate], now: float) -> dict[Key, Hold]:
-        """The holds of those candidates that are held; the others start now."""
-        there = [
-            each for each in leavers if not is_stuck(each.pod, now) and self._nodes.row_of(each.pod.node) is not None
-        ]
+    def holds(self, leavers: Iterable[Leaver], claimants: Iterable[Claimant], now: float) -> dict[Key, Hold]:
+        """The holds of those that are held; the others start now, or have."""
+        in_time = [each for each in leavers if not is_stuck(each.pod, now)]
+        there = [each for each in in_time if self._nodes.row_of(each.pod.node) is not None]
         if not any(each.due > now for each in there):
             return {}
-        waiting = sorted(candidates, key=lambda each: each.rank)
-        self._begin(sorted(there, key=lambda each: (each.due, each.pod.key)), waiting)
-        self._start(self._on_their_way)
+        ranked = sorted(claimants, key=lambda each: each.rank)
+        self._begin(sorted(there, key=lambda each: (each.due, each.pod.key)), ranked)
+        pending = {each.work: self._pending(each.wanted) for each in ranked if each.started}
+        waiting = {each.work for each in ranked if not each.started and not self._fits_now(each.wanted)}
         holds: dict[Key, Hold] = {}
-        for candidate in [each for each in waiting if not self._fits_now(each.wanted)]:
-            promised = self._promise(candidate)
-            if not promised:
-                self._start(candidate.wanted)
-                continue
-            until = min(candidate.until, promised[-1].due)
-            if promised[0].due > now and until > now:
-                holds[candidate.work] = Hold(tuple(each.pod for each in promised), until)
+        for claimant in ranked:
+            if claimant.started:
+                self._promise(structs.replace(claimant, wanted=pending[claimant.work]))
+            elif claimant.work in waiting and (promised := self._promise(claimant)):
+                until = min(claimant.until, promised[-1].due)
+                if promised[0].due > now and until > now:
+                    holds[claimant.work] = Hold(tuple(each.pod for each in promised), until)
         return holds
 
-    def _begin(self, leavers: list[Leaver], candidates: Sequence[Candidate]) -> None:
-        shapes = (*self._on_their_way, *(shape for each in candidates for shape in each.wanted))
+    def _begin(self, leavers: list[Leaver], claimants: Sequence[Claimant]) -> None:
+        shapes = dict.fromkeys(shape for each in claimants for shape in each.wanted)
         self._free = self._nodes.free(name for shape in shapes for name, _ in shape.requests.items)
         self._leavers = leavers
         self._rows = np.array([self._nodes.row_of(each.pod.node) for each in leavers], dtype=np.intp)
@@ -118,39 +125,34 @@ class HoldPlan:
         self._free = trial
         return True
 
-    def _start(self, wanted: Wanted) -> None:
-        """As many pods as possible take what is free, and then what leaving pods free: nobody else is promised that."""
-        for shape, count in wanted.items():
-            rows = self._rows_for(shape)
-            left = count - self._free.place(shape, count, rows)
-            if left and self._open.any():
-                gone = np.flatnonzero(self._open)
-                after = self._once_gone(gone)
-                if after.place(shape, left, rows):
-                    self._take(after, gone)
+    def _pending(self, wanted: Wanted) -> Wanted:
+        """The pods for which nothing is free; the others take what is."""
+        left = {shape: count - self._free.place(shape, count, self._rows_for(shape)) for shape, count in wanted.items()}
+        return {shape: count for shape, count in left.items() if count}
 
-    def _promise(self, candidate: Candidate) -> list[Leaver]:
+    def _promise(self, claimant: Claimant) -> list[Leaver]:
         """Promises it as few leaving pods as make it fit, those that are due first; none when they all do not.
 
         None, too, when it needs none: pods of several shapes are placed one shape after the other, so what did not fit
-        at first may fit among more room.
+        at first may fit among more room. A pod whose grace was over before the claimant was admitted helps nobody.
         """
-        may = np.flatnonzero(self._open & self._gave_to(candidate) & (self._due > candidate.since))
-        few = _fewest(len(may), lambda count: self._places_all(candidate.wanted, self._once_gone(may[:count])))
+        if not claimant.wanted or claimant.since >= self._beyond_help.get(claimant.likeness, math.inf):
+            return []
+        may = np.flatnonzero(self._open & self._gave_to(claimant) & (self._due > claimant.since))
+        few = _fewest(len(may), lambda count: self._places_all(claimant.wanted, self._once_gone(may[:count])))
         if few is None:
+            self._beyond_help[claimant.likeness] = claimant.since
             return []
         after = self._once_gone(may[:few])
-        self._places_all(candidate.wanted, after)
+        self._places_all(claimant.wanted, after)
         return [self._leavers[index] for index in self._take(after, may[:few])]
 
-    def _gave_to(self, candidate: Candidate) -> Mask:
-        """The leaving pods whose quota the candidate can have been admitted against."""
-        kind = candidate.queue, candidate.quota
+    def _gave_to(self, claimant: Claimant) -> Mask:
+        """The leaving pods whose quota the claimant can have been admitted against."""
+        kind = claimant.queue, claimant.quota
         if kind not in self._masks:
-            tree, quota = self._trees.root(candidate.queue), candidate.quota
-            found = [
-                self._trees.root(each.queue) == tree and not quota.isdisjoint(each.quota) for each in self._leavers
-            ]
+            root, tree = self._trees.root, self._trees.root(claimant.queue)
+            found = [root(each.queue) == tree and not claimant.quota.isdisjoint(each.quota) for each in self._leavers]
             self._masks[kind] = np.array(found, dtype=np.bool_)
         return self._masks[kind]
 

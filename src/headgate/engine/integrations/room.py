@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from headgate.engine.integrations.claimants import Claimants
 from headgate.engine.integrations.debts import Debts
-from headgate.engine.integrations.hold_plan import Candidate, HoldPlan, Leaver
+from headgate.engine.integrations.hold_plan import HoldPlan, Leaver
 from headgate.engine.integrations.leavers import Leavers
 from headgate.engine.integrations.node_room import NodeRoom
 from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, amounts
-from headgate.engine.integrations.transit import Transit, missing, started_shapes
 from headgate.lifecycle.debt import STUCK_AFTER
-from headgate.lifecycle.holds import Hold, hold_limit
-from headgate.lifecycle.quota_conditions import ADMITTED, true_since
+from headgate.lifecycle.holds import Hold
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Pod
 from headgate.model.queues import Admission, ClusterQueue, Cohort, QueuedWorkload, ResourceFlavor
 
 
@@ -30,7 +30,6 @@ class Room:
         max_hold: float,
         debt_percent: int | None = None,
     ) -> None:
-        self._flavors = flavors
         self._max_hold = max_hold
         self._debt_percent = debt_percent
         self._promised: dict[Key, Amounts] = {}  # quota about to be released, by the work
@@ -40,12 +39,11 @@ class Room:
         self._running: dict[Key, QueuedWorkload] = {}
         self._debts = Debts(workload_for)
         self._nodes = NodeRoom()
-        self._transit = Transit(flavors)
+        self._claimants = Claimants(flavors, max_hold)
         self._leavers = Leavers()
-        self._candidates: dict[Key, Candidate] = {}
         self._holds: dict[Key, Hold] = {}
-        self._planned_for: tuple[object, ...] = ()  # the versions of all that the holds were derived from
-        self._planned_until = float("-inf")  # when time alone makes them others
+        self._derived_from: tuple[object, ...] = ()  # the versions of all that the holds were derived from
+        self._holds_until = math.inf  # when time alone makes them others
 
     # what is now true
 
@@ -104,55 +102,34 @@ class Room:
 
     def awaits(self, work: Key, workload: QueuedWorkload, startable: Mapping[str, int] | None) -> None:
         """The work is admitted and nothing of it has started; `startable` of its pods would, None: all of them."""
-        since, until = true_since(workload, ADMITTED), hold_limit(workload, self._max_hold)
-        shapes = started_shapes(workload, self._flavors)
-        if since is None or until is None or shapes is None or workload.admission is None:
-            self.starts(work)
-            return
-        counts = missing(workload, self._debts.standing(work)) if startable is None else startable
-        wanted: dict[PodShape, int] = {}
-        for name, shape in shapes.items():
-            wanted[shape] = wanted.get(shape, 0) + counts.get(name, 0)
-        self._candidates[work] = Candidate(
-            work=work,
-            rank=(-workload.effective_priority, since, workload.created, workload.key),
-            wanted=wanted,
-            queue=workload.admission.cluster_queue,
-            quota=frozenset(name for name, amount in amounts(workload.admission).items() if amount),
-            since=since,
-            until=until,
-        )
+        self._claimants.put_waiting(work, workload, startable, self._debts.standing(work))
 
     def starts(self, work: Key) -> None:
         """The work has started, or is not about to."""
-        self._candidates.pop(work, None)
+        self._claimants.drop_waiting(work)
 
     def settle_holds(self, now: float) -> list[Key]:
         """Derives anew who is held, where that may be another; returns the work whose hold is another."""
         for work in self._debts.take_changed_works():
             self._expect(work)
         if not self.may_hold:
-            self._candidates = {}
-        if not self._candidates:
-            before, self._holds = self._holds, {}
-            self._planned_for = ()
-            return list(before)
-        derived_from = (self._nodes.version, self._debts.version, self._transit.version, self._trees.version)
-        planned_for = (*derived_from, tuple(self._candidates.values()))
-        if planned_for == self._planned_for and now < self._planned_until:
+            self._claimants.clear_waiting()
+        derived_from = (self._nodes.version, self._debts.version, self._claimants.version, self._trees.version)
+        if derived_from == self._derived_from and now < self._holds_until:
             return []
-        leavers = [Leaver(pod) for pod in self._debts.owing()]
-        before = self._holds
-        plan = HoldPlan(self._nodes, self._trees, self._transit.all())
-        self._holds = plan.holds(leavers, self._candidates.values(), now)
-        self._planned_for = planned_for
-        dues = [each.due for each in leavers]
-        times = (*dues, *(due + STUCK_AFTER for due in dues), *(each.until for each in self._candidates.values()))
-        self._planned_until = min((at for at in times if at > now), default=float("inf"))
+        before, self._holds = self._holds, self._plan(now) if self._claimants.waiting else {}
+        self._derived_from = derived_from
         return [work for work in {**before, **self._holds} if before.get(work) != self._holds.get(work)]
 
+    def _plan(self, now: float) -> dict[Key, Hold]:
+        leavers = [Leaver(pod) for pod in self._debts.owing()]
+        dues, limits = [each.due for each in leavers], [each.until for each in self._claimants.waiting.values()]
+        times = (*dues, *(due + STUCK_AFTER for due in dues), *limits)
+        self._holds_until = min((at for at in times if at > now), default=math.inf)
+        return HoldPlan(self._nodes, self._trees).holds(leavers, self._claimants.all(), now)
+
     def hold_of(self, work: Key) -> Hold | None:
-        return self._holds.get(work) if work in self._candidates else None
+        return self._holds.get(work) if work in self._claimants.waiting else None
 
     @property
     def held(self) -> int:
@@ -161,10 +138,10 @@ class Room:
 
     def holds_end(self) -> list[float]:
         """When time alone may end a hold."""
-        return [self._planned_until] if self._holds else []
+        return [self._holds_until] if self._holds else []
 
     def _expect(self, work: Key) -> None:
-        self._transit.put(work, self._running.get(work), self._debts.standing(work))
+        self._claimants.put_started(work, self._running.get(work), self._debts.standing(work))
 
     # what is owed
 
