@@ -34,8 +34,9 @@ test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own s
 	$(BIN)/python tests/kueue/kueue_oracle.py
 	$(BIN)/python -m pytest tests/kueue
 
-nightly: $(READY)  ## a hundred thousand random histories of quota against its laws
+nightly: $(READY)  ## a hundred thousand random histories of quota against its laws, and as many of holds
 	$(BIN)/python tests/quota/nightly.py
+	$(BIN)/python tests/engine/nightly_holds.py
 
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py
