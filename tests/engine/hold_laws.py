@@ -238,9 +238,17 @@ class History:
         self.put(made)
         self.put(
             QueuedWorkload(
-                key, f"uid-w{name}", "1", self.now // 1, sets, queue, self.dice.choice([0, 0, 5]),
-                owner=made.target, admission=admission, conditions=told,
-            )  # fmt: skip
+                key,
+                f"uid-w{name}",
+                "1",
+                self.now // 1,
+                sets,
+                queue,
+                self.dice.choice([0, 0, 5]),
+                owner=made.target,
+                admission=admission,
+                conditions=told,
+            )
         )
 
     def pods(self):

@@ -11,8 +11,8 @@ import multiprocessing
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from hold_laws import LAWS
 
 CHUNK = 50  # seeds a worker takes at once
