@@ -48,9 +48,9 @@ class Claimants:
             self._started[work] = _Started(workload, counts)
             self.version += 1
 
-    def put_waiting(self, work: Key, workload: QueuedWorkload, startable: Counts | None, standing: Standing) -> None:
-        """The work is about to start with these pods; None: with all that it has quota for."""
-        counts = _missing(workload, standing) if startable is None else startable
+    def put_waiting(self, work: Key, workload: QueuedWorkload, standing: Standing) -> None:
+        """The work is about to start, all of it, though its pods may come one after another."""
+        counts = _missing(workload, standing)
         until = hold_limit(workload, self._max_hold)
         found = None if until is None else self._claimant(work, workload, counts, until)
         if found is None:

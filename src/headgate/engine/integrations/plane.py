@@ -220,7 +220,7 @@ class IntegrationsPlane:
         workload = self._works.workload_of(work)[0] if work is not None else None
         self._room.uses(key, workload if work is not None and self._runs(work, workload, now) else None)
         if work is not None and workload is not None and self._is_about_to_start(work, workload):
-            self._room.awaits(key, workload, work.startable)
+            self._room.awaits(key, workload)
         else:
             self._room.starts(key)
 

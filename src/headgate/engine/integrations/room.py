@@ -100,9 +100,9 @@ class Room:
         """Whether any pod is leaving that someone could be held for."""
         return self._max_hold > 0 and next(self._debts.owing(), None) is not None
 
-    def awaits(self, work: Key, workload: QueuedWorkload, startable: Mapping[str, int] | None) -> None:
-        """The work is admitted and nothing of it has started; `startable` of its pods would, None: all of them."""
-        self._claimants.put_waiting(work, workload, startable, self._debts.standing(work))
+    def awaits(self, work: Key, workload: QueuedWorkload) -> None:
+        """The work is admitted and nothing of it has started."""
+        self._claimants.put_waiting(work, workload, self._debts.standing(work))
 
     def starts(self, work: Key) -> None:
         """The work has started, or is not about to."""
