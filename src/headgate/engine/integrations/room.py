@@ -110,10 +110,10 @@ class Room:
 
     def settle_holds(self, now: float) -> list[Key]:
         """Derives anew who is held, where that may be another; returns the work whose hold is another."""
-        for work in self._debts.take_changed_works():
-            self._expect(work)
         if not self.may_hold:
             self._claimants.clear_waiting()
+        for work in self._debts.take_changed_works() if self._claimants.waiting else ():
+            self._expect(work)
         derived_from = (self._nodes.version, self._debts.version, self._claimants.version, self._trees.version)
         if derived_from == self._derived_from and now < self._holds_until:
             return []
