@@ -34,6 +34,7 @@ GROUP, TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WORKLOAD_CLASSES = f"{KUEUE}/workloadpriorityclasses"
 CLUSTER_QUEUES = f"{KUEUE}/clusterqueues"
+NODES = "/api/v1/nodes"
 LOCAL_QUEUES = f"{KUEUE}/namespaces/default/localqueues"
 OF_KUEUE = "kueue.x-k8s.io/v1beta2"
 KINDS = {
@@ -238,6 +239,15 @@ def _kind_of(event: Any) -> Kind | None:
     if isinstance(event, Observed):
         return event.object.key.kind
     return event.key.kind if isinstance(event, Gone) else None
+
+
+def node(name: str, cpu: Any, ready: bool = True, labels: Any = None, **spec: Any) -> dict[str, Any]:
+    status = {
+        "allocatable": {"cpu": str(cpu), "memory": "8Gi", "pods": "20"},
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+    }
+    metadata = {"name": name, "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
 
 
 def cluster_queue(cpu: int, name: str = "cq", **spec: Any) -> dict[str, Any]:

@@ -16,10 +16,26 @@ OFF = {"featureGates": {"PodIntegrationFastQuotaRelease": False}}
         pytest.param({"quotaRelease": "OnTerminal"}, QuotaRelease.ON_TERMINAL, id="to the end"),
         pytest.param({**OFF, "quotaRelease": "OnTerminal"}, QuotaRelease.ON_TERMINAL, id="to the end in any case"),
         pytest.param({"quotaRelease": "Grace"}, QuotaRelease.GRACE, id="said outright"),
+        pytest.param({"quotaRelease": {"policy": "Grace"}}, QuotaRelease.GRACE, id="said in a section"),
+        pytest.param({"quotaRelease": {}}, QuotaRelease.FAST, id="a section that says nothing"),
     ],
 )
 def test_when_quota_is_released(document, release):
     assert settings_from(document, "f").quota.quota_release is release
+
+
+@pytest.mark.parametrize(
+    "document, seconds",
+    [
+        pytest.param({}, 120.0, id="two minutes by default"),
+        pytest.param({"quotaRelease": "Fast"}, 120.0, id="two minutes where only the policy is said"),
+        pytest.param({"quotaRelease": {"maxHold": "1m30s"}}, 90.0, id="a duration"),
+        pytest.param({"quotaRelease": {"maxHold": "0s"}}, 0.0, id="never"),
+        pytest.param({**OFF, "quotaRelease": {"maxHold": "5s"}}, 5.0, id="with the feature off"),
+    ],
+)
+def test_how_long_admitted_work_may_be_held(document, seconds):
+    assert settings_from(document, "f").quota.max_hold == seconds
 
 
 def test_how_much_may_be_owed():
@@ -37,6 +53,19 @@ def test_whether_pods_on_unreachable_nodes_are_removed():
     [
         pytest.param({**OFF, "quotaRelease": "Fast"}, "expected Grace or OnTerminal", id="the feature is off"),
         pytest.param({"quotaRelease": "Never"}, "quotaRelease", id="no such way"),
+        pytest.param({"quotaRelease": {"policy": "Never"}}, r"quotaRelease\.policy", id="no such policy"),
+        pytest.param(
+            {"quotaRelease": {"maxHold": "soon"}},
+            r"quotaRelease\.maxHold: expected a duration such as 90s, 1m30s or 2h, found 'soon'",
+            id="no duration",
+        ),
+        pytest.param(
+            {"quotaRelease": {"maxHold": "-5s"}},
+            r"quotaRelease\.maxHold: expected a duration of at least 0s, got '-5s'",
+            id="a duration below zero",
+        ),
+        pytest.param({"quotaRelease": {"maxHold": 5}}, r"quotaRelease\.maxHold", id="a number without a unit"),
+        pytest.param({"quotaRelease": {"maxhold": "5s"}}, "maxhold", id="a misspelt field"),
         pytest.param({"quotaDebtPercent": 101}, "quotaDebtPercent", id="more than all"),
     ],
 )

@@ -14,16 +14,14 @@ from headgate.engine.why_waiting.sentences import remedy_sentence
 from headgate.engine.why_waiting.standing import standing
 from headgate.lifecycle.quota_circumstances import hindrance
 from headgate.model.conditions import Condition
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Key, Kind
 from headgate.model.limits import Bounds, LimitRange
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.node import Taint, TaintEffect
-from headgate.model.objects import Job
 from headgate.model.queues import (
     Admission,
     CheckState,
     CheckStatus,
-    FlavorDebt,
     PodSetAssignment,
     PriorityClassRef,
     QueueingStrategy,
@@ -335,16 +333,15 @@ def test_pods_must_be_ready_before_others_are_admitted_where_that_is_configured(
     assert told.verdict is Verdict.PODS_NOT_READY
 
 
-def test_work_that_is_admitted_and_still_suspended_waits_for_room_that_pods_owe():
-    key = Key(Kind.JOB, "default", "job")
-    job = Job(key, "uid-job", "1", {}, {}, b"{}", 0.0, suspended=True)
-    mine = structs.replace(held("a"), owner=Target(key, "uid-job"))
-    owing = structs.replace(queue(cpu=2), debt=(FlavorDebt("default", Resources.of({"cpu": 2000})),))
-    told = explained(owing, mine, job)
+def test_work_that_is_held_says_for_which_pods_on_which_nodes_and_until_when():
+    why = "waiting for 2 cpu of leaving pods default/old on n-1; starts by 2026-01-01T00:01:40Z"
+    said = structs.replace(says("WaitingForRoom", True), message=why)
+    mine = structs.replace(held("a"), conditions=(RESERVED, ADMITTED, said))
+    told = explained(queue(cpu=2), mine)
     assert told.verdict is Verdict.NO_ROOM
-    assert "pods that leave ClusterQueue cq have 2 cpu of flavor default" in told.summary
-    assert explained(queue(), mine, job).verdict is Verdict.ADMITTED, "nothing is owed"
-    assert explained(owing, mine, structs.replace(job, suspended=False)).verdict is Verdict.ADMITTED, "it runs"
+    assert told.summary == f"is admitted and held: {why}"
+    over = structs.replace(mine, conditions=(RESERVED, ADMITTED, says("WaitingForRoom", False)))
+    assert explained(queue(cpu=2), over).verdict is Verdict.ADMITTED, "its hold has ended"
 
 
 def test_room_that_is_kept_for_another_queue_is_told_with_whom_it_is_kept_for():

@@ -1,8 +1,7 @@
 """Pods that cannot stop because nobody reaches their node are removed, if they say that is safe."""
 
 import pytest
-from integration_scenes import CLUSTER_QUEUES, MANAGED, PODS, Integrations, cluster_queue, pod
-from test_integrations_room import NODES, admitted, node
+from integration_scenes import CLUSTER_QUEUES, MANAGED, NODES, PODS, Integrations, cluster_queue, node, pod
 
 from headgate.model.effects import Delete
 from headgate.model.events import Trouble
@@ -86,9 +85,10 @@ def test_what_did_not_take_hold_is_tried_again(trouble):
     assert not is_there(scene.later(PATIENCE))
 
 
-def test_whoever_waits_for_its_room_gets_it():
-    scene = admitted(leaving(taints=()), pod("new"))
-    assert not scene.later(GRACE + PATIENCE).free("new")
+def test_its_room_is_free_once_it_is_removed():
+    scene = leaving(taints=()).later(GRACE + PATIENCE)
+    assert scene.number("headgate_stuck_terminating_pods") == 1
     scene.patch(f"{NODES}/n", spec={"taints": [LOST]})
-    assert scene.settle().free("new")
+    scene.settle()
     assert scene.number("headgate_stuck_terminating_pods") == 0
+    assert scene.number("headgate_released_debt", cluster_queue="cq", flavor="default", resource="cpu") == 0

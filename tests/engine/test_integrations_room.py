@@ -1,20 +1,27 @@
-"""Where nodes can be seen, work admitted against a debt starts as soon as they really have room for all of it."""
+"""Admitted work is held only while leaving pods that are promised to it would make it fit; all else starts at once."""
 
 import pytest
-from integration_scenes import CLUSTER_QUEUES, JOBS, KUEUE, PODS, Integrations, cluster_queue, job, member, pod
+from integration_scenes import (
+    CLUSTER_QUEUES,
+    JOBS,
+    KUEUE,
+    NODES,
+    PODS,
+    WORKLOAD_CLASSES,
+    Integrations,
+    cluster_queue,
+    job,
+    local_queue,
+    member,
+    node,
+    pod,
+)
+
+from headgate.model.effects import PatchSpec
+from headgate.model.events import Trouble
 
 LONG = {"terminationGracePeriodSeconds": 60}
-NODES = "/api/v1/nodes"
 CORDON = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-
-
-def node(name, cpu, ready=True, labels=None, **spec):
-    status = {
-        "allocatable": {"cpu": str(cpu), "memory": "8Gi", "pods": "20"},
-        "conditions": [{"type": "Ready", "status": str(ready)}],
-    }
-    metadata = {"name": name, "labels": labels or {}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
 
 
 def preempted(*nodes, quota=1, **settings):
@@ -75,7 +82,7 @@ def test_work_waits_for_nodes_though_there_is_quota_beside_the_debt():
     scene = admitted(preempted(quota=2), pod("new"))
     assert not scene.free("new")
     told = [entry.message for entry in scene.journal.take() if entry.reason == "WaitingForRoom"]
-    assert told == ["waiting for room on nodes of flavor default that pods which leave still take"]
+    assert told == ["waiting for 1 cpu of leaving pods default/old on n; starts by 1970-01-01T00:17:40Z"]
     assert scene.end("old", phase="Failed").free("new")
 
 
@@ -106,7 +113,7 @@ def test_nodes_of_another_flavor_do_not_count():
     assert scene.settle().free("new")
 
 
-def test_without_any_node_of_the_flavor_quota_alone_decides():
+def test_without_any_node_of_the_flavor_nobody_is_held():
     scene = Integrations()
     scene.patch(f"{KUEUE}/resourceflavors/default", spec={"nodeLabels": {"pool": "a"}})
     scene.create(CLUSTER_QUEUES, cluster_queue(2))
@@ -114,8 +121,8 @@ def test_without_any_node_of_the_flavor_quota_alone_decides():
     scene.create(PODS, pod("old", **LONG))
     name = scene.settle().workload()["metadata"]["name"]
     scene.admit(name).run("old").evict(name)
-    assert admitted(scene, pod("first")).free("first")
-    assert not admitted(scene, pod("second")).free("second")
+    for name in ("first", "second"):
+        assert admitted(scene, pod(name)).free(name)
 
 
 def test_room_of_pods_that_were_started_and_have_no_node_yet_is_not_given_away():
@@ -146,29 +153,24 @@ def test_a_group_starts_when_there_is_room_for_all_of_it():
     assert scene.free("b")
 
 
-def test_those_alike_start_one_after_the_other_as_room_comes():
+def test_a_leaving_pod_is_promised_to_one_and_the_others_start_at_once():
     scene = preempted()
     names = [f"new-{number}" for number in range(3)]
     for name in names:
         admitted(scene, pod(name))
-    assert waiting(scene) == 3
-    for count, name in enumerate(names, start=1):
-        scene.create(NODES, node(f"spare-{name}", 1))
-        scene.settle()
-        assert [scene.free(each) for each in names] == [number < count for number in range(3)]
-        scene.ask(
-            "POST",
-            f"{PODS}/{name}/binding",
-            {"metadata": {"name": name}, "target": {"kind": "Node", "name": f"spare-{name}"}},
-        )
+        scene.now += 1
+    assert [scene.free(name) for name in names] == [False, True, True]
+    assert waiting(scene) == 1
 
 
-def test_nobody_waits_for_nodes_that_a_stuck_pod_will_not_leave():
-    """There is quota beside what it owes, so the newcomer may ask for a new node: this one will not be free soon."""
-    scene = admitted(preempted(quota=2), pod("new"))
-    assert not scene.free("new")
-    assert not scene.later(89).free("new")
+def test_a_stuck_pod_holds_nobody_back():
+    """From the end of its grace on: whoever waited for it is shown as demand, and whoever comes later is so at once."""
+    scene = admitted(preempted(), pod("new"))
+    scene.later(2)
+    assert scene.now + 58 in scene.wakes
+    assert not scene.later(57).free("new")
     assert scene.later(1).free("new")
+    assert admitted(scene, pod("later")).free("later")
 
 
 def test_the_room_that_nodes_have_is_known_to_a_new_process():
@@ -202,12 +204,12 @@ def owed(scene):
     return scene.number("headgate_released_debt", **DEBT)
 
 
-def test_a_replacement_waits_until_the_pod_that_leaves_made_room():
-    scene = half_gone()
+def test_a_replacement_starts_at_once():
+    """Its group runs: the hold of an admission is over with its start."""
+    scene = half_gone(node("n", 2))
     scene.create(PODS, member("c"))
-    assert not scene.settle().free("c")
-    assert (waiting(scene), owed(scene)) == (1, 0), "the group itself holds the quota of the pod that leaves"
-    assert scene.end("a", phase="Failed").free("c")
+    assert scene.settle().free("c")
+    assert waiting(scene) == 0
 
 
 def test_a_replacement_that_starts_beside_it_leaves_a_debt():
@@ -218,20 +220,11 @@ def test_a_replacement_that_starts_beside_it_leaves_a_debt():
     assert owed(scene.end("a", phase="Failed")) == 0
 
 
-def test_with_nothing_but_replacements_that_are_held_back_they_wait_for_the_pod_that_leaves():
-    scene = half_gone(quota=2).end("b", phase="Failed")
-    for name in "cd":
-        scene.create(PODS, member(name))
-    scene.settle()
-    assert (scene.free("c"), scene.free("d"), owed(scene)) == (False, False, 0)
-    scene.end("a", phase="Failed")
-    assert (scene.free("c"), scene.free("d")) == (True, True)
-
-
-def test_the_room_of_a_pod_that_leaves_and_is_not_replaced_yet_is_not_given_to_others():
-    """The queue owns three: two are the group's, of which one pod still leaves, and one is owed by another pod."""
+def test_the_room_of_a_pod_that_leaves_and_is_not_replaced_yet_is_not_promised_to_others():
+    """Two places are the group's, of which one pod still leaves and one has ended; another pod owes the third."""
     scene = Integrations()
     scene.create(CLUSTER_QUEUES, cluster_queue(3))
+    scene.create(NODES, node("n", 3))
     for manifest in (pod("old", **LONG), *(member(name, **LONG) for name in "ab")):
         scene.create(PODS, manifest)
     (alone,) = set(scene.settle().names(f"{KUEUE}/namespaces/default/workloads")) - {"group"}
@@ -242,8 +235,176 @@ def test_the_room_of_a_pod_that_leaves_and_is_not_replaced_yet_is_not_given_to_o
     assert scene.end("old", phase="Failed").free("new")
 
 
-def test_replacements_owe_no_more_than_may_be_owed():
-    scene = half_gone(quota=3, debt_percent=0)
-    scene.create(PODS, member("c"))
-    assert not scene.settle().free("c")
-    assert scene.end("a", phase="Failed").free("c")
+# for how long, for whom, and what it shows
+
+
+def held_message(scene, name):
+    (said,) = [each for each in conditions(scene, name) if each["type"] == "WaitingForRoom"]
+    return said["status"], said["message"]
+
+
+def conditions(scene, name):
+    found = scene.get(f"{KUEUE}/namespaces/default/workloads")["items"]
+    (mine,) = [each for each in found if each["metadata"]["ownerReferences"][0]["name"] == name]
+    return mine["status"]["conditions"]
+
+
+@pytest.mark.parametrize(
+    "max_hold, seconds",
+    [
+        pytest.param(20.0, 20, id="maxHold"),
+        pytest.param(300.0, 60, id="the grace of the pods it waits for, if that is shorter"),
+    ],
+)
+def test_a_hold_ends_after(max_hold, seconds):
+    scene = admitted(preempted(max_hold=max_hold), pod("new"))
+    assert held_message(scene, "new")[0] == "True"
+    assert not scene.later(seconds - 1).free("new")
+    assert scene.later(1).free("new")
+    assert held_message(scene, "new") == ("False", "The workload is no longer held")
+
+
+def test_with_a_max_hold_of_zero_nobody_is_held():
+    scene = admitted(preempted(max_hold=0.0), pod("new"))
+    assert scene.free("new")
+    assert "WaitingForRoom" not in [each["type"] for each in conditions(scene, "new")]
+
+
+def test_a_hold_ends_at_its_time_also_if_the_process_was_restarted():
+    scene = admitted(preempted(max_hold=20.0), pod("new")).later(10)
+    scene.restart()
+    assert not scene.settle().free("new")
+    assert scene.events == [], "what was said is not said again"
+    assert not scene.later(9).free("new")
+    assert scene.later(1).free("new")
+
+
+def test_a_hold_that_ended_does_not_come_back():
+    """The node that ended it is gone again before the start took hold: the workload starts all the same."""
+    scene = admitted(preempted(), pod("new"))
+    scene.fault = lambda write: Trouble.UNAVAILABLE if isinstance(write, PatchSpec) else None
+    scene.create(NODES, node("joins", 1))
+    scene.settle()
+    assert held_message(scene, "new")[0] == "False"
+    scene.delete(f"{NODES}/joins")
+    scene.fault = lambda _: None
+    assert scene.later(1).free("new")
+
+
+def test_a_leaving_pod_goes_to_the_more_important_then_to_the_older():
+    scene = preempted(node("m", 1), quota=9)
+    scene.create(WORKLOAD_CLASSES, {"metadata": {"name": "urgent"}, "value": 100})
+    stays = admitted(scene, pod("stays"))
+    stays.ask("POST", f"{PODS}/stays/binding", {"metadata": {"name": "stays"}, "target": {"kind": "Node", "name": "m"}})
+    admitted(scene.settle(), pod("older"))
+    scene.now += 5
+    admitted(scene, pod("younger"))
+    assert (scene.free("older"), scene.free("younger")) == (False, True)
+    scene.now += 5
+    admitted(scene, pod("urgent", labels={"kueue.x-k8s.io/priority-class": "urgent"}))
+    assert (scene.free("older"), scene.free("urgent")) == (True, False)
+
+
+def test_of_two_who_wait_the_more_important_is_promised_the_pod_that_is_due_first():
+    scene = Integrations()
+    scene.create(CLUSTER_QUEUES, cluster_queue(2))
+    scene.create(WORKLOAD_CLASSES, {"metadata": {"name": "urgent"}, "value": 100})
+    for name, grace in (("a", 60), ("b", 90)):
+        scene.create(NODES, node(f"n-{name}", 1))
+        scene.create(PODS, pod(f"old-{name}", terminationGracePeriodSeconds=grace))
+        (workload,) = [
+            each for each in scene.settle().names(f"{KUEUE}/namespaces/default/workloads") if f"old-{name}" in each
+        ]
+        scene.admit(workload)
+        target = {"kind": "Node", "name": f"n-{name}"}
+        scene.ask("POST", f"{PODS}/old-{name}/binding", {"metadata": {"name": f"old-{name}"}, "target": target})
+        scene.patch(f"{PODS}/old-{name}/status", status={"phase": "Running"})
+        scene.settle().evict(workload)
+    admitted(scene, pod("plain"))
+    assert "old-a on n-a; starts by 1970-01-01T00:17:40Z" in held_message(scene, "plain")[1]
+    admitted(scene, pod("urgent", labels={"kueue.x-k8s.io/priority-class": "urgent"}))
+    assert "old-a on n-a; starts by 1970-01-01T00:17:40Z" in held_message(scene, "urgent")[1]
+    assert "old-b on n-b; starts by 1970-01-01T00:18:10Z" in held_message(scene, "plain")[1]
+
+
+@pytest.mark.parametrize(
+    "cohorts, held",
+    [
+        pytest.param(({}, {}), False, id="a queue that shares nothing with theirs"),
+        pytest.param(({"cohortName": "all"}, {"cohortName": "all"}), True, id="a queue of the same cohort"),
+        pytest.param(({"cohortName": "one"}, {"cohortName": "two"}), False, id="a queue of another cohort"),
+    ],
+)
+def test_who_was_not_admitted_against_their_quota_is_not_held_for_leaving_pods(cohorts, held):
+    scene = Integrations(with_quota=True)
+    for name, spec in zip(("cq", "other"), cohorts, strict=True):
+        scene.create(CLUSTER_QUEUES, cluster_queue(4, name, **spec))
+        scene.create(f"{KUEUE}/namespaces/default/localqueues", local_queue(f"l{name}", name))
+    scene.create(NODES, node("n", 1))
+    scene.create(PODS, pod("old", labels={"kueue.x-k8s.io/queue-name": "lcq"}, **LONG))
+    scene.settle().run("old").delete(f"{PODS}/old")
+    scene.create(PODS, pod("new", labels={"kueue.x-k8s.io/queue-name": "lother"}))
+    assert scene.settle().free("new") is not held
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [pytest.param("", id="a pod of no queue"), pytest.param("lq", id="a pod whose group holds its quota")],
+)
+def test_nobody_is_held_for_pods_that_gave_no_quota_back(queue):
+    scene = Integrations()
+    scene.create(CLUSTER_QUEUES, cluster_queue(2))
+    scene.create(NODES, node("n", 1))
+    if queue:
+        scene.create(PODS, member("old", 2, **LONG))
+        scene.create(PODS, member("rest", 2, nodeSelector={"nowhere": "x"}))
+        scene.settle().admit("group")
+    else:
+        stranger = pod("old", labels={"kueue.x-k8s.io/managed": "", "kueue.x-k8s.io/queue-name": ""}, gates=[], **LONG)
+        scene.create(PODS, stranger)
+    scene.run("old").delete(f"{PODS}/old")
+    assert admitted(scene, pod("new")).free("new")
+
+
+def test_a_hold_ends_when_the_node_of_the_leaving_pod_is_gone():
+    scene = admitted(preempted(), pod("new"))
+    assert scene.delete(f"{NODES}/n").free("new")
+
+
+def test_a_hold_ends_when_the_leaving_pod_is_deleted_by_force():
+    scene = admitted(preempted(), pod("new"))
+    scene.ask("DELETE", f"{PODS}/old", {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+    assert scene.settle().free("new")
+
+
+def test_a_group_with_several_pod_sets_and_a_job_with_fewer_pods_are_held_as_a_whole():
+    scene = preempted(node("m", 2), quota=9)
+    scene.create(PODS, member("leader", cpu="2"))
+    scene.create(PODS, member("worker"))
+    scene.settle().admit("group")
+    assert not scene.free("leader")
+    assert not scene.free("worker")
+    assert "default/old on n;" in held_message(scene, "leader")[1]
+    scene.end("old", phase="Failed")
+    assert scene.free("leader")
+    assert scene.free("worker")
+
+
+def test_a_job_is_held_for_as_many_pods_as_it_was_admitted_with():
+    scene = preempted(node("m", 1))
+    scene.create(JOBS, job(parallelism=4))
+    (name,) = [each for each in scene.settle().names(f"{KUEUE}/namespaces/default/workloads") if "job" in each]
+    scene.admit(name, main=2)
+    assert scene.get(f"{JOBS}/job")["spec"]["suspend"] is True
+    assert scene.end("old", phase="Failed").get(f"{JOBS}/job")["spec"]["suspend"] is False
+
+
+def test_who_is_preempted_while_it_is_held_is_held_no_longer():
+    scene = admitted(preempted(), pod("new"))
+    name = next(each for each in scene.names(f"{KUEUE}/namespaces/default/workloads") if "new" in each)
+    scene.evict(name)
+    assert scene.conditions(name)["WaitingForRoom"][0] == "False"
+    assert waiting(scene) == 0
+    scene.now += 5
+    assert not scene.admit(name).free("new"), "in its next admission it may be held again"
+    assert scene.conditions(name)["WaitingForRoom"][0] == "True"

@@ -1,156 +1,124 @@
-"""Laws of debt on random worlds: nodes are never asked for more than they have; all that waits starts in the end."""
+"""Laws of holds beside quota, on a whole cluster: others are admitted as without them, and whoever is held starts."""
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from integration_scenes import (
     CLUSTER_QUEUES,
-    GROUP,
+    GATE,
     LOCAL_QUEUES,
+    NODES,
     PODS,
-    TOTAL,
-    WORKLOAD_CLASSES,
     WORKLOADS,
     Integrations,
     cluster_queue,
     local_queue,
-    member,
+    node,
     pod,
 )
-from test_integrations_room import NODES, node
 
-LONG = {"terminationGracePeriodSeconds": 60}
-MOST_STEPS = 20
-DEEDS = ("single", "urgent", "urgent", "group", "replace", "bind", "bind", "leave", "gone")
+DEEDS = ("arrive", "arrive", "arrive", "bind", "delete", "delete", "gone", "wait")
 steps = st.tuples(st.sampled_from(DEEDS), st.integers(0, 99))
 
 
 class World:
-    """Queues own as much as the nodes have. Schedulers, kubelets and users do whatever the numbers say."""
+    """One queue that owns as much as the nodes have."""
 
-    def __init__(self, sizes):
-        self.scene = Integrations(with_quota=True)
+    def __init__(self, sizes, **quota):
+        self.scene = Integrations(with_quota=True, **quota)
         self.sizes = {f"n-{index}": size for index, size in enumerate(sizes)}
-        preemption = {"withinClusterQueue": "LowerPriority"}
-        self.scene.create(CLUSTER_QUEUES, cluster_queue(sum(sizes), preemption=preemption))
+        self.scene.create(CLUSTER_QUEUES, cluster_queue(sum(sizes)))
         self.scene.create(LOCAL_QUEUES, local_queue())
-        self.scene.create(WORKLOAD_CLASSES, {"metadata": {"name": "urgent"}, "value": 100})
         for name, size in self.sizes.items():
             self.scene.create(NODES, node(name, size))
-        self.made = 0
-        self._fill()
-
-    def _fill(self):
-        """Every node is full of small pods and pairs of them."""
-        for _ in range(sum(self.sizes.values()) // 3):
-            self.do("single", 0)
-            self.do("group", 0)
-        for _ in range(sum(self.sizes.values())):
-            self.do("bind", 0)
-
-    def do(self, what, number):
-        getattr(self, what)(number)
-        self.scene.settle()
-
-    def single(self, number):
-        self._make(lambda name: [pod(name, cpu=str(1 + number % 2), **LONG)])
-
-    def urgent(self, number):
-        labels = {"kueue.x-k8s.io/priority-class": "urgent"}
-        self._make(lambda name: [pod(name, cpu=str(1 + number % 2), labels=labels, **LONG)])
-
-    def group(self, number):
-        total = 2 + number % 2
-        self._make(lambda name: [member(f"{name}-{each}", total, name, **LONG) for each in range(total)])
-
-    def replace(self, number):
-        """Whoever made a group makes another pod in place of one that leaves or ended."""
-        members = [each for each in self.scene.get(PODS)["items"] if GROUP in each["metadata"]["labels"]]
-        if members:
-            group = members[number % len(members)]["metadata"]["labels"][GROUP]
-            total = members[number % len(members)]["metadata"]["annotations"][TOTAL]
-            self._make(lambda name: [member(name, int(total), group, **LONG)])
-
-    def _make(self, manifests):
-        self.made += 1
-        for manifest in manifests(f"p{self.made}"):
-            self.scene.create(PODS, manifest)
-
-    def bind(self, number):
-        """A scheduler: it sees only what is bound."""
-        waiting = [each for each in self.pods() if _is_started(each) and not _node(each) and not _is_leaving(each)]
-        if not waiting:
-            return
-        chosen = waiting[number % len(waiting)]
-        fit = [name for name in self.sizes if self.free(name) >= _cpu(chosen)]
-        if fit:
-            name = chosen["metadata"]["name"]
-            target = {"kind": "Node", "name": fit[number % len(fit)]}
-            self.scene.ask("POST", f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
-            self.scene.patch(f"{PODS}/{name}/status", status={"phase": "Running"})
-
-    def leave(self, number):
-        """Somebody deletes a pod that runs."""
-        running = [each for each in self.pods() if _node(each) and not _is_leaving(each)]
-        if running:
-            self.scene.delete(f"{PODS}/{running[number % len(running)]['metadata']['name']}")
-
-    def gone(self, number):
-        leaving = [each for each in self.pods() if _node(each) and _is_leaving(each)]
-        if leaving:
-            name = leaving[number % len(leaving)]["metadata"]["name"]
-            self.scene.patch(f"{PODS}/{name}/status", status={"phase": "Failed"})
 
     def pods(self):
-        """Those that have not ended."""
-        found = self.scene.get(PODS)["items"]
-        return [each for each in found if each.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
+        return {each["metadata"]["name"]: each for each in self.scene.get(PODS)["items"]}
 
     def free(self, name):
-        return self.sizes[name] - sum(_cpu(each) for each in self.pods() if _node(each) == name)
+        taken = [_cpu(each) for each in self.pods().values() if each["spec"].get("nodeName") == name]
+        return self.sizes[name] - sum(taken)
 
-    def asked(self):
-        """Of all nodes, by pods that run, leave or look for a node."""
-        return sum(_cpu(each) for each in self.pods() if _is_started(each) and (_node(each) or not _is_leaving(each)))
+    def bind(self, name, node):
+        target = {"kind": "Node", "name": node}
+        self.scene.ask("POST", f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+        self.scene.patch(f"{PODS}/{name}/status", status={"phase": "Running"})
 
-    def gated_though_admitted(self):
-        admitted = {
-            owner["name"]
-            for found in self.scene.get(WORKLOADS)["items"]
-            if self.scene.conditions(found["metadata"]["name"]).get("Admitted", ("",))[0] == "True"
-            for owner in found["metadata"].get("ownerReferences", ())
-        }
-        gated = [each["metadata"]["name"] for each in self.pods() if not _is_started(each) and not _is_leaving(each)]
-        return [name for name in gated if name in admitted]
+    def admitted(self):
+        found = self.scene.get(WORKLOADS)["items"]
+        said = {each["metadata"]["name"]: self.scene.conditions(each["metadata"]["name"]) for each in found}
+        return sorted(name for name, each in said.items() if each.get("Admitted", ("",))[0] == "True")
 
-
-def _is_started(found):
-    return not found["spec"].get("schedulingGates")
-
-
-def _is_leaving(found):
-    return "deletionTimestamp" in found["metadata"]
-
-
-def _node(found):
-    return found["spec"].get("nodeName", "")
+    def gated(self):
+        found = self.pods().items()
+        return [name for name, each in found if {"name": GATE} in each["spec"].get("schedulingGates", ())]
 
 
 def _cpu(found):
     return int(found["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3), history=st.lists(steps, max_size=MOST_STEPS))
-@example(sizes=[1, 3], history=[("leave", 1), ("replace", 0), ("leave", 1), ("replace", 0)])  # two pushed out by turns
-def test_nodes_are_never_asked_for_more_than_they_have_and_what_waits_starts_in_the_end(sizes, history):
-    world = World(sizes)
+class Twins:
+    """The same happens to a cluster where workloads are held and to one where they are not."""
+
+    def __init__(self, sizes):
+        self.worlds = (World(sizes), World(sizes, max_hold=0.0))
+        self.made = 0
+        for _ in range(sum(sizes)):
+            self.do("arrive", 0)
+            self.do("bind", 0)
+
+    def do(self, what, number):
+        getattr(self, what)(number)
+        for world in self.worlds:
+            world.scene.later(0)
+
+    def arrive(self, number):
+        self.made += 1
+        manifest = pod(f"p{self.made}", cpu=str(1 + number % 2), terminationGracePeriodSeconds=30 + 60 * (number % 2))
+        for world in self.worlds:
+            world.scene.create(PODS, manifest)
+
+    def bind(self, number):
+        """A scheduler that sees only those who have started on both."""
+        started = self._alike(lambda each: not each["spec"].get("schedulingGates") and "nodeName" not in each["spec"])
+        for name in started:
+            size = _cpu(self.worlds[0].pods()[name])
+            fit = [each for each in self.worlds[0].sizes if self.worlds[0].free(each) >= size]
+            if fit:
+                for world in self.worlds:
+                    world.bind(name, fit[number % len(fit)])
+
+    def delete(self, number):
+        running = self._alike(lambda each: "nodeName" in each["spec"] and "deletionTimestamp" not in each["metadata"])
+        if running:
+            for world in self.worlds:
+                world.scene.delete(f"{PODS}/{running[number % len(running)]}")
+
+    def gone(self, number):
+        leaving = self._alike(lambda each: "deletionTimestamp" in each["metadata"])
+        if leaving:
+            for world in self.worlds:
+                world.scene.patch(f"{PODS}/{leaving[number % len(leaving)]}/status", status={"phase": "Failed"})
+                world.scene.settle()
+
+    def wait(self, number):
+        for world in self.worlds:
+            world.scene.later(number)
+
+    def _alike(self, holds):
+        first, second = ({name for name, each in world.pods().items() if holds(each)} for world in self.worlds)
+        return sorted(first & second)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(sizes=st.lists(st.integers(1, 3), min_size=1, max_size=2), history=st.lists(steps, min_size=4, max_size=12))
+def test_others_are_admitted_as_if_nobody_was_held_and_whoever_is_held_starts_in_the_end(sizes, history):
+    twins = Twins(sizes)
+    held, plain = twins.worlds
     for what, number in history:
-        world.do(what, number)
-        assert world.asked() <= sum(sizes), f"after {what} {number}"
-    for _ in world.pods():
-        world.do("gone", 0)
-        assert world.asked() <= sum(sizes)
-    world.scene.settle()
-    assert world.gated_though_admitted() == []
-    assert world.scene.number("headgate_work_waiting_for_room") == 0
-    assert world.scene.number("headgate_released_debt", cluster_queue="cq", flavor="default", resource="cpu") == 0
+        twins.do(what, number)
+        assert held.admitted() == plain.admitted(), f"after {what} {number}"
+    assert not plain.scene.number("headgate_work_waiting_for_room")
+    twins.do("wait", 120)
+    assert held.scene.number("headgate_work_waiting_for_room") == 0
+    assert held.gated() == plain.gated()

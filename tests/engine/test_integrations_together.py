@@ -7,6 +7,7 @@ from integration_scenes import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
+    NODES,
     PODS,
     WORKLOAD_CLASSES,
     WORKLOADS,
@@ -15,6 +16,7 @@ from integration_scenes import (
     job,
     local_queue,
     member,
+    node,
     pod,
 )
 
@@ -29,8 +31,9 @@ TROUBLES = (None, None, None, Trouble.CONFLICT, Trouble.UNAVAILABLE, Trouble.UNK
 
 
 def cluster(cpu, **quota):
-    """One queue in which the urgent may preempt others."""
+    """One queue in which the urgent may preempt others, and a node as large."""
     scene = Integrations(with_quota=True, **quota)
+    scene.create(NODES, node("n", cpu))
     preemption = {"withinClusterQueue": "LowerPriority"}
     scene.create(CLUSTER_QUEUES, cluster_queue(cpu, preemption=preemption))
     scene.create(LOCAL_QUEUES, local_queue())

@@ -228,14 +228,14 @@ def test_known_checks_keep_their_state_and_surplus_ones_go():
     ],
 )
 def test_how_long_pods_are_waited_for(workload, until):
-    found = ready_until(workload, PodsReady(timeout=300.0, recovery_timeout=30.0))
+    found = ready_until(workload, QuotaSettings(pods_ready=PodsReady(timeout=300.0, recovery_timeout=30.0)))
     assert (found and tuple(found)) == until
 
 
 def test_the_earliest_deadline_counts():
     owner = Target(Key(Kind.JOB, "default", "j"), "uid-j")
     workload = running(owner=owner, max_execution_seconds=60, past_execution_seconds=20)
-    assert execution_ends(workload) == 50.0
+    assert execution_ends(workload, QuotaSettings()) == 50.0
     assert next_deadline(workload, QuotaSettings()) == 50.0
 
 

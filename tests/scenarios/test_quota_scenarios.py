@@ -220,11 +220,22 @@ def test_a_crash_before_or_after_any_write_changes_nothing_in_the_end():
             assert outcome(report) == outcome(undisturbed), f"{fault} write {number}"
 
 
-def test_a_pod_stuck_past_its_grace_is_reported_and_nobody_gets_its_room():
-    given = replace(scenario("release-preemption-on"), expectations=(), until=200.0)
-    report = run(given, faults=Faults(stuck=frozenset({"default/leaves"})))
-    assert told(report, "note") == [(100, "leaves", "StuckTerminating")]
-    assert of_kind(report, "Pod")["important"]["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
+def test_a_pod_stuck_past_its_grace_is_reported_and_holds_nobody_back():
+    report = run(scenario("release-stuck"), faults=Faults(stuck=frozenset({"default/leaves"})))
+    assert [str(failure) for failure in report.failures] == []
+    assert told(report, "note") == [(70, "leaves", "StuckTerminating")]
+    assert told(report, "hold", "start") == [
+        (1, "leaves", "Started"),
+        (10, "urgent", "WaitingForRoom"),
+        (40, "urgent", "Started"),
+    ]
+    assert of_kind(report, "Pod")["urgent"]["status"]["conditions"][0]["reason"] == "Unschedulable", "demand is shown"
+
+
+def test_who_is_held_says_for_what_where_and_until_when():
+    report = run(scenario("debt-event"))
+    (said,) = [entry["message"] for entry in report.journal if entry["reason"] == "WaitingForRoom"]
+    assert said == "waiting for 4 cpu of leaving pods default/leaves on n-0; starts by 2026-01-01T00:01:10Z"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,11 @@ class RetentionSection(Section, frozen=True):
     workloads: WorkloadRetentionSection | None = None
 
 
+class QuotaReleaseSection(Section, frozen=True):
+    policy: QuotaRelease | None = None
+    max_hold: str | None = None
+
+
 class QuotaSections(Section, frozen=True):
     manage_jobs_without_queue_name: bool = False
     managed_jobs_namespace_selector: dict[str, Any] | None = None
@@ -110,7 +115,7 @@ class QuotaSections(Section, frozen=True):
     metrics: MetricsSection | None = None
     resources: ResourcesSection | None = None
     object_retention_policies: RetentionSection | None = None
-    quota_release: QuotaRelease | None = None
+    quota_release: QuotaRelease | QuotaReleaseSection | None = None
     quota_debt_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
 
 
@@ -122,6 +127,8 @@ def quota_settings(
     requeuing, retention = waiting.requeuing_strategy or RequeuingSection(), read.object_retention_policies
     integrations = read.integrations or IntegrationsSection()
     frameworks = _frameworks(integrations.frameworks)
+    release = _release_section(read.quota_release)
+    max_hold = _seconds("quotaRelease.maxHold", release.max_hold)
     return QuotaSettings(
         fair=() if read.fair_sharing is None else _fair(read.fair_sharing.preemption_strategies),
         requeue_time=requeuing.timestamp or RequeueTime.EVICTION,
@@ -136,7 +143,8 @@ def quota_settings(
         pods_ready=_pods_ready(waiting, requeuing),
         retention=_retention(retention.workloads if retention else None),
         copied_labels=_label_keys(integrations.label_keys_to_copy or ()),
-        quota_release=_release(read.quota_release, fast_release),
+        quota_release=_release(release.policy, fast_release),
+        max_hold=QuotaSettings().max_hold if max_hold is None else max_hold,
         debt_percent=read.quota_debt_percent,
         recovers_failures=recovers_failures,
         usage_sharing=None if read.admission_fair_sharing is None else _usage_sharing(read.admission_fair_sharing),
@@ -247,6 +255,11 @@ def _transformations(given: Sequence[TransformationSection]) -> tuple[Transforma
         )
         for index, section in enumerate(given)
     )
+
+
+def _release_section(given: QuotaRelease | QuotaReleaseSection | None) -> QuotaReleaseSection:
+    """The policy alone may stand for the section."""
+    return given if isinstance(given, QuotaReleaseSection) else QuotaReleaseSection(policy=given)
 
 
 def _release(given: QuotaRelease | None, fast: bool) -> QuotaRelease:

@@ -22,14 +22,8 @@ class Standing(Struct, frozen=True):
     """How the started pods of some work stand to the places that quota is held for; counts are by pod set."""
 
     owing: tuple[Pod, ...] = ()  # they take room whose quota is free, or another's by now
-    excess: Mapping[str, int] = {}  # how many of these left their place to another of the same work
-    started: Mapping[str, int] = {}  # pods in places, with those that leave and those without a node yet
     on_nodes: Mapping[str, int] = {}  # places whose pods take room
     leaves_places: bool = False  # some pods leave whose quota is still held
-
-    def excess_with(self, more: Mapping[str, int], places: Mapping[str, int]) -> dict[str, int]:
-        """As `excess`, if so many more were started."""
-        return {name: max(0, self.started.get(name, 0) + count - places.get(name, 0)) for name, count in more.items()}
 
 
 def is_started(pod: Pod) -> bool:
@@ -58,7 +52,7 @@ def standing(pods: Sequence[Pod], workload: QueuedWorkload | None) -> Standing:
     pushed_out = [pod for name, count in excess.items() for pod in _of(leaving, name)[:count]]
     on_nodes = _by_pod_set(pod for pod in (*staying, *leaving) if pod.node)
     on_nodes.subtract(excess)
-    return Standing((*free, *pushed_out), excess, started, on_nodes, len(pushed_out) < len(leaving))
+    return Standing((*free, *pushed_out), on_nodes, len(pushed_out) < len(leaving))
 
 
 def reserved_since(workload: QueuedWorkload | None) -> float | None:

@@ -31,7 +31,6 @@ class JobWork:
     """A Job as it is now. Where it says who replaces its pods, that is its own controller's matter."""
 
     runs_again = True
-    startable = None
     missing = None
     problem = on_hold = ""
     is_complete = True

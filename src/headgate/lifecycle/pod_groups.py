@@ -95,10 +95,6 @@ class GroupWork:
         return any(pod_writes.can_start(pod) for pod in self._members.kept)
 
     @property
-    def startable(self) -> Mapping[str, int] | None:
-        return Counter(role_of(pod) for pod in self._members.kept if pod_writes.can_start(pod))
-
-    @property
     def may_run(self) -> bool:
         return any(pod_writes.may_run(pod) for pod in self._pods)
 

@@ -19,7 +19,6 @@ POD_SET_NAME = "main"
 class PodWork:
     """One pod by itself. What it asks for cannot change, so its Workload always fits it."""
 
-    startable = None
     missing = None
     problem = on_hold = ""
     is_complete = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from headgate.lifecycle.holds import Hold, with_hold
 from headgate.lifecycle.quota_conditions import (
     ADMITTED,
     EVICTED,
@@ -33,13 +34,16 @@ NOT_READY = {
 }
 
 
-def progressed(work: Work, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
+def progressed(
+    work: Work, workload: QueuedWorkload, active: bool, now: float, hold: Hold | None = None
+) -> QueuedWorkload:
     """As it should be. `active` says whether any of the work holds quota, or may be about to.
 
     Work that is deleted is over, unless it was we who deleted it and others may take its place.
     """
     if workload.is_true(FINISHED):
         return workload
+    workload = with_hold(workload, hold, now)
     if (ending := work.ending) is not None:
         return finished(workload, ending, now)
     workload = _with_replacements(work, _with_reclaimable(work, workload), now)

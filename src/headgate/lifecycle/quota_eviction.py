@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from headgate.lifecycle.holds import seconds_run
 from headgate.lifecycle.quota_admission import HAS_NO_RESERVATION
 from headgate.lifecycle.quota_checks import reset_checks
 from headgate.lifecycle.quota_conditions import (
-    ADMITTED,
     BLOCKED_ON_GATES,
     DEACTIVATED,
     DEACTIVATION_TARGET,
@@ -22,7 +22,6 @@ from headgate.lifecycle.quota_conditions import (
     Said,
     edited,
     second,
-    true_since,
     with_status,
     without,
 )
@@ -83,10 +82,9 @@ def released(workload: QueuedWorkload, now: float, reason: str = PENDING_EVALUAT
 
 def unreserved(workload: QueuedWorkload, reason: str, message: str, now: float, *also: Said) -> QueuedWorkloadStatus:
     """Without quota, as if it had never had any, but for the time it ran."""
-    since = true_since(workload, ADMITTED)
-    ran = 0 if since is None else max(0, int(second(now) - since))
     said = [Said(QUOTA_RESERVED, False, reason, message), *also, HAS_NO_RESERVATION]
-    return edited(workload, now, *said, admission=None, past_execution_seconds=workload.past_execution_seconds + ran)
+    past = workload.past_execution_seconds + seconds_run(workload, now)
+    return edited(workload, now, *said, admission=None, past_execution_seconds=past)
 
 
 def doomed(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:

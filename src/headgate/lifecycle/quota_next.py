@@ -251,7 +251,7 @@ def _drained(workload: QueuedWorkload, around: Circumstances, now: float) -> Ste
 
 
 def _not_ready(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    found = ready_until(workload, around.settings.pods_ready)
+    found = ready_until(workload, around.settings)
     if found is None or now < found.at or workload.is_true(DEACTIVATION_TARGET):
         return None
     status = leaving.timed_out(workload, around.settings.pods_ready, found.cause, now)
@@ -262,7 +262,7 @@ def _not_ready(workload: QueuedWorkload, around: Circumstances, now: float) -> S
 
 
 def _overtime(workload: QueuedWorkload, around: Circumstances, now: float) -> Step | None:
-    ends = execution_ends(workload)
+    ends = execution_ends(workload, around.settings)
     if ends is None or now < ends or workload.is_true(DEACTIVATION_TARGET):
         return None
     reason = "MaximumExecutionTimeExceeded"

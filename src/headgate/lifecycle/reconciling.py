@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from headgate.lifecycle.holds import WAITING_FOR_ROOM, Hold, message
 from headgate.lifecycle.injecting import CannotStart, injections
 from headgate.lifecycle.manifests import common_labels, create_workload, priority_of, rewritten_spec
 from headgate.lifecycle.progress import finished, progressed
@@ -50,7 +51,7 @@ class Scene(Struct, frozen=True):
     flavors: Mapping[str, ResourceFlavor]
     now: float
     is_settled: bool = True  # nothing that was decided about its parts is still under way
-    has_room: bool = True  # the room its quota stands for is not still taken by pods that leave
+    hold: Hold | None = None  # it does not start while pods that are leaving would make it fit
     extras: tuple[QueuedWorkload, ...] = ()  # other Workloads that say they are its own
     kept_for: float | None = None  # seconds after which work that was deactivated is deleted; None: never
     copied: tuple[str, ...] = ()  # labels that a Workload gets from the work it is made for
@@ -119,9 +120,11 @@ def _created(scene: Scene, rank: QueueRank) -> Iterator[Effect]:
 
 def _with_workload(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
     work, active = scene.work, scene.is_active
-    wanted = progressed(work, workload, active, scene.now)
+    wanted = progressed(work, workload, active, scene.now, scene.hold)
     if wanted != workload:
         yield _written(wanted)
+        if scene.hold is not None and not workload.is_true(WAITING_FOR_ROOM):
+            yield _event(scene, WAITING_FOR_ROOM, message(scene.hold, workload))
         if wanted.is_true(FINISHED):
             key = workload.key
             yield _event(scene, "FinishedWorkload", f"Workload '{key.namespace}/{key.name}' is declared finished")
@@ -146,7 +149,7 @@ def _moved_on(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
         yield from _stop(scene, StopReason.EVICTED, evicted.message)
     elif not workload.is_true(ADMITTED):
         yield from _stop(scene, StopReason.NOT_ADMITTED, "Not admitted by cluster queue")
-    elif scene.work.can_start and scene.has_room:
+    elif scene.work.can_start and scene.hold is None:
         yield from _start(scene, workload)
     yield from _renamed(scene, workload)
     yield from _ungated(scene.work, workload)

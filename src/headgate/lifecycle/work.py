@@ -126,10 +126,6 @@ class Work(Protocol):
         """Whether some of it is held back and may start now."""
 
     @property
-    def startable(self) -> Mapping[str, int] | None:
-        """How many of its pods that are held back may start now, by pod set; None: it starts as a whole."""
-
-    @property
     def may_run(self) -> bool:
         """Whether some of it is not held back."""
 

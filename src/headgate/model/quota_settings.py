@@ -107,6 +107,7 @@ class QuotaSettings(Struct, frozen=True):
     retention: Retention = Retention()
     copied_labels: tuple[str, ...] = ()  # of jobs and pods, that their Workloads get too
     quota_release: QuotaRelease = QuotaRelease.FAST
+    max_hold: float = 120.0  # seconds for which admitted work may be held for pods that are leaving; 0: it never is
     debt_percent: int | None = None  # of all quota of a flavor, the most that pods which leave may owe; None: all of it
     recovers_failures: bool = False  # pods that cannot stop on unreachable nodes are removed, if they say that is safe
     usage_sharing: UsageSharing | None = None  # None: what local queues used does not matter

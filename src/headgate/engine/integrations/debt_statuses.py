@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from headgate.engine.integrations.asking import Amounts
+from headgate.engine.integrations.quota_trees import Amounts
 from headgate.engine.journal import Entry, Journal
 from headgate.model.effects import ClusterQueueDebt, Effect, EmitEvent, EventType, PatchStatus
 from headgate.model.events import Outcome, Trouble

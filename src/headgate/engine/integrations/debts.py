@@ -29,6 +29,7 @@ class Debts:
         self._stale: dict[Key, None] = {}
         self._changed_queues: dict[str, None] = {}
         self._changed_works: dict[Key, None] = {}
+        self._version = 0
 
     def put(self, pod: Pod) -> None:
         self.drop(pod.key)
@@ -76,6 +77,17 @@ class Debts:
         self._refresh()
         return self._by_flavor
 
+    @property
+    def version(self) -> int:
+        """Another one whenever pods may have come to owe, or no longer do."""
+        self._refresh()
+        return self._version
+
+    def owing(self) -> Iterator[Pod]:
+        """All pods that are leaving and whose quota was given back."""
+        self._refresh()
+        return (pod for work in self._debts for pod in self._standings[work].owing)
+
     def take_changed_queues(self) -> Iterator[str]:
         """The queues whose debt is another than when this was last asked."""
         self._refresh()
@@ -91,6 +103,7 @@ class Debts:
     def _refresh(self) -> None:
         stale, self._stale = self._stale, {}
         self._changed_works.update(stale)
+        self._version += bool(stale)
         for work in stale:
             pods = self._pods.get(work)
             if pods is None:

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from headgate.engine.integrations.asking import Ask
 from headgate.engine.integrations.debt_statuses import DebtStatuses
 from headgate.engine.integrations.recovery import FailureRecovery
 from headgate.engine.integrations.room import Room
@@ -63,7 +62,9 @@ class IntegrationsPlane:
         self._measures = Measures()
         self._waits = StartWaits(self._works)
         self._writes = Writes()
-        self._room = Room(self._works.workload_for, self._measures.flavors, settings.quota.debt_percent)
+        self._room = Room(
+            self._works.workload_for, self._measures.flavors, settings.quota.max_hold, settings.quota.debt_percent
+        )
         self._debt_statuses = DebtStatuses(journal)
         self._recovery = FailureRecovery(is_on=settings.quota.recovers_failures)
         self._touched: dict[Key, None] = {}
@@ -75,6 +76,7 @@ class IntegrationsPlane:
         self._warned: dict[Key, str] = {}
         self._started: list[Key] = []
         self.deciding: Key | None = None
+        self._starting: dict[Key, None] = {}  # work whose start is under way
 
     @property
     def reads(self) -> tuple[Kind, ...]:
@@ -106,8 +108,7 @@ class IntegrationsPlane:
             self._look_at.pop(work, None)
             self._touch([work])
         self._touch(self._room.take_woken())
-        while self._touched:
-            touched, self._touched = self._touched, {}
+        while touched := self._take_touched(now):
             for key in touched:
                 self.deciding = key
                 yield from self._decide_about(key, now)
@@ -208,6 +209,32 @@ class IntegrationsPlane:
 
     # what to do
 
+    def _take_touched(self, now: float) -> dict[Key, None]:
+        """The work to be decided about next, with that whose hold is another than before."""
+        touched, self._touched = self._touched, {}
+        for key in touched if self._room.may_hold else ():
+            self._note_start(key, now)
+        return touched | dict.fromkeys(self._room.settle_holds(now))
+
+    def _note_start(self, key: Key, now: float) -> None:
+        """Notes whether the work has started, or is about to and may be held."""
+        work = self._works.find(key)
+        workload = self._works.workload_of(work)[0] if work is not None else None
+        self._room.uses(key, workload if work is not None and self._runs(work, workload, now) else None)
+        if work is not None and workload is not None and self._is_about_to_start(work, workload):
+            self._room.awaits(key, workload)
+        else:
+            self._room.starts(key)
+
+    def _is_about_to_start(self, work: Work, workload: QueuedWorkload) -> bool:
+        if not workload.is_true(ADMITTED) or workload.is_true(EVICTED) or workload.is_true(FINISHED):
+            return False
+        if workload.deleted is not None or work.is_going or work.may_run:
+            return False
+        if work.key in self._starting and not self._is_settled(work):
+            return False
+        return work.can_start and work.owns(workload) and work.matches(workload)
+
     def _decide_about(self, key: Key, now: float) -> Iterator[Effect]:
         for left in self._works.left_behind(key):
             yield from self._pass(key, list(without_finalizer(left)))
@@ -216,6 +243,7 @@ class IntegrationsPlane:
             child = self._works.held_in_the_name_of(key)
             yield from self._pass(key, [] if child is None else list(held_with_its_maker(*child, now)))
             self._room.forget(key)
+            self._starting.pop(key, None)
             self._warned.pop(key, None)
             self._forget_story(key)
             return
@@ -224,16 +252,20 @@ class IntegrationsPlane:
         if workload is not None and (until := expires_at(workload, self._kept_for)) is not None and until > now:
             self._look_later(key, until)
         yield from self._pass(key, list(decisions(self._scene(work, workload, extras, now))))
-        yield from self._report_waiting(work, now)
-        runs = work.may_run or not self._is_settled(work) or self._leaves_with_quota(work, workload, now)
         if self._is_settled(work):
-            self._room.comes_to_rest(key)
-        self._room.uses(key, workload if runs else None)
+            self._starting.pop(key, None)
+        elif key in self._starting:
+            self._room.starts(key)
+        self._room.uses(key, workload if self._runs(work, workload, now) else None)
 
-    def _leaves_with_quota(self, work: Work, workload: QueuedWorkload | None, now: float) -> bool:
-        """Its pods were asked to leave and owe nothing, for the quota of the room they take is still theirs."""
+    def _runs(self, work: Work, workload: QueuedWorkload | None, now: float) -> bool:
+        """Whether some of the work may run by this Workload."""
         if workload is None or workload.is_true(FINISHED):
             return False
+        return work.may_run or not self._is_settled(work) or self._leaves_with_quota(work, workload, now)
+
+    def _leaves_with_quota(self, work: Work, workload: QueuedWorkload, now: float) -> bool:
+        """Its pods were asked to leave and owe nothing, for the quota of the room they take is still theirs."""
         return (_is_leaving(work, workload) and work.takes_room(now)) or self._room.keeps_places(work.key)
 
     def _forget_story(self, key: Key) -> None:
@@ -244,7 +276,6 @@ class IntegrationsPlane:
     def _scene(
         self, work: Work, workload: QueuedWorkload | None, extras: tuple[QueuedWorkload, ...], now: float
     ) -> Scene:
-        has_room = self._has_room(work, workload)
         rank, settled = self._measures.rank(work), self._is_settled(work) and self._may_release(work, workload, now)
         return Scene(
             work=work,
@@ -253,19 +284,11 @@ class IntegrationsPlane:
             flavors=self._measures.flavors,
             now=now,
             is_settled=settled,
-            has_room=has_room,
+            hold=self._room.hold_of(work.key),
             extras=extras,
             kept_for=self._kept_for,
             copied=self._copied,
         )
-
-    def _has_room(self, work: Work, workload: QueuedWorkload | None) -> bool:
-        """Work that is not about to start waits for none."""
-        may_start = workload is not None and workload.is_true(ADMITTED) and not workload.is_true(EVICTED)
-        if workload is None or workload.admission is None or not may_start or not work.can_start:
-            self._room.waits_no_more(work.key)
-            return True
-        return self._room.is_there(Ask(work.key, workload, workload.admission, work.startable, work.may_run))
 
     def _is_settled(self, work: Work) -> bool:
         return not any(self._writes.is_pending(part.key) for part in work.parts)
@@ -286,6 +309,7 @@ class IntegrationsPlane:
                 continue
             if isinstance(effect, PatchSpec) and isinstance(effect.change, JobStart | PodStart):
                 self._started.append(work)
+                self._starting[work] = None
             yield effect
 
     def _tells(self, work: Key, event: EmitEvent) -> bool:
@@ -297,16 +321,8 @@ class IntegrationsPlane:
         self._journal.write(Entry(event.at, work, _DECISIONS.get(event.reason, "note"), event.reason, event.message))
         return True
 
-    def _report_waiting(self, work: Work, now: float) -> Iterator[Effect]:
-        """Said once, when it begins to wait."""
-        missing = self._room.newly_held(work.key)
-        if missing:
-            message = f"waiting for {missing} that pods which leave still take"
-            event = EmitEvent(work.parts[0], EventType.NORMAL, "WaitingForRoom", "Waiting", message, now)
-            yield from self._pass(work.key, [event])
-
     def _report_stuck(self, now: float) -> Iterator[Effect]:
-        """A pod that should be gone and is not holds up whoever waits for its room."""
+        """A pod that should be gone and is not takes room that nobody can count on."""
         for pod in self._room.newly_stuck(now):
             self._journal.write(Entry(now, work_key(pod), "note", "StuckTerminating", f"{pod.key.name}: {_STUCK}"))
             yield EmitEvent(pod.target, EventType.WARNING, "StuckTerminating", "Terminating", _STUCK, now)
@@ -323,7 +339,8 @@ class IntegrationsPlane:
         self._alarms = {idle: at for idle, at in self._alarms.items() if at > now}
         times = [(self._looks[0][0], False)] if self._looks else []
         times += [*self._writes.next_looks(), *((at, True) for at in self._room.next_looks())]
-        times += [(at, False) for at in (*self._debt_statuses.next_looks(), *self._recovery.next_looks())]
+        others = (*self._debt_statuses.next_looks(), *self._recovery.next_looks(), *self._room.holds_end())
+        times += [(at, False) for at in others]
         for at, idle in sorted(times):
             if idle not in self._alarms or at < self._alarms[idle]:
                 self._alarms[idle] = max(at, now)

@@ -1,54 +1,49 @@
-"""Whether the room that released quota stands for is really there, or still taken by pods that leave."""
+"""What early given-back quota leaves behind: the debt of pods that are leaving, and workloads held for their room."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.integrations.asking import (
-    Amounts,
-    Ask,
-    FlavorResource,
-    Question,
-    amounts,
-    in_words,
-    nodes_in_words,
-)
+from headgate.engine.integrations.claimants import Claimants
 from headgate.engine.integrations.debts import Debts
+from headgate.engine.integrations.hold_plan import HoldPlan, Leaver
 from headgate.engine.integrations.leavers import Leavers
-from headgate.engine.integrations.node_room import NodeRoom, Seats, as_staying
-from headgate.engine.integrations.quota_book import QuotaBook
-from headgate.engine.integrations.transit import Transit, started_shapes
-from headgate.engine.integrations.waiting_line import WaitingLines
+from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, amounts
+from headgate.lifecycle.debt import STUCK_AFTER
+from headgate.lifecycle.holds import Hold
 from headgate.model.keys import Key
 from headgate.model.node import Node
-from headgate.model.pod import Pod, PodShape
+from headgate.model.pod import Pod
 from headgate.model.queues import Admission, ClusterQueue, Cohort, QueuedWorkload, ResourceFlavor
 
 
 class Room:
-    """Keeps what queues own in all, what started work uses, what pods that leave still take, and what nodes have."""
+    """Keeps nodes, the pods on them and those on their way, what is owed, and who is held."""
 
     def __init__(
         self,
         workload_for: Callable[[Pod], QueuedWorkload | None],
         flavors: Mapping[str, ResourceFlavor],
+        max_hold: float,
         debt_percent: int | None = None,
     ) -> None:
-        self._flavors = flavors
+        self._max_hold = max_hold
         self._debt_percent = debt_percent
         self._promised: dict[Key, Amounts] = {}  # quota about to be released, by the work
-        self._quota = QuotaBook()
-        self._running: dict[Key, QueuedWorkload] = {}
-        self._pushing: dict[Key, Question] = {}  # starts that are under way and leave a debt
-        self._debts = Debts(workload_for)
-        self._nodes = NodeRoom()
-        self._transit = Transit(flavors)
-        self._leavers = Leavers()
-        self._lines = WaitingLines()
-        self._newly_held: dict[Key, str] = {}  # what it waits for, until that was told
         self._kept: dict[Key, None] = {}  # work that keeps its quota, as enough is owed already
         self._woken: dict[Key, None] = {}
+        self._trees = QuotaTrees()
+        self._running: dict[Key, QueuedWorkload] = {}
+        self._debts = Debts(workload_for)
+        self._nodes = NodeRoom()
+        self._claimants = Claimants(flavors, max_hold)
+        self._leavers = Leavers()
+        self._holds: dict[Key, Hold] = {}
+        self._derived_from: tuple[object, ...] = ()  # the versions of all that the holds were derived from
+        self._holds_until = math.inf  # when time alone makes them others
 
     # what is now true
 
@@ -57,24 +52,22 @@ class Room:
         self._debts.look_anew(works)
 
     def put_queue(self, queue: ClusterQueue | Cohort) -> None:
-        if self._quota.put_queue(queue):
+        if self._trees.put(queue):
             self._wake()
 
     def drop_queue(self, key: Key) -> None:
-        self._quota.drop_queue(key)
+        self._trees.drop(key)
 
     def put_node(self, node: Node) -> None:
-        if self._nodes.put_node(node):
-            self._wake()
+        self._nodes.put_node(node)
 
     def drop_node(self, key: Key, uid: str) -> None:
         self._nodes.drop_node(key, uid)
 
     def put_pod(self, pod: Pod) -> None:
         self._debts.put(pod)
-        left = self._leavers.put(pod)
-        freed = self._nodes.put_pod(as_staying(pod) if pod.key in self._leavers.stuck else pod)
-        if left or freed:
+        self._nodes.put_pod(pod)
+        if self._leavers.put(pod):
             self._wake()
 
     def drop_pod(self, key: Key, uid: str) -> None:
@@ -82,73 +75,75 @@ class Room:
         if self._debts.is_another(key, uid) or self._nodes.is_another(key, uid):
             return
         self._debts.drop(key)
-        left, freed = self._leavers.drop(key), self._nodes.drop_pod(key)
-        if left or freed:
+        self._nodes.drop_pod(key)
+        if self._leavers.drop(key):
             self._wake()
 
     def uses(self, work: Key, workload: QueuedWorkload | None) -> None:
         """By which Workload some of the work may run; None: nothing of it does."""
-        admission = workload.admission if workload is not None else None
-        if workload is None or admission is None:
+        if workload is None or workload.admission is None:
             self._running.pop(work, None)
         else:
             self._running[work] = workload
-        gave_back = self._quota.uses(work, {} if admission is None else amounts(admission))
         self._expect(work)
-        if gave_back:
-            self._wake()
 
     def forget(self, work: Key) -> None:
         """The work is gone."""
         self.owes(work)
-        self.waits_no_more(work)
-        self.comes_to_rest(work)
+        self.starts(work)
         self.uses(work, None)
 
-    def comes_to_rest(self, work: Key) -> None:
-        """Nothing that was decided about the work is under way: what it leaves as a debt can be seen, if it does."""
-        if self._pushing.pop(work, None) is not None:
+    # who is held
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether any pod is leaving that someone could be held for."""
+        return self._max_hold > 0 and next(self._debts.owing(), None) is not None
+
+    def awaits(self, work: Key, workload: QueuedWorkload) -> None:
+        """The work is admitted and nothing of it has started."""
+        self._claimants.put_waiting(work, workload, self._debts.standing(work))
+
+    def starts(self, work: Key) -> None:
+        """The work has started, or is not about to."""
+        self._claimants.drop_waiting(work)
+
+    def settle_holds(self, now: float) -> list[Key]:
+        """Derives anew who is held, where that may be another; returns the work whose hold is another."""
+        if not self.may_hold:
+            self._claimants.clear_waiting()
+        for work in self._debts.take_changed_works() if self._claimants.waiting else ():
             self._expect(work)
-            self._wake()
+        derived_from = (self._nodes.version, self._debts.version, self._claimants.version, self._trees.version)
+        if derived_from == self._derived_from and now < self._holds_until:
+            return []
+        before, self._holds = self._holds, self._plan(now) if self._claimants.waiting else {}
+        self._derived_from = derived_from
+        return [work for work in {**before, **self._holds} if before.get(work) != self._holds.get(work)]
 
-    # what that means
+    def _plan(self, now: float) -> dict[Key, Hold]:
+        leavers = [Leaver(pod) for pod in self._debts.owing()]
+        dues, limits = [each.due for each in leavers], [each.until for each in self._claimants.waiting.values()]
+        times = (*dues, *(due + STUCK_AFTER for due in dues), *limits)
+        self._holds_until = min((at for at in times if at > now), default=math.inf)
+        return HoldPlan(self._nodes, self._trees).holds(leavers, self._claimants.all(), now)
 
-    def is_there(self, ask: Ask) -> bool:
-        """Whether the work can start beside all that runs and all that leaves; if not, it is held until some left.
+    def hold_of(self, work: Key) -> Hold | None:
+        return self._holds.get(work) if work in self._claimants.waiting else None
 
-        Work that no debt concerns starts at once. Where there is debt, nodes decide if they can be seen; pods for which
-        they will never have room are no matter of debt, and start if there is quota beside it.
-        """
-        owed, standing = self._owed(ask.work), self._debts.standing(ask.work)
-        if not owed and not standing.started:
-            self.waits_no_more(ask.work)
-            return True
-        question = Question.of(ask, standing)
-        concerns = any(owed.get(name) or question.extra.get(name) for name in question.amounts)
-        waits_for = "" if question.is_settled or not concerns else self._waits_for(question, owed)
-        if not waits_for:
-            self.waits_no_more(ask.work)
-            if any(question.extra.values()):
-                self._pushing[ask.work] = question
-        elif self._lines.put(ask.work, question.likeness):
-            self._newly_held[ask.work] = waits_for
-        return not waits_for
+    @property
+    def held(self) -> int:
+        """How much work is held."""
+        return len(self._holds)
 
-    def waits_no_more(self, work: Key) -> None:
-        """Those who ask for the same have their turn."""
-        self._newly_held.pop(work, None)
-        following = self._lines.drop(work)
-        if following is not None:
-            self._woken[following] = None
+    def holds_end(self) -> list[float]:
+        """When time alone may end a hold."""
+        return [self._holds_until] if self._holds else []
 
-    def newly_held(self, work: Key) -> str:
-        """What the work has begun to wait for; empty when that was told, or it does not wait."""
-        return self._newly_held.pop(work, "")
+    def _expect(self, work: Key) -> None:
+        self._claimants.put_started(work, self._running.get(work), self._debts.standing(work))
 
-    def take_woken(self) -> Iterable[Key]:
-        """Work that may not have to wait any more."""
-        woken, self._woken = self._woken, {}
-        return woken
+    # what is owed
 
     def keeps_places(self, work: Key) -> bool:
         """Whether pods of it leave that still have their quota."""
@@ -159,7 +154,7 @@ class Room:
         if self._debt_percent is None:
             return True
         wanted = amounts(admission)
-        if self._over_the_bound(wanted, work):
+        if not self._is_within_bound(wanted, work):
             self._kept[work] = None
             return False
         self._kept.pop(work, None)
@@ -170,6 +165,11 @@ class Room:
         """It has given back what it held: its pods that still leave are counted by themselves."""
         self._promised.pop(work, None)
         self._kept.pop(work, None)
+
+    def take_woken(self) -> Iterable[Key]:
+        """Work that may give its quota back by now."""
+        woken, self._woken = self._woken, {}
+        return woken
 
     def debts(self) -> Iterator[tuple[str, Amounts]]:
         """What is owed, by cluster queue."""
@@ -183,88 +183,25 @@ class Room:
         return self._debts.take_changed_queues()
 
     @property
-    def held(self) -> int:
-        """How much work waits for room that it has the quota for."""
-        return len(self._lines)
-
-    @property
     def stuck(self) -> int:
         """How many pods should be gone and are not."""
         return len(self._leavers.stuck)
 
     def newly_stuck(self, now: float) -> Iterator[Pod]:
-        """Pods that should be gone and are not; each once. Nobody is made to wait for them any more than for others."""
-        for pod in self._leavers.newly_stuck(now):
-            self._nodes.put_pod(as_staying(pod))
-            self._wake()
-            yield pod
+        """Pods that should have been gone for a while and are not; each once."""
+        return self._leavers.newly_stuck(now)
 
     def next_looks(self) -> list[float]:
         return self._leavers.next_looks()
 
     def _wake(self) -> None:
-        self._woken.update(dict.fromkeys((*self._lines.firsts(), *self._kept)))
+        self._woken.update(self._kept)
 
-    # the question
-
-    def _waits_for(self, question: Question, owed: Amounts) -> str:
-        """What is missing; empty when there is room."""
-        if self._debt_percent is not None and (over := self._over_the_bound(question.extra, question.ask.work)):
-            return in_words(over)
-        short = self._quota.short(question, owed)
-        seats = self._seats(question)
-        if seats is Seats.THERE or (seats is not Seats.SOON and not short):
-            return ""
-        return in_words(short) if short else nodes_in_words(question.amounts)
-
-    def _seats(self, question: Question) -> Seats:
-        ask = question.ask
-        shapes = started_shapes(ask.workload, self._flavors)
-        if shapes is None:
-            return Seats.UNKNOWN
-        wanted: dict[PodShape, int] = {}
-        for name, shape in shapes.items():
-            wanted[shape] = wanted.get(shape, 0) + question.starting.get(name, 0)
-        sorts = [self._labels(assigned.flavors) for assigned in ask.admission.pod_sets]
-        self._refresh_transit()
-        before = self._transit.before(ask.work, question.starting, self._newly_pushed_out(question))
-        return self._nodes.seats(wanted, before, sorts)
-
-    def _newly_pushed_out(self, question: Question) -> Mapping[str, int]:
-        """How many more than a start of the same work that is under way."""
-        pushing = self._pushing.get(question.ask.work)
-        known = pushing.pushed_out if pushing is not None else {}
-        return {name: count - known.get(name, 0) for name, count in question.pushed_out.items()}
-
-    def _refresh_transit(self) -> None:
-        for work in self._debts.take_changed_works():
-            self._expect(work)
-
-    def _expect(self, work: Key) -> None:
-        pushing = self._pushing.get(work)
-        more = pushing.pushed_out if pushing is not None else None
-        self._transit.put(work, self._running.get(work), self._debts.standing(work), more)
-
-    def _owed(self, asking: Key) -> Counter[FlavorResource]:
-        """With what others owe as soon as starts that are under way can be seen."""
+    def _is_within_bound(self, more: Amounts, work: Key) -> bool:
+        """Whether so much more may be owed, with what others are about to owe."""
         owed = Counter(self._debts.by_flavor())
-        for work, question in self._pushing.items():
-            owed.update(question.extra if work != asking else {})
-        return owed
-
-    def _labels(self, flavors: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-        """What nodes have that are of all these flavors."""
-        labels: dict[str, str] = {}
-        for _, flavor in flavors:
-            labels.update(self._flavors[flavor].node_labels)
-        return labels
-
-    def _over_the_bound(self, more: Amounts, work: Key) -> Amounts:
-        """By how much more would be owed than may be, with what others are about to owe."""
-        owed = self._owed(work)
         for other, promised in self._promised.items():
             owed.update(promised if other != work else {})
         percent = 100 if self._debt_percent is None else self._debt_percent
-        most = {name: self._quota.owned(name) * percent // 100 for name in more}
-        over = {name: owed[name] + amount - most[name] for name, amount in more.items() if amount}
-        return {name: amount for name, amount in over.items() if amount > 0}
+        bounds = {name: self._trees.nominal(name) * percent // 100 for name in more}
+        return all(owed[name] + amount <= bounds[name] for name, amount in more.items() if amount)

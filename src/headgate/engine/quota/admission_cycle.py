@@ -12,8 +12,7 @@ from headgate.engine.quota.victims import VictimsFor, search_by
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota.search import Victim, VictimSearch
-from headgate.preemption.quota_search import Preemptor
+from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch
 from headgate.quota import wording
 from headgate.quota.allocations import Plan
 from headgate.quota.assignment import Assignment

@@ -11,7 +11,7 @@ class Verdict(StrEnum):
     FINISHED = "Finished"
     DELETED = "BeingDeleted"
     ADMITTED = "Admitted"
-    NO_ROOM = "WaitingForRoom"  # admitted; pods that leave still take its place
+    NO_ROOM = "WaitingForRoom"  # admitted, and held for pods that are leaving
     CHECKS = "WaitingForAdmissionChecks"
     LEAVING = "Evicted"  # and still holding its quota
     DEACTIVATED = "Deactivated"

@@ -14,7 +14,6 @@ from headgate.engine.why_waiting.cluster import Cluster
 from headgate.engine.why_waiting.decision import MOST_BEFORE, Decision, Question, decide, question_about
 from headgate.engine.why_waiting.holding import called
 from headgate.engine.why_waiting.remedies import Case, remedies
-from headgate.engine.why_waiting.room import waits_for_room
 from headgate.engine.why_waiting.sentences import shortage_sentence
 from headgate.engine.why_waiting.shortages import flavor_reports, undeclared
 from headgate.engine.why_waiting.standing import Standing, standing, told, unhindered
@@ -30,10 +29,6 @@ def explain(cluster: Cluster, workload: QueuedWorkload) -> Explanation:
     found = standing(workload, cluster)
     if found is None:
         return _about_quota(cluster, workload)
-    if found.verdict is Verdict.ADMITTED and (taken := waits_for_room(cluster, workload)):
-        found = Standing(
-            Verdict.NO_ROOM, f"is admitted, but its room is still taken: {taken}", ("wait for them to end",)
-        )
     if not found.then_quota:
         return _plain(cluster, workload, found)
     return _and_then(cluster, workload, found)

@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from headgate.engine.why_waiting.answers import Verdict
 from headgate.engine.why_waiting.cluster import Cluster
+from headgate.lifecycle.holds import WAITING_FOR_ROOM
 from headgate.lifecycle.quota_checks import required_checks
 from headgate.lifecycle.quota_conditions import (
     ADMITTED,
@@ -84,6 +85,9 @@ def _holds_quota(workload: QueuedWorkload, cluster: Cluster) -> Standing | None:
         why = told(workload.condition(EVICTED))
         acts = ("its pods must end; then it gives its quota back and queues up again",)
         return Standing(Verdict.LEAVING, f"was told to leave and still holds its quota: {why}", acts)
+    if workload.is_true(ADMITTED) and (held := workload.condition(WAITING_FOR_ROOM)) and held.status == "True":
+        acts = ("wait for these pods to end; it starts at the time named in any case",)
+        return Standing(Verdict.NO_ROOM, f"is admitted and held: {held.message}", acts)
     if workload.is_true(ADMITTED):
         return Standing(Verdict.ADMITTED, f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}")
     return _waits_for_checks(workload, given, cluster)

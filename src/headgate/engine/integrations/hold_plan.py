@@ -1,0 +1,218 @@
+"""Which admitted workloads are held, and for which leaving pods.
+
+A workload is held only while leaving pods that are promised to it, and to nobody else, would make it fit on the nodes
+where it does not fit now. Everybody else starts at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct, structs
+from numpy.typing import NDArray
+
+from headgate.engine.integrations.node_room import Free, NodeRoom, Rows, Wanted
+from headgate.engine.integrations.quota_trees import FlavorResource, QuotaTrees
+from headgate.lifecycle.debt import is_stuck, taken_by
+from headgate.lifecycle.holds import Hold
+from headgate.model.keys import Key
+from headgate.model.kueue_names import CLUSTER_QUEUE_NAME
+from headgate.model.pod import Pod, PodShape
+from headgate.placement.columns import Amounts
+from headgate.placement.table import PODS
+
+Mask = NDArray[np.bool_]
+
+
+class Claimant(Struct, frozen=True):
+    """An admitted workload and those of its pods that are on no node."""
+
+    work: Key
+    rank: tuple[int, float, float, Key]  # by priority, then by the time of its admission, its creation and its name
+    wanted: Wanted
+    queue: str  # the cluster queue that admitted it
+    quota: frozenset[FlavorResource]  # what it got quota of
+    since: float  # when it was admitted
+    until: float  # when a hold is over in any case
+    started: bool = False  # it is not held; a scheduler gives its pods what is free
+
+    @property
+    def likeness(self) -> Hashable:
+        """Claimants that are alike in this are helped by the same leaving pods."""
+        return tuple(self.wanted.items()), self.queue, self.quota
+
+
+class Leaver(Struct, frozen=True):
+    """A pod that is leaving and whose quota was given back already."""
+
+    pod: Pod
+
+    @property
+    def due(self) -> float:
+        """When its grace is over. From then on nobody is held for it."""
+        assert self.pod.deleted is not None, f"{self.pod.key} does not leave"
+        return self.pod.deleted
+
+    @property
+    def queue(self) -> str:
+        return self.pod.labels.get(CLUSTER_QUEUE_NAME, "")
+
+    @property
+    def quota(self) -> frozenset[FlavorResource]:
+        return frozenset((flavor, resource) for _, flavor, resource in taken_by(self.pod))
+
+
+class HoldPlan:
+    """What is free now, and which leaving pods are promised to nobody yet, as one claimant is considered after another.
+
+    Pods that were started take what is free before all others, then come the workloads that fit now. Leaving pods are
+    promised to those that remain, whether they have started or not: so a start takes no promise from others. Each time
+    they are considered in the order of their rank.
+
+    A pod whose grace is over keeps its place in the plan until it is reported as stuck: whoever it was promised to
+    starts without it, and takes nothing from others who are held for pods that are in time.
+    """
+
+    def __init__(self, nodes: NodeRoom, trees: QuotaTrees) -> None:
+        self._nodes = nodes
+        self._trees = trees
+        self._leavers: list[Leaver] = []  # those that are due first in front
+        self._free = Free({})
+        self._rows: Rows = np.zeros(0, dtype=np.intp)  # of the nodes they are on
+        self._amounts: dict[str, Amounts] = {}  # what they free there
+        self._due: NDArray[np.float64] = np.zeros(0)
+        self._open: Mask = np.zeros(0, dtype=np.bool_)  # which of them are promised to nobody
+        self._fitting: dict[PodShape, Rows] = {}
+        self._masks: dict[tuple[str, frozenset[FlavorResource]], Mask] = {}
+        self._beyond_help: dict[Hashable, float] = {}  # since when those were admitted whom no leaving pods help
+
+    def holds(self, leavers: Iterable[Leaver], claimants: Iterable[Claimant], now: float) -> dict[Key, Hold]:
+        """The holds of those that are held; the others start now, or have."""
+        in_time = [each for each in leavers if not is_stuck(each.pod, now)]
+        there = [each for each in in_time if self._nodes.row_of(each.pod.node) is not None]
+        if not any(each.due > now for each in there):
+            return {}
+        ranked = sorted(claimants, key=lambda each: each.rank)
+        self._begin(sorted(there, key=lambda each: (each.due, each.pod.key)), ranked)
+        pending = {each.work: self._pending(each.wanted) for each in ranked if each.started}
+        waiting = {each.work for each in ranked if not each.started and not self._fits_now(each.wanted)}
+        holds: dict[Key, Hold] = {}
+        for claimant in ranked:
+            if claimant.started:
+                self._promise(structs.replace(claimant, wanted=pending[claimant.work]))
+            elif claimant.work in waiting and (promised := self._promise(claimant)):
+                until = min(claimant.until, promised[-1].due)
+                if promised[0].due > now and until > now:
+                    holds[claimant.work] = Hold(tuple(each.pod for each in promised), until)
+        return holds
+
+    def _begin(self, leavers: list[Leaver], claimants: Sequence[Claimant]) -> None:
+        shapes = dict.fromkeys(shape for each in claimants for shape in each.wanted)
+        self._free = self._nodes.free(name for shape in shapes for name, _ in shape.requests.items)
+        self._leavers = leavers
+        self._rows = np.array([self._nodes.row_of(each.pod.node) for each in leavers], dtype=np.intp)
+        self._amounts = {name: _requests(leavers, name) for name in self._free.amounts}
+        self._due = np.array([each.due for each in leavers])
+        self._open = np.ones(len(leavers), dtype=np.bool_)
+
+    def _fits_now(self, wanted: Wanted) -> bool:
+        """Whether all pods have room on the nodes as they are; then they take it."""
+        trial = self._free.copy()
+        if not self._places_all(wanted, trial):
+            return False
+        self._free = trial
+        return True
+
+    def _pending(self, wanted: Wanted) -> Wanted:
+        """The pods for which nothing is free; the others take what is."""
+        left = {shape: count - self._free.place(shape, count, self._rows_for(shape)) for shape, count in wanted.items()}
+        return {shape: count for shape, count in left.items() if count}
+
+    def _promise(self, claimant: Claimant) -> list[Leaver]:
+        """Promises it as few leaving pods as make it fit, those that are due first; none when they all do not.
+
+        None, too, when it needs none: pods of several shapes are placed one shape after the other, so what did not fit
+        at first may fit among more room. A pod whose grace was over before the claimant was admitted helps nobody.
+        """
+        if not claimant.wanted or claimant.since >= self._beyond_help.get(claimant.likeness, math.inf):
+            return []
+        may = np.flatnonzero(self._open & self._gave_to(claimant) & (self._due > claimant.since))
+        few = _fewest(len(may), lambda count: self._places_all(claimant.wanted, self._once_gone(may[:count])))
+        if few is None:
+            self._beyond_help[claimant.likeness] = claimant.since
+            return []
+        after = self._once_gone(may[:few])
+        self._places_all(claimant.wanted, after)
+        return [self._leavers[index] for index in self._take(after, may[:few])]
+
+    def _gave_to(self, claimant: Claimant) -> Mask:
+        """The leaving pods whose quota the claimant can have been admitted against."""
+        kind = claimant.queue, claimant.quota
+        if kind not in self._masks:
+            root, tree = self._trees.root, self._trees.root(claimant.queue)
+            found = [root(each.queue) == tree and not claimant.quota.isdisjoint(each.quota) for each in self._leavers]
+            self._masks[kind] = np.array(found, dtype=np.bool_)
+        return self._masks[kind]
+
+    def _places_all(self, wanted: Wanted, free: Free) -> bool:
+        return all(free.place(shape, count, self._rows_for(shape)) == count for shape, count in wanted.items())
+
+    def _rows_for(self, shape: PodShape) -> Rows:
+        if shape not in self._fitting:
+            self._fitting[shape] = self._nodes.rows_for(shape)
+        return self._fitting[shape]
+
+    def _once_gone(self, gone: Rows) -> Free:
+        """What is free once these leaving pods are gone."""
+        free = self._free.copy()
+        for name, amounts in free.amounts.items():
+            np.add.at(amounts, self._rows[gone], self._amounts[name][gone])
+        return free
+
+    def _take(self, after: Free, gone: Rows) -> list[int]:
+        """Takes what was placed on `after`, which counts on these leaving pods; returns those that it needs.
+
+        What is left over of the room of a pod that it needs is nobody's: a leaving pod is promised once.
+        """
+        before, now = self._once_gone(gone).amounts, self._free.amounts
+        used = {name: before[name] - amounts for name, amounts in after.amounts.items()}
+        leaving: dict[int, list[int]] = {}
+        for index in gone.tolist():
+            leaving.setdefault(int(self._rows[index]), []).append(index)
+        needed: list[int] = []
+        for row in np.flatnonzero(used[PODS]).tolist():
+            short = {name: int(amounts[row] - now[name][row]) for name, amounts in used.items() if amounts[row]}
+            needed += self._covering(short, leaving.get(row, []))
+        for name, amounts in now.items():
+            np.maximum(amounts - used[name], np.minimum(amounts, 0), out=amounts)
+        self._open[needed] = False
+        return sorted(needed)
+
+    def _covering(self, short: Mapping[str, int], leaving: Sequence[int]) -> list[int]:
+        """Leaving pods of one node that together free what is short there; none of them can be left out."""
+
+        def is_enough(chosen: Sequence[int]) -> bool:
+            return all(sum(int(self._amounts[name][each]) for each in chosen) >= most for name, most in short.items())
+
+        chosen = list(leaving)
+        for each in reversed(leaving):
+            rest = [other for other in chosen if other != each]
+            chosen = rest if is_enough(rest) else chosen
+        return chosen
+
+
+def _requests(leavers: Sequence[Leaver], name: str) -> Amounts:
+    return np.array([1 if name == PODS else each.pod.shape.requests[name] for each in leavers], dtype=np.int64)
+
+
+def _fewest(most: int, is_enough: Callable[[int], bool]) -> int | None:
+    """The smallest number, of at least one, that is enough; None when the largest is not."""
+    if not most or not is_enough(most):
+        return None
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+    return high
