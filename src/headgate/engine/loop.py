@@ -73,14 +73,19 @@ class Engine:
         """
         effects: list[Effect] = []
         planes, readers = self._planes, self._readers
+        gone: dict[Key, None] = {}
         event: Event | None = None
         plane: Plane | None = None
         try:
             for event in batch:
                 if isinstance(event, Observed):
                     told = readers[event.object.key.kind]
+                    gone.pop(event.object.key, None)
+                elif isinstance(event, Gone):
+                    told = readers[event.key.kind]
+                    gone[event.key] = None
                 else:
-                    told = readers[event.key.kind] if isinstance(event, Gone) else planes
+                    told = planes
                 for each in told:
                     news = each.absorb(event, now)
                     if news:
@@ -90,6 +95,8 @@ class Engine:
                 effects.extend(plane.decide(now))
             for plane in planes:
                 plane.check()
+            for key in gone:
+                self.journal.forget(key)  # only now: what was decided in this step is part of its story
         except AssertionError:
             raise
         except Exception as error:

@@ -61,6 +61,9 @@ class Surroundings:
         match key.kind:
             case Kind.NODE:
                 self._lose_node(key.name, uid)
+            case Kind.NAMESPACE:
+                if self._neighbours.relabel(key.name, {}):
+                    self.happen(Happening.NEIGHBOURS_CHANGED)
             case Kind.PRIORITY_CLASS:
                 return self._ranked_anew(self._groups.drop_class(key.name, uid))
             case Kind.DISRUPTION_BUDGET:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Amounts = NDArray[np.int64]
 LARGEST_SUM = 2**60  # what a cell says of a larger sum; a few such cells can be added up in 64 bits
 EXACT_IN_MILLIONS = LARGEST_SUM >> 20  # a million times this much is no larger sum
+FEW_COLUMNS = 64  # names up to which nobody looks for columns of zeros
 
 
 class Columns:
@@ -25,10 +26,12 @@ class Columns:
         self._columns: dict[str, Amounts] = {}
         self._beyond: dict[tuple[str, int], int] = {}  # the exact sums of cells that cannot hold theirs
         self._cells: dict[str, memoryview] = {}  # the same amounts, in which to change a single one is faster
+        self._sweep_at = FEW_COLUMNS
 
     def __getitem__(self, name: str) -> Amounts:
+        """The amounts of all rows, to be read only."""
         column = self._columns.get(name)
-        return self._keep(name, np.zeros(self._rows, dtype=np.int64)) if column is None else column
+        return np.zeros(self._rows, dtype=np.int64) if column is None else column
 
     def at(self, name: str, rows: Any) -> Any:
         """The amounts of these rows; of one row a plain number, with which arithmetic is several times faster."""
@@ -48,7 +51,7 @@ class Columns:
     def add(self, row: int, amounts: Iterable[tuple[str, int]], sign: int) -> None:
         known = self._cells
         for name, amount in amounts:
-            cells = known[name] if name in known else self[name].data
+            cells = known[name] if name in known else self.open(name).data
             amount_there = cells[row] + sign * amount
             if amount_there < LARGEST_SUM and not self._beyond:
                 cells[row] = amount_there
@@ -76,9 +79,19 @@ class Columns:
         else:
             self._beyond.pop((name, row), None)
 
-    def _keep(self, name: str, column: Amounts) -> Amounts:
+    def open(self, name: str) -> Amounts:
+        """The amounts of all rows, to be changed. Users choose the names, so columns that are all zero are dropped."""
+        if name in self._columns:
+            return self._columns[name]
+        if len(self._columns) >= self._sweep_at:
+            for empty in [each for each, column in self._columns.items() if not column.any()]:
+                del self._columns[empty], self._cells[empty]
+            self._sweep_at = max(FEW_COLUMNS, 2 * len(self._columns))
+        self._keep(name, np.zeros(self._rows, dtype=np.int64))
+        return self._columns[name]
+
+    def _keep(self, name: str, column: Amounts) -> None:
         self._columns[name], self._cells[name] = column, column.data
-        return column
 
 
 def padded(column: Amounts, rows: int) -> Amounts:

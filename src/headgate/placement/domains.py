@@ -11,6 +11,8 @@ from headgate.placement.columns import Amounts, padded
 from headgate.placement.table import NodeTable
 
 NOWHERE = 0
+KEPT_KEYS = 256  # topology keys whose domains are kept
+FEW_VALUES = 64  # numbers given out for values up to which nobody looks for those that are gone
 FEW = 32  # changed rows up to which taking them in one by one is faster than adding up all
 
 
@@ -33,6 +35,11 @@ class Domain:
 
     def number(self, value: str | None) -> int:
         return NOWHERE if value is None else self._numbers.setdefault(value, len(self._numbers) + 1)
+
+    def renumber(self) -> None:
+        """Forgets all values: numbers are given out anew to those that nodes still have."""
+        self._numbers = {}
+        self.cursor = -1
 
     def having(self, values: Iterable[str]) -> NDArray[np.bool_]:
         """The rows whose label has one of these values."""
@@ -104,12 +111,16 @@ class Domains:
         domain = self._by_key.get(key)
         if domain is None:
             domain = self._by_key[key] = Domain(key)
+            if len(self._by_key) > KEPT_KEYS:
+                del self._by_key[next(iter(self._by_key))]
         if domain.cursor != self._nodes.node_changes.end:
             self._refresh(domain)
         return domain
 
     def _refresh(self, domain: Domain) -> None:
         domain.ids = padded(domain.ids, len(self._nodes.nodes))
+        if domain.count > 2 * len(self._nodes) + FEW_VALUES:
+            domain.renumber()
         for row in self._nodes.rows_changed_since(domain.cursor):
             node = self._nodes.nodes[row]
             domain.ids[row] = NOWHERE if node is None else domain.number(node.labels.get(domain.key))

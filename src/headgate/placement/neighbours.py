@@ -151,9 +151,12 @@ class Neighbours:
 
     def relabel(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """The namespace has these labels now; True when that is news. Answers that looked at them are counted anew."""
-        if self._namespaces.get(namespace) == labels:
+        if self._namespaces.get(namespace, {}) == labels:
             return False
-        self._namespaces[namespace] = labels
+        if labels:
+            self._namespaces[namespace] = labels
+        else:
+            del self._namespaces[namespace]
         self.news += 1
         for question in list(self._answers):
             if any(term.namespace_selector is not None for term in question.terms):

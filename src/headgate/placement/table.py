@@ -14,7 +14,7 @@ from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
-from headgate.placement.columns import Amounts, ChangeLog, Columns, padded
+from headgate.placement.columns import FEW_COLUMNS, Amounts, ChangeLog, Columns, padded
 
 PODS = "pods"
 ONE_POD = ((PODS, 1),)
@@ -53,6 +53,7 @@ class NodeTable:
         self._charges: dict[Key, tuple[str, Pod]] = {}
         self._pods_on: dict[str, dict[Key, Pod]] = {}  # also for nodes not known yet
         self._ports_seen: dict[HostPort, None] = {}
+        self._sweep_ports_at = FEW_COLUMNS
         self._censuses: list[Census] = []
 
     def __len__(self) -> int:
@@ -185,8 +186,11 @@ class NodeTable:
         self.requested.add(row, ONE_POD, sign)
         self.scored.add(row, pod.shape.scored_requests.items, sign)
         for port in pod.shape.ports:
-            self._ports_seen[port] = None
             self.ports.add(row, ((port_name(port), 1),), sign)
+            self._ports_seen[port] = None
+            if len(self._ports_seen) > self._sweep_ports_at:
+                self._ports_seen = {port: None for port in self._ports_seen if self.ports[port_name(port)].any()}
+                self._sweep_ports_at = max(FEW_COLUMNS, 2 * len(self._ports_seen))
         for census in self._censuses:
             census.count(pod, row, sign)
 

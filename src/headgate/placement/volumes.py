@@ -165,7 +165,10 @@ class Attachments:
 
     def limit(self, node: str, most: Mapping[str, int]) -> None:
         """The node can attach that many volumes of each of these drivers, and any number of others."""
-        self._limits[node] = most
+        if most:
+            self._limits[node] = most
+        else:
+            self._limits.pop(node, None)
         self._cursor = -1
 
     def is_limited(self, driver: str) -> bool:
@@ -229,7 +232,7 @@ class Attachments:
             return
         rows = self._rows_of.setdefault(volume, Counter())
         if _turned(rows, row, sign):
-            self._attached[volume.driver][row] += sign
+            self._attached.open(volume.driver)[row] += sign
         if not rows:
             del self._rows_of[volume]
 

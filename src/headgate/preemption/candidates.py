@@ -24,11 +24,16 @@ class Shares(Struct, frozen=True):
 
     units: Units
     rows: Amounts
-    held: dict[str, Amounts]
+    amounts: dict[str, Amounts]
+
+    def held(self, name: str) -> Amounts:
+        """How much of this name each holds; zeros where nobody holds any."""
+        found = self.amounts.get(name)
+        return np.zeros(len(self.units), dtype=np.int64) if found is None else found
 
     def picked(self, which: NDArray[Any]) -> Shares:
         """Some of them, in the order they are picked."""
-        held = {name: amounts[which] for name, amounts in self.held.items()}
+        held = {name: amounts[which] for name, amounts in self.amounts.items()}
         return Shares(self.units[which], self.rows[which], held)
 
 

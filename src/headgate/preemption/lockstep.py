@@ -69,7 +69,7 @@ def every_node(
     everything = among.shares
     gone = {name: left.copy() for name, left in slack.items()}
     for name, left in gone.items():
-        np.add.at(left, everything.rows, everything.held[name])
+        np.add.at(left, everything.rows, everything.held(name))
     feasible = _enough(gone, allowed)
     if not feasible.any():
         return None

@@ -35,7 +35,7 @@ def cannot_stay(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amoun
     for turn in range(int(lengths.max(initial=0))):
         asking = np.flatnonzero(lengths > turn)
         asked = turns[starts[asking] + turn]
-        after = {name: amounts[asking] - shares.held[name][asked] for name, amounts in left.items()}
+        after = {name: amounts[asking] - shares.held(name)[asked] for name, amounts in left.items()}
         stays = np.logical_and.reduce([amounts >= 0 for amounts in after.values()])
         for name, amounts in after.items():
             left[name][asking[stays]] = amounts[stays]
@@ -52,16 +52,16 @@ class WhatIf(NodeTable):
         self.node_changes, self.load_changes = nodes.node_changes, ChangeLog()
         self.requested, self.scored = Columns(len(nodes.nodes)), Columns(len(nodes.nodes))
         for name in list(nodes.requested.names()):
-            self.requested[name][:] = after.requested(name)
+            self.requested.open(name)[:] = after.requested(name)
         for name in list(nodes.scored.names()):
-            self.scored[name][:] = after.scored(name)
+            self.scored.open(name)[:] = after.scored(name)
         for name, amounts in promised.items():
-            self.requested[name][:] += amounts
+            self.requested.open(name)[:] += amounts
 
     def seat(self, shape: PodShape, row: int) -> None:
         """One more pod of this shape is there."""
         self.requested.add(row, shape.requests, 1)
-        self.requested[PODS][row] += 1
+        self.requested.open(PODS)[row] += 1
         self.scored.add(row, shape.scored_requests, 1)
         self.load_changes.append(row)
 
@@ -197,7 +197,7 @@ class PlainWorld:
         """As `cannot_stay`, for units that stay on all of their rows or on none."""
         left = [amounts.tolist() for amounts in self._left.values()]
         places = np.searchsorted(self._rows, shares.rows).tolist()
-        held = zip(*(shares.held[name].tolist() for name in self._left), strict=True)
+        held = zip(*(shares.held(name).tolist() for name in self._left), strict=True)
         lines = zip(shares.units.tolist(), places, held, strict=True)
         for unit, own in itertools.groupby(lines, key=lambda line: line[0]):
             takes = [(place, amounts) for _, place, amounts in own]
