@@ -14,7 +14,7 @@ from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduling import PodScheduling
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Create, Effect
+from headgate.model.effects import Create, Effect, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Role, Settings
@@ -60,6 +60,7 @@ class Engine:
         if Role.SCHEDULER in settings.roles:
             self._planes.append(PodScheduling(settings, pre_enqueue, self.journal, certifier, watch))
         self._readers = {kind: [plane for plane in self._planes if kind in plane.reads] for kind in Kind}
+        self._timers = {plane.timer: [plane] for plane in self._planes}
 
     @property
     def reads(self) -> tuple[Kind, ...]:
@@ -67,12 +68,12 @@ class Engine:
         return tuple(dict.fromkeys(kind for plane in self._planes for kind in plane.reads))
 
     def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
-        """What happened to an object is told to the planes that read its kind, all else to all of them.
+        """What concerns an object is told to the planes that read its kind; those that were told something decide.
 
         Raises AssertionError for a broken invariant and Raised for anything else; neither leaves an engine of use.
         """
         effects: list[Effect] = []
-        planes, readers = self._planes, self._readers
+        readers, awake = self._readers, dict[Plane, None]()
         gone: dict[Key, None] = {}
         event: Event | None = None
         plane: Plane | None = None
@@ -84,19 +85,23 @@ class Engine:
                 elif isinstance(event, Gone):
                     told = readers[event.key.kind]
                     gone[event.key] = None
+                elif isinstance(event, TimerFired):
+                    told = self._timers.get(event.timer, [])
                 else:
-                    told = planes
+                    told = readers[_target(event.effect).kind]
                 for each in told:
+                    awake[each] = None
                     news = each.absorb(event, now)
                     if news:
                         effects.extend(news)
             event = None
+            planes = [plane for plane in self._planes if plane in awake]
             for plane in planes:
                 effects.extend(plane.decide(now))
             for plane in planes:
                 plane.check()
-            for key in gone:
-                self.journal.forget(key)  # only now: what was decided in this step is part of its story
+            for one in gone:
+                self.journal.forget(one)  # only now: what was decided in this step is part of its story
         except AssertionError:
             raise
         except Exception as error:
@@ -119,6 +124,10 @@ def _subject(event: Event) -> Key | None:
         case Gone():
             return event.key
         case Outcome(effect=effect):
-            return effect.key if isinstance(effect, Create) else effect.target.key
+            return _target(effect)
         case TimerFired():
             return None
+
+
+def _target(write: Write) -> Key:
+    return write.key if isinstance(write, Create) else write.target.key

@@ -17,8 +17,8 @@ Number = tuple[str, Labels, int | float | Distribution]
 class Plane(Protocol):
     """`absorb` takes what is now true, `decide` yields what to do about it.
 
-    A plane is told of objects of the kinds it reads, of every timer, and of every outcome: also of writes that another
-    plane made, which it passes over.
+    A plane is told of objects of the kinds it reads, of outcomes of writes to them, also of those that another plane
+    made, which it passes over, and of its own timer. It is asked to decide when it was told something.
     """
 
     @property
@@ -26,7 +26,12 @@ class Plane(Protocol):
         """The object that `decide` is busy with, or was when it raised, where that is known."""
 
     @property
-    def reads(self) -> tuple[Kind, ...]: ...
+    def reads(self) -> tuple[Kind, ...]:
+        """The kinds it must observe; it writes to no others."""
+
+    @property
+    def timer(self) -> str:
+        """The name of its timer."""
 
     def absorb(self, event: Event, now: float) -> Iterable[Effect]: ...
 

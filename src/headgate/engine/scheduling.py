@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from headgate.engine import telling
-from headgate.engine.alarms import Alarms
+from headgate.engine.alarms import TIMER, Alarms
 from headgate.engine.assumptions import Assumption, Assumptions, still_in_doubt
 from headgate.engine.choosing import Choosing, Found
 from headgate.engine.entrance import Entrance
@@ -49,6 +49,7 @@ PREEMPTION = "DefaultPreemption"
 class PodScheduling:
     """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
 
+    timer = TIMER
     reads = (Kind.NAMESPACE, *GROUP_KINDS, Kind.DISRUPTION_BUDGET, Kind.NODE, *READS, Kind.POD)
 
     def __init__(

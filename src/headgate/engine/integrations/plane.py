@@ -55,6 +55,8 @@ _DECISIONS = {
 class IntegrationsPlane:
     """One plane of the engine. Work that something has happened to is looked at once a step, as it is then."""
 
+    timer = TIMER
+
     def __init__(self, settings: Settings, journal: Journal) -> None:
         self._journal = journal
         self._kinds = frozenset(kind for name in settings.quota.frameworks for kind in _KINDS[name])

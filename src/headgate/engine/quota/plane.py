@@ -14,7 +14,7 @@ from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.books import Books
 from headgate.engine.quota.counts import QuotaCounts
 from headgate.engine.quota.cycles import Cycles
-from headgate.engine.quota.deadlines import Deadlines
+from headgate.engine.quota.deadlines import TIMER, Deadlines
 from headgate.engine.quota.desk import Desk, Sheet, Telling
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.gauges import Measured, cohort_gauges, queue_gauges
@@ -54,6 +54,7 @@ MOST_STEPS = 10  # of one workload at once; each rule is true of it at most once
 class QuotaPlane:
     """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
 
+    timer = TIMER
     reads = (
         Kind.NAMESPACE,
         Kind.LIMIT_RANGE,
