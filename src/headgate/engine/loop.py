@@ -70,6 +70,7 @@ class Engine:
     def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
         """What concerns an object is told to the planes that read its kind; those that were told something decide.
 
+        After an empty batch all of them decide: then it is time that has passed.
         Raises AssertionError for a broken invariant and Raised for anything else; neither leaves an engine of use.
         """
         effects: list[Effect] = []
@@ -95,7 +96,7 @@ class Engine:
                     if news:
                         effects.extend(news)
             event = None
-            planes = [plane for plane in self._planes if plane in awake]
+            planes = [plane for plane in self._planes if plane in awake] if batch else self._planes
             for plane in planes:
                 effects.extend(plane.decide(now))
             for plane in planes:
