@@ -156,6 +156,35 @@ def test_a_gang_of_which_one_has_ended_has_not_begun_to_leave():
     assert evictions(steps) == []
 
 
+def test_a_gang_that_lacks_a_pod_and_was_never_marked_has_not_begun_to_leave():
+    steps = Steps(*TWO, workload("train", gang(3, whole=True)), *RUNNING, HIGH)
+    (nomination,) = patches(steps, Nomination)
+    assert evictions(steps.step(Outcome(nomination, Trouble.CONFLICT))) == []
+
+
+def test_a_mark_that_is_being_taken_back_is_set_again_before_anyone_leaves():
+    """What was seen last shows the mark still, and taking it back may yet succeed, or fail and be tried again."""
+    steps = preempted(*TWO, WHOLE, *RUNNING, HIGH)
+    steps.see(*(replace(each, preempted=True, leaves_with=2) for each in RUNNING))
+    assert marks(steps.step(gone(HIGH))) == {"w0": "False", "w1": "False"}
+    taken_back = patches(steps, PodCondition)
+    assert marks(recorded(steps.see(pod("other", priority=10)))) == {"w0": "True", "w1": "True"}
+    set_again = patches(steps, PodCondition)
+    steps.step(*(Outcome(each, trouble) for each, trouble in zip(taken_back, (None, Trouble.CONFLICT), strict=True)))
+    assert evictions(steps) == []
+    assert marks(steps.later(5.0)) == {}
+    assert sorted(evictions(steps.step(*(Outcome(each) for each in set_again)))) == ["w0", "w1"]
+
+
+def test_of_two_who_wait_for_one_gang_to_leave_either_may_go_away():
+    others = [pod(name, priority=10) for name in ("first", "second")]
+    for other in others:
+        steps = preempted(*TWO, WHOLE, *RUNNING, *others)
+        marking = [each for each in patches(steps, PodCondition) if each.change.type == "DisruptionTarget"]
+        steps.step(gone(other))
+        assert sorted(evictions(steps.step(*(Outcome(each) for each in marking)))) == ["w0", "w1"]
+
+
 def test_a_member_that_joined_while_its_gang_was_being_marked_leaves_with_it():
     train = workload("train", gang(2, whole=True)), *RUNNING
     steps = recorded(Steps(*TWO, *train, HIGH))

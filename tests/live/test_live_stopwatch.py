@@ -6,15 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from builders import node, pod
+from builders import node, pod, shape
 
-from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, plugins_for
+from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, plugins_for, unwatched
 from headgate.live.stopwatch import ONE_IN, Stopwatch
+from headgate.model.affinity import HostPort
 from headgate.model.happenings import Happening
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
+from headgate.preemption.plain import allowed_beside, is_plain
 from headgate.preemption.search import NoPlan
 
 
@@ -153,3 +155,27 @@ def test_rules_decide_alike_whether_watched_or_not():
         ("NodeResourcesBalancedAllocation", "Score"),
         ("NodeRoom", "Reserve"),
     }
+
+
+def test_a_watched_rule_is_known_by_its_class():
+    """Preemption asks which of the rules is about amounts, and which about ports."""
+    assert isinstance(Listener().stopwatch(NodeRule(None), FILTER), NodeRule)
+
+
+@pytest.mark.parametrize(
+    "fields, plain, allowed",
+    [
+        pytest.param({"cpu": 1000}, True, [True, True], id="amounts alone decide"),
+        pytest.param({"shape": shape(1000, ports=(HostPort(80),))}, False, [False, True], id="a port is taken"),
+    ],
+)
+@pytest.mark.parametrize("watch", [unwatched, Listener().stopwatch], ids=["not watched", "watched"])
+def test_preemption_looks_at_the_same_nodes_whether_watched_or_not(watch, fields, plain, allowed):
+    table = NodeTable()
+    for index in range(2):
+        table.put(node(f"n-{index}", cpu=4000))
+    table.charge(pod("taken", shape=shape(100, ports=(HostPort(80),))), "n-0")
+    placer = Placer(plugins_for(Profile(), Neighbours(table), watch=watch).rules)
+    preemptor = pod("p", **fields)
+    assert is_plain(placer, [preemptor]) is plain
+    assert allowed_beside(placer, preemptor).tolist()[:2] == allowed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from small_scenarios import job, member, nodes, pod, priority_class, scenario, workload
 
@@ -124,6 +124,19 @@ def _cpu(each):
     return int(each["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
+def marks_taken_back_while_they_are_set(size):
+    """A gang is marked, its marks are taken back and set again, with most writes failing and several crashes."""
+    stays = {"run": "", "stop": ""}
+    teams = [
+        (5, 4, "PodGroup", "middle", 1, stays, [3] * 4),
+        (0, 3, "Pod", "middle", 3, stays, [2] * 3),
+        (1, 3, "Pod", "high", 1, {"run": "20", "stop": ""}, [11] * size),
+    ]
+    singles = [(12, "middle", 1, stays, False), (8, "high", 2, stays, True)]
+    faults = Faults(crash=0.05, lost=0.1, conflict=0.4, coalesced=0.1, dropped=0.1, stale=0.5, restart=2.0)
+    return teams, singles, 2, faults, [{"at": "12s", "stale": "4s"}, {"at": "7s", "crash": "2s"}], 20
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(gangs(), max_size=3),
@@ -133,6 +146,8 @@ def _cpu(each):
     disturbances,
     st.integers(0, 1000),
 )
+@example(*marks_taken_back_while_they_are_set(3))
+@example(*marks_taken_back_while_they_are_set(4))
 def test_every_gang_and_every_pod_has_its_room_or_rightly_waits(teams, singles, count, faults, disturbances, seed):
     start = [priority_class(name, value) for name, value in CLASSES.items()]
     actions = [*timeline(teams, singles), *disturbances]

@@ -16,7 +16,7 @@ from headgate.engine.departures import Departures
 from headgate.engine.gangs import Gangs
 from headgate.engine.journal import Journal
 from headgate.engine.tallies import Tallies
-from headgate.engine.unfinished import Unfinished, marks
+from headgate.engine.unfinished import Unfinished
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, Trouble
 from headgate.model.groups import GroupKey
@@ -96,7 +96,8 @@ class Preempting:
         self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
         self._leaving: dict[Key, Eviction] = {}  # likewise
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
-        self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
+        # of all pods about to be evicted with others, by place in line of whom for: what is written, if it is
+        self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
         self._departures = Departures()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
         self._freed = False
@@ -110,8 +111,7 @@ class Preempting:
             del self._leaving[pod.key]
         elif eviction is not None:
             pod = msgspec.structs.replace(pod, deleted=eviction.evict.at + pod.grace)
-        if pod.preempted and pod.holds_room:
-            self._unfinished.suspect(pod)
+        self._unfinished.observed(pod)
         if self._nominated.get(pod.key) == pod.nominated:
             self._forget_nomination(pod.key)
         return self._with_promise(pod)
@@ -127,8 +127,9 @@ class Preempting:
     def left(self, pod: Pod) -> None:
         """The pod takes no room any more. Whoever waited for the last of several to leave is tried next."""
         eviction = self._leaving.pop(pod.key, None)
+        self._unfinished.left(pod)
         if eviction is not None and eviction.with_others:
-            self._unfinished.suspect(pod)
+            self._unfinished.suspect(pod, has_left=True)
         for place in self._departures.left(pod.key):
             self._queue.hurry(place)
 
@@ -215,15 +216,25 @@ class Preempting:
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How marking a pod of a gang that is to leave whole went; with the last of them, all are evicted."""
         pod = patch.target.key
-        place = self._marking.pop(pod, pod)
-        promise = self._promises.get(place)
-        if promise is None or promise.unanswered.pop(pod, "") is not None:
+        place = next((place for place, mark in self._marking.get(pod, {}).items() if mark == patch), None)
+        if place is None:
             return
+        promise = self._promises[place]
+        promise.unanswered.pop(pod, None)
         if outcome.trouble is not None:
             self._break(place)
             self._queue.try_later(place, now)
-        elif not promise.unanswered:
+            return
+        self._unfinished.marked(pod)
+        if not promise.unanswered:
             yield from self._actuate(place, promise, now)
+
+    def still_marks(self, pod: Pod, patch: PatchStatus) -> bool:
+        """Whether the mark is still to be set on the pod, or taken back from it, as the patch says."""
+        if not pod.holds_room or not pod.preempted:
+            return False
+        marking = self._marking.get(pod.key)
+        return self._unfinished.takes_back(pod) if marking is None else patch in marking.values()
 
     def take_freed(self) -> bool:
         """Whether room that was promised to someone is free for others since the last call."""
@@ -295,10 +306,20 @@ class Preempting:
             return
         for pod, _ in promise.plan.seats:
             self._place_of.pop(pod.key, None)
+        self._forget_marking(place, promise)
         for unit in promise.plan.victims:
             for pod in unit.pods:
-                self._marking.pop(pod.key, None)
                 self._unfinished.suspect(pod)
+                for there in self._where(pod):  # by now it may belong elsewhere
+                    self._unfinished.suspect(there)
+
+    def _forget_marking(self, place: Key, promise: Promise) -> None:
+        for unit in promise.plan.victims:
+            for pod in unit.pods:
+                marking = self._marking.get(pod.key, {})
+                marking.pop(place, None)
+                if not marking:
+                    self._marking.pop(pod.key, None)
 
     def _nominate(self, promise: Promise) -> tuple[Effect, ...]:
         effects: list[Effect] = []
@@ -336,9 +357,12 @@ class Preempting:
             self._break(place)
             self._queue.hurry(place)
             return
-        for mark in marks(promise.plan.victims, promise.preemptor, now):
+        for unit in promise.plan.victims:
+            for pod in unit.pods if len(unit.pods) > 1 else ():
+                self._marking.setdefault(pod.key, {})[place] = None
+        for mark in self._unfinished.marks(promise.plan.victims, promise.preemptor, now):
             promise.unanswered[mark.target.key] = None
-            self._marking[mark.target.key] = place
+            self._marking[mark.target.key][place] = mark
             yield mark
         if not promise.unanswered:
             yield from self._actuate(place, promise, now)
@@ -360,6 +384,7 @@ class Preempting:
         self._journal.write(telling.preempting(promise.preemptor, plan, now))
         yield from self._clear_the_way(promise)
         together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
+        self._forget_marking(place, promise)
         for pod in victims:
             text = telling.hidden(pod, promise.preemptor, together[pod.key])
             evict = Evict(pod.target, telling.BY_SCHEDULER, text, now)

@@ -334,7 +334,7 @@ class PodScheduling:
             return False
         change = effect.change
         if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
-            return pod.holds_room and pod.preempted
+            return self._preempting.still_marks(pod, effect)
         outdated = isinstance(change, PodCondition) and not self._explaining.still_says(pod.key, change)
         return not outdated and not pod.holds_room and self._waits(pod)
 

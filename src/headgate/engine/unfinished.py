@@ -22,17 +22,6 @@ from headgate.preemption.units import Unit
 DISRUPTION_TARGET = "DisruptionTarget"
 
 
-def marks(units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
-    """For every pod that leaves with others and does not carry the mark yet."""
-    for unit in units:
-        together = len(unit.pods)
-        for pod in unit.pods if together > 1 else ():
-            if not pod.preempted or pod.leaves_with != together:
-                text = telling.hidden(pod, preemptor, together)
-                mark = PodCondition(DISRUPTION_TARGET, "True", telling.BY_SCHEDULER, text, now)
-                yield PatchStatus(pod.target, mark)
-
-
 class Unfinished:
     """Looks at gangs of which a pod that runs carries the mark; at each only when something about it changed."""
 
@@ -40,14 +29,44 @@ class Unfinished:
         self._groups = groups
         self._nodes = nodes
         self._journal = journal
-        self._suspects: dict[GroupKey, None] = {}
+        self._suspects: dict[GroupKey, bool] = {}  # whether one of its pods is known to have left with the others
         self._single: dict[Key, Pod] = {}
+        self._taken_back: dict[Key, str] = {}  # marks, and the uids of their pods, until observed to be gone
 
-    def suspect(self, pod: Pod) -> None:
-        """The pod carries the mark, or carried it when its gang was last looked at."""
+    def marks(self, units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
+        """For every pod that leaves with others and does not carry the mark, or will not once it is taken back."""
+        for unit in units:
+            together = len(unit.pods)
+            for pod in unit.pods if together > 1 else ():
+                if not pod.preempted or pod.leaves_with != together or pod.key in self._taken_back:
+                    text = telling.hidden(pod, preemptor, together)
+                    mark = PodCondition(DISRUPTION_TARGET, "True", telling.BY_SCHEDULER, text, now)
+                    yield PatchStatus(pod.target, mark)
+
+    def marked(self, pod: Key) -> None:
+        """The pod was marked, after whatever was written about it before."""
+        self._taken_back.pop(pod, None)
+
+    def takes_back(self, pod: Pod) -> bool:
+        """Whether the mark of the pod is to be taken back, as far as is known."""
+        return self._taken_back.get(pod.key) == pod.uid
+
+    def observed(self, pod: Pod) -> None:
+        """The pod as it is now; one that carries the mark and takes room makes its gang suspect."""
+        if pod.preempted and pod.holds_room:
+            self.suspect(pod)
+        if not pod.preempted or not self.takes_back(pod):
+            self._taken_back.pop(pod.key, None)
+
+    def left(self, pod: Pod) -> None:
+        """The pod takes no room any more."""
+        self._taken_back.pop(pod.key, None)
+
+    def suspect(self, pod: Pod, *, has_left: bool = False) -> None:
+        """The pod carries the mark, or may have, or it has left as one of those that leave together."""
         standing = self._groups.standing(pod)
         if standing.gang is not None and standing.whole:
-            self._suspects[standing.gang] = None
+            self._suspects[standing.gang] = has_left or self._suspects.get(standing.gang, False)
         else:
             self._single[pod.key] = pod
 
@@ -58,11 +77,14 @@ class Unfinished:
         """
         suspects, self._suspects = self._suspects, {}
         strays = self._take_strays(busy)
-        for group in suspects:
+        for group, has_left in suspects.items():
             members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
             staying = [there for pod in members for there in self._running(pod)]
-            if not any(busy(pod) for pod in staying):
-                begun = self._has_begun(members, staying, strays)
+            if any(busy(pod) for pod in staying):
+                if has_left:
+                    self._suspects[group] = True
+            else:
+                begun = self._has_begun(members, staying, strays, has_left=has_left)
                 yield from self._finish(staying, begun=begun, now=now)
         yield from self._finish(strays, begun=False, now=now)
 
@@ -76,10 +98,11 @@ class Unfinished:
         standing = self._groups.standing(pod)
         return standing.gang is not None and standing.whole
 
-    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod]) -> bool:
+    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod], *, has_left: bool) -> bool:
         """One of them is going, or so many are gone, neither ended nor moved, that these are not all who were marked.
 
-        Where the marks do not say how many that was, there were at least as many as the gang needs.
+        Where the marks do not say how many that was, there were at least as many as the gang needs. A gang of which
+        nobody is known to have been marked may just lack pods.
         """
         if not staying:
             return False
@@ -89,7 +112,8 @@ class Unfinished:
         marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
         space = staying[0].key.namespace
         moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
-        return leaving or len(staying) + ended + moved < marked
+        were_marked = has_left or any(pod.preempted for pod in staying)
+        return leaving or (were_marked and len(staying) + ended + moved < marked)
 
     def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:
@@ -98,6 +122,7 @@ class Unfinished:
                 yield Evict(pod.target, telling.BY_SCHEDULER, telling.REST, now)
             elif pod.preempted:
                 mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", telling.ABANDONED, now)
+                self._taken_back[pod.key] = pod.uid
                 yield PatchStatus(pod.target, mark)
 
     def _running(self, pod: Pod) -> Iterator[Pod]:

@@ -72,12 +72,16 @@ class Stopwatch:
 
 
 class _Watched:
-    """A rule, some of whose methods are others."""
+    """A rule, some of whose methods are others. It is an instance of the rule's class to whoever asks."""
 
     def __init__(self, rule: Named, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._rule = rule
         for name, method in methods.items():
             setattr(self, name, method)
+
+    @property  # type: ignore[misc]  # nobody sets it
+    def __class__(self) -> type[Any]:
+        return type(self._rule)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._rule, name)
