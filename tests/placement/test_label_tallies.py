@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.model.affinity import selects
 from headgate.model.selectors import Operator, Requirement
-from headgate.placement.neighbours import Tallies
+from headgate.placement.neighbours import LabelCounts
 
 KEYS, VALUES = ["app", "tier"], ["a", "b", "c"]
 requirements = st.builds(
@@ -21,7 +21,7 @@ labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
 
 
 def tallies_of(seekers):
-    tallies = Tallies(lambda selector: selector)
+    tallies = LabelCounts(lambda selector: selector)
     for index, seeker in enumerate(seekers):
         tallies.put(seeker, np.array([index, 7]))
     return tallies

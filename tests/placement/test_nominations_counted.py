@@ -11,7 +11,7 @@ from headgate.model.affinity import HostPort
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.placement.placer import Placement
-from headgate.placement.trial import Trial
+from headgate.placement.trial import PlacementTrial
 
 GANG = GroupKey(Key(Kind.WORKLOAD, "default", "gang"))
 FULL_BOTH = [node("n1"), node("n2")]
@@ -45,7 +45,7 @@ def test_a_pod_with_room_already_is_not_promised_more():
 def test_that_holds_in_a_trial_too_and_ends_with_it():
     first = promised("first", "n1")
     cluster = Cluster(FULL_BOTH, promised=[first])
-    with Trial(cluster.table) as trial:
+    with PlacementTrial(cluster.table) as trial:
         trial.take(first, "n1")
         assert taken(cluster, 200) == ["n1", "n2"], "800 are taken, not 1600"
     assert taken(cluster, 900) == ["n2"]

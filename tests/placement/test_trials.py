@@ -11,13 +11,13 @@ from peers_builders import HOST, pod_of, select, spread, term, zoned
 from headgate.model.affinity import HostPort, WeightedTerm
 from headgate.model.claims import Attachment, ClaimName
 from headgate.model.keys import Key, Kind
-from headgate.placement.neighbours import Neighbours, Question, Role
+from headgate.placement.neighbours import Neighbours, PodQuery, TermRole
 from headgate.placement.table import NodeTable
-from headgate.placement.trial import Trial
+from headgate.placement.trial import PlacementTrial
 from headgate.placement.volumes import Attachments
 
 WEB, DB = term(select("app=web")), term(select("app=db"), key=HOST)
-QUESTIONS = (Question((WEB,)), Question((DB,)), Question((WEB, DB)), Question((WEB,), living=True))
+QUESTIONS = (PodQuery((WEB,)), PodQuery((DB,)), PodQuery((WEB, DB)), PodQuery((WEB,), living=True))
 CLAIM = ClaimName(Kind.VOLUME_CLAIM, "data")
 KINDS = (
     {"labels": "app=web", "cpu": 100, "memory": 10},
@@ -66,7 +66,9 @@ class Scene:
             "charges": [table.charge_of(pod_key(name)) for name in NAMES],
             "pods on": sorted((row, placed.key, placed.shape.ports) for row, placed in table.placed()),
             "answers": [self.neighbours.answer(question).tolist() for question in QUESTIONS],
-            "held": [sorted((t.topology_key, c.tolist()) for t, c in self.neighbours.holding(r, late)) for r in Role],
+            "held": [
+                sorted((t.topology_key, c.tolist()) for t, c in self.neighbours.holding(r, late)) for r in TermRole
+            ],
             "claims": [self.attachments.uses(Key(Kind.VOLUME_CLAIM, "default", "data"))],
             "attached": [self.attachments.room_for((Attachment("csi", "v1"),)).tolist()],
             "promised": [self.neighbours.nominations.admits(late, row) for row in rows],
@@ -91,7 +93,7 @@ def play(trial, marks, step):
 def test_any_sequence_is_undone_exactly(before, tried):
     scene = Scene(before)
     expected, marks = scene.look(), []
-    with Trial(scene.table) as trial:
+    with PlacementTrial(scene.table) as trial:
         for step in tried:
             play(trial, marks, step)
     assert scene.look() == expected
@@ -100,7 +102,7 @@ def test_any_sequence_is_undone_exactly(before, tried):
 @given(charged, steps, steps)
 def test_going_back_to_a_mark_restores_how_it_was_then(before, first, second):
     scene = Scene(before)
-    with Trial(scene.table) as trial:
+    with PlacementTrial(scene.table) as trial:
         for step in first:
             play(trial, [], step)
         expected, mark = scene.look(), trial.mark()
@@ -114,7 +116,7 @@ def test_going_back_to_a_mark_restores_how_it_was_then(before, first, second):
 @given(charged, steps)
 def test_within_a_trial_everyone_counts_as_if_it_were_so(before, tried):
     scene = Scene(before)
-    with Trial(scene.table) as trial:
+    with PlacementTrial(scene.table) as trial:
         for step in tried:
             play(trial, [], step)
         now = [(name, scene.table.charge_of(pod_key(name))) for name in NAMES]
@@ -128,7 +130,7 @@ def test_within_a_trial_everyone_counts_as_if_it_were_so(before, tried):
 def test_an_exception_leaves_no_trace_either():
     scene = Scene([("p1", KINDS[0], "a1")])
     expected = scene.look()
-    with contextlib.suppress(ValueError), Trial(scene.table) as trial:
+    with contextlib.suppress(ValueError), PlacementTrial(scene.table) as trial:
         trial.leave(pod_key("p1"))
         trial.take(pod("p2"), "a1")
         raise ValueError
@@ -138,9 +140,9 @@ def test_an_exception_leaves_no_trace_either():
 def test_trials_nest():
     table = NodeTable()
     table.put(node("n"))
-    with Trial(table) as outer:
+    with PlacementTrial(table) as outer:
         outer.take(pod("a", cpu=300), "n")
-        with Trial(table) as inner:
+        with PlacementTrial(table) as inner:
             inner.leave(pod_key("a"))
             inner.take(pod("b", cpu=500), "n")
         assert table.requested["cpu"].sum() == 300
@@ -152,7 +154,7 @@ def test_leaving_tells_whether_there_was_anything_to_give_back(key, left):
     table = NodeTable()
     table.put(node("n"))
     table.charge(pod("there", shape=shape(100)), "n")
-    with Trial(table) as trial:
+    with PlacementTrial(table) as trial:
         assert trial.leave(pod_key(key)) is left
 
 
@@ -161,7 +163,7 @@ def test_a_pod_that_takes_another_node_gives_the_first_one_back():
     table.put(zoned("a1", "a"))
     table.put(zoned("b1", "b"))
     table.charge(pod("p"), "a1")
-    with Trial(table) as trial:
+    with PlacementTrial(table) as trial:
         trial.take(pod("p", cpu=700), "b1")
         assert table.requested["cpu"][table.row_of("a1")] == 0
     assert table.requested["cpu"][table.row_of("a1")] == 100

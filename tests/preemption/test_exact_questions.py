@@ -2,13 +2,13 @@
 
 import pytest
 
-from headgate.preemption.solver.problem import NOBODY, Budget, Candidate, Cost, Gang, Problem, Wanted
+from headgate.preemption.solver.problem import NOBODY, Budget, Candidate, Cost, Problem, ProblemDemand, ProblemGang
 
 PAIR = (Candidate(10, 5, 1, ((0, (2, 1)),)), Candidate(20, 7, 3, ((0, (1, 0)), (1, (4, 4)))))
 
 
 def asked(**fields):
-    plain = {"free": ((1, 1), (0, 0)), "candidates": PAIR, "wanted": (Wanted((2, 1), 2, (0, 1)),), "needed": 2}
+    plain = {"free": ((1, 1), (0, 0)), "candidates": PAIR, "wanted": (ProblemDemand((2, 1), 2, (0, 1)),), "needed": 2}
     return Problem(**{**plain, **fields})
 
 
@@ -21,11 +21,13 @@ def asked(**fields):
             {"budgets": (Budget(((0, 1), (1, 3)), 2),)}, (0, 1), Cost(20, 2, 0, 12, 4), id="pods beyond a budget"
         ),
         pytest.param({"budgets": (Budget(((0, 1),), 2),)}, (0,), Cost(10, 0, 0, 5, 1), id="a budget that is kept"),
-        pytest.param({"gangs": (Gang(((1, 3),)),)}, (1,), Cost(20, 0, 1, 7, 3), id="a whole gang"),
+        pytest.param({"gangs": (ProblemGang(((1, 3),)),)}, (1,), Cost(20, 0, 1, 7, 3), id="a whole gang"),
         pytest.param(
-            {"gangs": (Gang(((0, 1), (1, 3)), 1),)}, (0,), Cost(10, 0, 0, 5, 1), id="a gang that can spare it"
+            {"gangs": (ProblemGang(((0, 1), (1, 3)), 1),)}, (0,), Cost(10, 0, 0, 5, 1), id="a gang that can spare it"
         ),
-        pytest.param({"gangs": (Gang(((0, 1),), -1),)}, (0,), Cost(10, 0, 0, 5, 1), id="a gang that is broken already"),
+        pytest.param(
+            {"gangs": (ProblemGang(((0, 1),), -1),)}, (0,), Cost(10, 0, 0, 5, 1), id="a gang that is broken already"
+        ),
     ],
 )
 def test_what_victims_cost(fields, victims, cost):
@@ -40,11 +42,11 @@ def test_what_victims_cost(fields, victims, cost):
         pytest.param({}, (1,), ((1, 1),), True, id="two beside each other"),
         pytest.param({}, (1,), ((1,),), False, id="one is too few"),
         pytest.param({"needed": 1}, (1,), ((1, 1, 1),), False, id="more seats than pods"),
-        pytest.param({"wanted": (Wanted((2, 1), 2, (0,)),)}, (1,), ((1, 1),), False, id="a row they may not use"),
+        pytest.param({"wanted": (ProblemDemand((2, 1), 2, (0,)),)}, (1,), ((1, 1),), False, id="a forbidden row"),
         pytest.param({"domains": ((0,), (1,))}, (0, 1), ((0, 1),), False, id="not in one domain"),
         pytest.param({"domains": ((0,), (1,))}, (1,), ((1, 1),), True, id="within one domain"),
         pytest.param(
-            {"free": ((1, -9), (0, 0)), "wanted": (Wanted((1, 0), 1, (0,)),), "needed": 1}, (), ((0,),), True,
+            {"free": ((1, -9), (0, 0)), "wanted": (ProblemDemand((1, 0), 1, (0,)),), "needed": 1}, (), ((0,),), True,
             id="an overcommitted resource that is not asked for",
         ),
     ],

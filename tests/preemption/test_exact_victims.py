@@ -7,23 +7,23 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.preemption.solver.exact import RESOLUTION, HighsCertifier, Limits, available, certifier
+from headgate.preemption.solver.exact import RESOLUTION, HighsCertifier, SolverLimits, available, certifier
 from headgate.preemption.solver.problem import (
     NOBODY,
     Budget,
     Candidate,
+    CertificateVerdict,
     Certified,
     Cost,
     Criterion,
-    Gang,
     Gap,
     Problem,
+    ProblemDemand,
+    ProblemGang,
     Uncertified,
-    Verdict,
-    Wanted,
 )
 
-COUNTS_ONLY = Limits(seconds=None)
+COUNTS_ONLY = SolverLimits(seconds=None)
 GIB = 1 << 30
 
 
@@ -37,7 +37,7 @@ def spread(rows, amount, work=0, priority=0):
 
 def full(candidates, pods=1, size=4, rows=1, free=0, **fields):
     """Rows alike, in which `pods` of this size want in."""
-    wanted = (Wanted((size,), pods, tuple(range(rows))),)
+    wanted = (ProblemDemand((size,), pods, tuple(range(rows))),)
     return Problem(((free,),) * rows, tuple(candidates), wanted, pods, **fields)
 
 
@@ -65,11 +65,11 @@ def improved(problem, chosen, limits=COUNTS_ONLY):
             id="what a budget allows costs nothing",
         ),
         pytest.param(
-            full([spread((0, 1), 4), lone(4, 7), lone(4, 8, row=1)], pods=2, rows=2, gangs=(Gang(((0, 2),)),)),
+            full([spread((0, 1), 4), lone(4, 7), lone(4, 8, row=1)], pods=2, rows=2, gangs=(ProblemGang(((0, 2),)),)),
             [0], (1, 2), id="a gang kept outweighs all work",
         ),
         pytest.param(
-            full([lone(4), lone(4, 1, row=1), lone(4, 5, row=1)], 2, rows=2, gangs=(Gang(((0, 1), (1, 1)), 1),)),
+            full([lone(4), lone(4, 1, row=1), lone(4, 5, row=1)], 2, rows=2, gangs=(ProblemGang(((0, 1), (1, 1)), 1),)),
             [0, 1], (0, 2), id="a gang gives as many as it can spare",
         ),
         pytest.param(
@@ -94,21 +94,21 @@ def improved(problem, chosen, limits=COUNTS_ONLY):
 )  # fmt: skip
 def test_the_best_victims(problem, chosen, victims):
     result = improved(problem, chosen)
-    assert (result.victims, result.verdict, result.gap) == (victims, Verdict.OPTIMAL, None)
+    assert (result.victims, result.verdict, result.gap) == (victims, CertificateVerdict.OPTIMAL, None)
     assert str(result) == "optimal"
     assert (result.seats is None) is (sorted(chosen) == list(victims)), "who is kept keeps the seats that were chosen"
 
 
 def test_pods_of_several_shapes_are_seated_together():
-    wanted = (Wanted((3,), 2, (0, 1)), Wanted((2,), 2, (0, 1)))
+    wanted = (ProblemDemand((3,), 2, (0, 1)), ProblemDemand((2,), 2, (0, 1)))
     problem = Problem(((1,), (4,)), (lone(4, 3), lone(1, 2, row=1), lone(6, 9)), wanted, 4)
     result = improved(problem, [0, 1, 2])
-    assert (result.victims, result.verdict) == ((0, 1), Verdict.OPTIMAL)
+    assert (result.victims, result.verdict) == ((0, 1), CertificateVerdict.OPTIMAL)
     assert problem.seated(result.victims, result.seats)
 
 
 def test_only_as_many_seats_as_are_needed_are_paid_for():
-    wanted = (Wanted((4,), 3, (0, 1, 2)),)
+    wanted = (ProblemDemand((4,), 3, (0, 1, 2)),)
     problem = Problem(((0,),) * 3, tuple(lone(4, row + 1, row=row) for row in range(3)), wanted, 2)
     assert improved(problem, [0, 1, 2]).victims == (0, 1)
 
@@ -119,29 +119,29 @@ HARD = full([lone(amount, amount**2 % 17 + 1, row=row) for row in range(4) for a
 @pytest.mark.parametrize(
     "limits",
     [
-        pytest.param(Limits(seconds=0.0), id="no time at all"),
-        pytest.param(Limits(seconds=1e-9), id="no time to speak of"),
-        pytest.param(Limits(steps=0, seconds=None), id="no steps"),
+        pytest.param(SolverLimits(seconds=0.0), id="no time at all"),
+        pytest.param(SolverLimits(seconds=1e-9), id="no time to speak of"),
+        pytest.param(SolverLimits(steps=0, seconds=None), id="no steps"),
     ],
 )
 def test_without_effort_what_was_chosen_stands(limits):
     everybody = range(len(HARD.candidates))
     result = improved(HARD, everybody, limits)
-    assert (result.victims, result.seats, result.verdict) == (tuple(everybody), None, Verdict.GAP)
+    assert (result.victims, result.seats, result.verdict) == (tuple(everybody), None, CertificateVerdict.GAP)
     assert str(result) == f"gap {result.gap.amount}"
 
 
 def test_a_gap_is_on_the_weightiest_criterion_that_was_left_open():
-    result = improved(HARD, range(len(HARD.candidates)), Limits(steps=0, seconds=None))
+    result = improved(HARD, range(len(HARD.candidates)), SolverLimits(steps=0, seconds=None))
     assert result.gap == Gap(Criterion.PRIORITY, -NOBODY, NOBODY), "not even that anybody must leave was shown"
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8])
 def test_steps_cut_short_leave_a_gap_that_the_optimum_is_within(steps):
     everybody = range(len(HARD.candidates))
-    limits = Limits(steps=steps, seconds=None)
+    limits = SolverLimits(steps=steps, seconds=None)
     result, optimum = improved(HARD, everybody, limits), improved(HARD, everybody)
-    assert (result.gap.criterion, optimum.verdict) == (Criterion.WORK, Verdict.OPTIMAL)
+    assert (result.gap.criterion, optimum.verdict) == (Criterion.WORK, CertificateVerdict.OPTIMAL)
     assert result.gap.bound <= HARD.cost(optimum.victims).work <= HARD.cost(result.victims).work
     assert improved(HARD, everybody, limits) == result, "cut short at the same place each time"
 
@@ -153,10 +153,10 @@ def test_what_the_solver_takes_for_room_must_be_room_to_the_byte():
     assert improved(problem, [0, 2]).victims == (0, 2), "the third alone frees one byte too few"
 
 
-@pytest.mark.parametrize("limits", [Limits(candidates=1), Limits(seats=0)], ids=["candidates", "seats"])
+@pytest.mark.parametrize("limits", [SolverLimits(candidates=1), SolverLimits(seats=0)], ids=["candidates", "seats"])
 def test_a_question_too_large_is_not_put(limits):
     result = improved(full([lone(4, 3), lone(4, 2)]), [0], limits)
-    assert result == Certified((0,), Verdict.NOT_COMPARED)
+    assert result == Certified((0,), CertificateVerdict.NOT_COMPARED)
     assert str(result) == "not compared"
 
 
@@ -167,7 +167,7 @@ def test_without_the_solver_nothing_is_compared(monkeypatch):
     assert not available()
     unable = certifier(COUNTS_ONLY)
     assert isinstance(unable, Uncertified)
-    assert unable.improve(full([lone(4, 3), lone(4, 2)]), [0]) == Certified((0,), Verdict.NOT_COMPARED)
+    assert unable.improve(full([lone(4, 3), lone(4, 2)]), [0]) == Certified((0,), CertificateVerdict.NOT_COMPARED)
 
 
 # Against all there are
@@ -227,7 +227,7 @@ def problems(draw, grains=BINARY_AND_DECIMAL):
 
     every_row = tuple(range(rows))
     wanted = tuple(
-        Wanted(
+        ProblemDemand(
             amounts(0, 4), draw(st.integers(1, 2)), tuple(sorted(draw(st.sets(st.sampled_from(every_row), min_size=1))))
         )
         for _ in range(draw(st.integers(1, 2)))
@@ -238,7 +238,7 @@ def problems(draw, grains=BINARY_AND_DECIMAL):
         wanted=wanted,
         needed=draw(st.integers(1, sum(some.count for some in wanted))),
         budgets=tuple(Budget(company(), draw(st.integers(0, 2))) for _ in range(draw(st.integers(0, 2)))),
-        gangs=tuple(Gang(company(), draw(st.integers(-1, 2))) for _ in range(draw(st.integers(0, 2)))),
+        gangs=tuple(ProblemGang(company(), draw(st.integers(-1, 2))) for _ in range(draw(st.integers(0, 2)))),
         domains=draw(st.sampled_from([(), tuple((row,) for row in every_row)])),
     )
 
@@ -257,7 +257,7 @@ def test_what_is_called_optimal_is_the_best_of_all_sets(problem, data):
     chosen = data.draw(st.sampled_from(sets))
     result = improved(problem, chosen)
     least = min(map(problem.cost, sets))
-    assert result.verdict is Verdict.OPTIMAL
+    assert result.verdict is CertificateVerdict.OPTIMAL
     assert as_told_apart(problem.cost(result.victims), least) == least
     assert result.victims in sets
     assert result.seats is None or problem.seated(result.victims, result.seats)
@@ -270,7 +270,7 @@ def test_within_any_limits_a_set_is_no_worse_than_chosen_and_a_gap_holds(problem
     sets = every_set_that_does(problem)
     assume(sets)
     chosen = data.draw(st.sampled_from(sets))
-    result = improved(problem, chosen, Limits(steps=steps, seconds=seconds))
+    result = improved(problem, chosen, SolverLimits(steps=steps, seconds=seconds))
     cost, least = problem.cost(result.victims), min(map(problem.cost, sets))
     assert result.victims in sets
     assert cost <= problem.cost(chosen)

@@ -4,7 +4,7 @@ import pytest
 from builders import node
 from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
 
-from headgate.preemption.solver.problem import Certified, Verdict
+from headgate.preemption.solver.problem import CertificateVerdict, Certified
 
 NODES = [node(name, cpu=1000) for name in "nmk"]
 PLACED = [
@@ -21,7 +21,7 @@ class Answers:
 
     def improve(self, problem, chosen):
         self.asked.append((problem, tuple(chosen)))
-        return self.answer or Certified(tuple(chosen), Verdict.OPTIMAL)
+        return self.answer or Certified(tuple(chosen), CertificateVerdict.OPTIMAL)
 
 
 def _any_seats(problem, chosen):
@@ -81,7 +81,7 @@ class OneByOne:
 
     def improve(self, problem, chosen):
         alone = [(index,) for index in range(len(problem.candidates)) if problem.seated((index,), ((0,),))]
-        return Certified(min(alone, key=problem.cost), Verdict.OPTIMAL, seats=((0,),))
+        return Certified(min(alone, key=problem.cost), CertificateVerdict.OPTIMAL, seats=((0,),))
 
 
 def test_better_victims_are_taken_with_their_seats():
@@ -101,7 +101,7 @@ def test_better_victims_are_taken_with_their_seats():
 
 
 def test_worse_victims_are_not_taken():
-    certifier = Answers(Certified((0, 1, 2), Verdict.OPTIMAL, seats=((0, 1),)))
+    certifier = Answers(Certified((0, 1, 2), CertificateVerdict.OPTIMAL, seats=((0, 1),)))
     plan = Scene(NODES, PLACED, certifier=certifier).plan(group(2, cpu=1000))
     assert victims(plan) == ["on-k", "on-m"]
     assert plan.receipt.certificate == "not compared"

@@ -12,7 +12,7 @@ from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, seats,
 from headgate.model.affinity import HostPort
 from headgate.model.keys import Key, Kind, Target
 from headgate.placement.placer import NoPlacement
-from headgate.placement.trial import Trial
+from headgate.placement.trial import PlacementTrial
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.plain import PlainWorld
@@ -85,7 +85,7 @@ preemptors = pods_alone | groups | mixed_groups
 
 def waiting(scene, preemptor):
     """Only who finds no room asks for a plan."""
-    with Trial(scene.table) as trial:
+    with PlacementTrial(scene.table) as trial:
         for one in preemptor.pods[: preemptor.needed]:
             rows = [row for row in range(scene.table.extent) if scene.placer.fits(one, row)]
             if not rows:
@@ -96,7 +96,7 @@ def waiting(scene, preemptor):
 
 def seated(scene, preemptor, plan):
     """Whether the seats hold in fact, by all rules, when the victims and those being deleted are gone."""
-    with Trial(scene.table) as trial:
+    with PlacementTrial(scene.table) as trial:
         for _, one in list(scene.table.placed()):
             if one.deleted is not None:
                 trial.leave(one.key)

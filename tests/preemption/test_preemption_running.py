@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from preemption_scenes import Scene, budget, group_key, lone, on, victims
 
 from headgate.placement.table import NodeTable
-from headgate.placement.trial import Trial
+from headgate.placement.trial import PlacementTrial
 from headgate.preemption.units import FIRST_LINES, Running, Standing
 
 NAMES = [f"p{i}" for i in range(5)]
@@ -64,7 +64,7 @@ def play(table, running, move):
         case ("look",):
             running.refresh()
         case ("try",):
-            with Trial(table) as trial:
+            with PlacementTrial(table) as trial:
                 for _, one in list(table.placed()):
                     trial.leave(one.key)
 

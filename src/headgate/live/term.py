@@ -38,7 +38,7 @@ from headgate.model.effects import (
 from headgate.model.events import Unreadable
 from headgate.model.keys import Key
 from headgate.model.settings import Settings
-from headgate.preemption.solver.exact import Limits, certifier
+from headgate.preemption.solver.exact import SolverLimits, certifier
 
 STORY = 20  # entries told when an invariant is broken
 
@@ -66,7 +66,7 @@ class Equipment(Struct, frozen=True):
 
     def fresh(self, watch: Watch = unwatched) -> Engine:
         preemption = self.settings.preemption
-        exact = certifier(Limits(seconds=preemption.certify_seconds)) if preemption.certify else None
+        exact = certifier(SolverLimits(seconds=preemption.certify_seconds)) if preemption.certify else None
         return Engine(self.settings, self.pre_enqueue, exact, watch)
 
 

@@ -14,8 +14,8 @@ from headgate.model.happenings import Happening
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain
-from headgate.placement.neighbours import Neighbours, Question, Role
-from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Limit, Mask
+from headgate.placement.neighbours import Neighbours, PodQuery, TermRole
+from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Mask, SkewLimit
 from headgate.placement.scores import TOP_SCORE
 
 HARD_AFFINITY_WEIGHT = 1  # what an existing pod's required affinity adds to the score of a pod it speaks of
@@ -34,7 +34,7 @@ class InterPodAffinity:
         demands = pod.shape.peers
         if demands is not None and (demands.affinity or demands.anti_affinity):
             return True
-        return any(True for _ in self._neighbours.holding(Role.FORBIDDEN, pod))
+        return any(True for _ in self._neighbours.holding(TermRole.FORBIDDEN, pod))
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         """A row that fails one is not counted for the next, as one reason a node is given."""
@@ -49,7 +49,7 @@ class InterPodAffinity:
             yield "node(s) didn't match pod affinity rules", self._near(pod)
         if own is not None and own.anti_affinity:
             yield "node(s) didn't match pod anti-affinity rules", self._far(pod)
-        resented = list(self._neighbours.holding(Role.FORBIDDEN, pod))
+        resented = list(self._neighbours.holding(TermRole.FORBIDDEN, pod))
         if resented:
             yield "node(s) didn't satisfy existing pods anti-affinity rules", self._without(resented)
 
@@ -80,7 +80,7 @@ class InterPodAffinity:
         everywhere = self._everywhere()
         if not terms:
             return everywhere
-        counts = self._neighbours.answer(Question(terms))
+        counts = self._neighbours.answer(PodQuery(terms))
         domains = [self._neighbours.domains.of(term.topology_key) for term in terms]
         labelled = everywhere.copy()
         near = everywhere.copy()
@@ -98,7 +98,7 @@ class InterPodAffinity:
 
     def _far(self, pod: Pod) -> Mask:
         terms = pod.shape.peers.anti_affinity if pod.shape.peers else ()
-        return self._without([(term, self._neighbours.answer(Question((term,)))) for term in terms])
+        return self._without([(term, self._neighbours.answer(PodQuery((term,)))) for term in terms])
 
     def _without(self, counted: list[tuple[PodTerm, Amounts]]) -> Mask:
         """The rows in whose domains there is none of those counted."""
@@ -125,12 +125,12 @@ class InterPodAffinity:
 
     def _preferences(self, pod: Pod) -> Iterator[tuple[PodTerm, Amounts]]:
         for preference in pod.shape.peers.preferences if pod.shape.peers else ():
-            yield preference.term, self._neighbours.answer(Question((preference.term,))) * preference.weight
-        for term, counts in self._neighbours.holding(Role.REQUIRED, pod):
+            yield preference.term, self._neighbours.answer(PodQuery((preference.term,))) * preference.weight
+        for term, counts in self._neighbours.holding(TermRole.REQUIRED, pod):
             yield term, counts * HARD_AFFINITY_WEIGHT
-        yield from self._neighbours.holding(Role.PREFERRED, pod)
+        yield from self._neighbours.holding(TermRole.PREFERRED, pod)
 
 
-def _one_each(domain: Domain) -> Limit:
+def _one_each(domain: Domain) -> SkewLimit:
     """At most one pod in every domain; the rows that are nowhere share none."""
-    return Limit(domain.ids, domain.somewhere, np.zeros(domain.count, dtype=np.int64), NO_DOMAINS, 0)
+    return SkewLimit(domain.ids, domain.somewhere, np.zeros(domain.count, dtype=np.int64), NO_DOMAINS, 0)

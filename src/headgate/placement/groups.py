@@ -15,7 +15,7 @@ from headgate.placement.filters import ON_NODES, ON_ROOM
 from headgate.placement.placer import NoPlacement, Placement, Placer
 from headgate.placement.plugins import Mask
 from headgate.placement.table import NodeTable
-from headgate.placement.trial import Seating, Trial
+from headgate.placement.trial import PlacementTrial, TrialPlacements
 
 RULE = "GangScheduling"
 COUNTED_SHAPES = 16  # up to so many shapes it pays to count first how many pods a domain could take
@@ -148,8 +148,8 @@ def _seated(
 ) -> GroupPlacement | NoPlacement:
     within: Mask | None = domain.rows if domain is not None else None
     asking = [domain.told(pod) for pod in pods] if domain is not None else pods
-    with Trial(nodes) as trial:
-        seating = Seating(placer, trial, asking, within)
+    with PlacementTrial(nodes) as trial:
+        seating = TrialPlacements(placer, trial, asking, within)
         seating.seat(needed)
     if len(seating.seats) < needed:
         return _refusal(seating, len(pods), needed, domain)
@@ -157,7 +157,7 @@ def _seated(
     return GroupPlacement(seats, tuple(pods[index] for index in sorted(seating.unseated)))
 
 
-def _refusal(seating: Seating, pods: int, needed: int, domain: GroupDomain | None) -> NoPlacement:
+def _refusal(seating: TrialPlacements, pods: int, needed: int, domain: GroupDomain | None) -> NoPlacement:
     """Why the first pod that got no seat was refused, and how far the group came."""
     assert seating.refusal is not None, "a pod that was refused has a reason"
     index, why = seating.refusal

@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Hashable)
 Pair = tuple[str, str]
 
 
-class Tallies(Generic[T]):
+class LabelCounts(Generic[T]):
     """By what looks for pods, how much it found on each row. `selector_of` says which labels these pods must have."""
 
     def __init__(self, selector_of: Callable[[T], Selector]) -> None:
@@ -85,14 +85,14 @@ def _wanted(selector: Selector) -> list[Pair]:
 KEPT_QUESTIONS = 512
 
 
-class Question(Struct, frozen=True, gc=False, cache_hash=True):
+class PodQuery(Struct, frozen=True, gc=False, cache_hash=True):
     """Pods that match every one of the terms."""
 
     terms: tuple[PodTerm, ...]
     living: bool = False  # pods that are being deleted do not count
 
 
-class Role(StrEnum):
+class TermRole(StrEnum):
     """How an existing pod holds a term."""
 
     REQUIRED = auto()
@@ -100,7 +100,7 @@ class Role(StrEnum):
     PREFERRED = auto()
 
 
-Held = tuple[Role, PodTerm]
+Held = tuple[TermRole, PodTerm]
 
 
 class Neighbours:
@@ -110,14 +110,16 @@ class Neighbours:
         self.nodes = nodes
         self.domains = Domains(nodes)
         self.nominations = Nominations(nodes)
-        self._answers: Tallies[Question] = Tallies(lambda question: question.terms[0].selector)
-        self._held: dict[Role, Tallies[PodTerm]] = {role: Tallies(lambda term: term.selector) for role in Role}
-        self._tallies: tuple[Tallies[Any], ...] = (self._answers, *self._held.values())
+        self._answers: LabelCounts[PodQuery] = LabelCounts(lambda question: question.terms[0].selector)
+        self._held: dict[TermRole, LabelCounts[PodTerm]] = {
+            role: LabelCounts(lambda term: term.selector) for role in TermRole
+        }
+        self._tallies: tuple[LabelCounts[Any], ...] = (self._answers, *self._held.values())
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self.news = 0  # grows when a term is held for the first time or no longer, or speaks of other pods than before
         nodes.follow(self)
 
-    def answer(self, question: Question) -> Amounts:
+    def answer(self, question: PodQuery) -> Amounts:
         """How many pods on each row the question picks out."""
         counts = self._answers.get(question)
         if counts is None:
@@ -126,7 +128,7 @@ class Neighbours:
                 self._answers.drop(next(iter(self._answers)))
         return counts
 
-    def holding(self, role: Role, pod: Pod) -> Iterator[tuple[PodTerm, Amounts]]:
+    def holding(self, role: TermRole, pod: Pod) -> Iterator[tuple[PodTerm, Amounts]]:
         """The terms held in that role by pods anywhere that speak of this pod, with how many (or how much) by row."""
         for term, counts in self._held[role].seeking(pod.labels):
             if self.speaks_of(term, pod):
@@ -191,14 +193,14 @@ class Neighbours:
         for tallies in self._tallies:
             tallies.grow(rows)
 
-    def _count_all(self, question: Question) -> Amounts:
+    def _count_all(self, question: PodQuery) -> Amounts:
         counts = np.zeros(len(self.nodes.nodes), dtype=np.int64)
         for row, pod in self.nodes.placed():
             if self._picks(question, pod):
                 counts[row] += 1
         return counts
 
-    def _picks(self, question: Question, pod: Pod) -> bool:
+    def _picks(self, question: PodQuery, pod: Pod) -> bool:
         if question.living and pod.deleted is not None:
             return False
         return all(self.speaks_of(term, pod) for term in question.terms)
@@ -210,8 +212,8 @@ def terms_of(pod: Pod) -> Iterator[tuple[Held, int]]:
     if demands is None:
         return
     for term in demands.affinity:
-        yield (Role.REQUIRED, term), 1
+        yield (TermRole.REQUIRED, term), 1
     for term in demands.anti_affinity:
-        yield (Role.FORBIDDEN, term), 1
+        yield (TermRole.FORBIDDEN, term), 1
     for preference in demands.preferences:
-        yield (Role.PREFERRED, preference.term), preference.weight
+        yield (TermRole.PREFERRED, preference.term), preference.weight

@@ -19,7 +19,7 @@ from headgate.placement.table import ONE_POD, PODS, NodeTable
 REASON = "node(s) had room promised to pods of higher or equal priority"
 
 
-class Level(Struct):
+class NominationLevel(Struct):
     """What is promised to pods of one priority, by row."""
 
     amounts: Columns
@@ -44,7 +44,7 @@ class Nominations:
         self._aside: set[Key] = set()
         self._counted: dict[Key, Pod] = {}
         self._on: dict[str, dict[Key, Pod]] = {}  # those counted, by node
-        self._levels: dict[int, Level] = {}  # those counted, by priority
+        self._levels: dict[int, NominationLevel] = {}  # those counted, by priority
         self._cursor = -1
         self.changes = 0  # grows with every promise made, taken back or changed
         nodes.follow(self)
@@ -191,7 +191,7 @@ class Nominations:
                 self._discount(key)
 
     def _count(self, pod: Pod) -> None:
-        level = self._levels.setdefault(pod.priority, Level(Columns(len(self._nodes.nodes))))
+        level = self._levels.setdefault(pod.priority, NominationLevel(Columns(len(self._nodes.nodes))))
         level.pods += 1
         self._counted[pod.key] = pod
         self._on.setdefault(pod.nominated, {})[pod.key] = pod

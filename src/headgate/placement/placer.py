@@ -16,7 +16,7 @@ from headgate.placement.columns import Amounts
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.plugins import MANY, FieldScore, Foresight, Mask, PeerFilter, Refuser
 from headgate.placement.ranking import NO_PLACE, UNFIT, Ranking, RowRules, foremost, only, raised, score_of
-from headgate.placement.sampling import Glances
+from headgate.placement.sampling import SampledNodes
 
 SHOWN_REASONS = 12  # a message that lists hundreds of taints helps nobody
 
@@ -54,7 +54,7 @@ Refused = tuple[Refuser, Mask, Callable[[], Mask | bool]]
 """A rule, the rows it refuses, and where nobody's leaving would help."""
 
 
-class Refusals:
+class RefusalCounts:
     """What the rules of one profile say against a pod."""
 
     def __init__(self, rules: RowRules) -> None:
@@ -120,7 +120,7 @@ Say = tuple[list[PeerFilter], list[tuple[FieldScore, int]]]
 NOBODY: Say = ([], [])
 
 
-class Voices:
+class ApplicablePlugins:
     """Of the rules that look at neighbours, promises and other nodes, those that matter to a pod."""
 
     def __init__(
@@ -210,9 +210,9 @@ class Placer:
         self.nominations = rules.neighbours.nominations
         self.domains = rules.neighbours.domains
         self._rankings: dict[PodShape, Ranking] = {}
-        self._glances = Glances(rules.rows, rules.percentage)
-        self._voices = Voices(rules.neighbours, rules.peer_filters, rules.field_scores)
-        self._refusals = Refusals(rules.rows)
+        self._glances = SampledNodes(rules.rows, rules.percentage)
+        self._voices = ApplicablePlugins(rules.neighbours, rules.peer_filters, rules.field_scores)
+        self._refusals = RefusalCounts(rules.rows)
 
     def place(self, pod: Pod, within: Mask | None = None) -> Placement | NoPlacement:
         """Among all nodes, or only among those within."""

@@ -73,7 +73,7 @@ class LoadFilter(Refuser, Protocol):
         """The rows it would refuse even if every pod there left."""
 
 
-class Limit(Struct, frozen=True):
+class SkewLimit(Struct, frozen=True):
     """A domain may get one more while it is no more than `ahead` above the emptiest of those compared, or above 0."""
 
     ids: Amounts  # by row, the number of its domain
@@ -87,7 +87,7 @@ class Foresight(Struct, frozen=True):
     """What a rule will say of such pods, if nobody else comes or goes meanwhile."""
 
     most: Amounts  # by row, how many of them it may get at all
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[SkewLimit, ...] = ()
 
 
 class PeerFilter(Refuser, Protocol):

@@ -28,7 +28,7 @@ class Kept(NamedTuple):
 NOTHING_KEPT = Kept(np.zeros(0, dtype=np.int64), -1, False)
 
 
-class Worths:
+class NodeScores:
     """A number for each node and demand, computed once and again when the node changes."""
 
     def __init__(self, nodes: NodeTable, worth: Worth) -> None:
@@ -66,7 +66,7 @@ class PreferredNodeAffinity:
     name = "NodeAffinity"
 
     def __init__(self, nodes: NodeTable) -> None:
-        self._worths = Worths(nodes, _preference)
+        self._worths = NodeScores(nodes, _preference)
 
     def compares(self, pod: Pod) -> bool:
         return bool(pod.shape.preferred_terms)
@@ -87,7 +87,7 @@ class PreferredTaints:
     name = "TaintToleration"
 
     def __init__(self, nodes: NodeTable) -> None:
-        self._worths = Worths(nodes, _soft_taints)
+        self._worths = NodeScores(nodes, _soft_taints)
 
     def compares(self, pod: Pod) -> bool:
         return self._worths.any(pod.shape, pod.shape.tolerations)

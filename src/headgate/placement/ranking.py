@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
-from headgate.placement.plugins import Each, Limit, LoadFilter, Mask, Rows, RowScore
+from headgate.placement.plugins import Each, LoadFilter, Mask, Rows, RowScore, SkewLimit
 from headgate.placement.table import PODS, NodeTable
 from headgate.placement.verdicts import Verdicts
 
 
-class Seats(Struct, frozen=True):
+class RankedRows(Struct, frozen=True):
     """Seats in the order in which they would be taken if nothing but their places mattered."""
 
     rows: NDArray[np.intp]
@@ -23,13 +23,13 @@ class Seats(Struct, frozen=True):
     draws: Amounts
 
 
-class Turns:
+class SpreadSequence:
     """Takes one seat after the other: each time the best of the next seats of those cells that may get one more.
 
     A cell is all rows that every limit treats alike: so its own seats are always taken in their order.
     """
 
-    def __init__(self, seats: Seats, limits: Sequence[Limit]) -> None:
+    def __init__(self, seats: RankedRows, limits: Sequence[SkewLimit]) -> None:
         self._seats = seats
         cells, first = _cells(seats.rows, limits)
         self._order = np.argsort(cells, kind="stable")
@@ -67,7 +67,7 @@ class Turns:
 class _Tally:
     """One limit as seats are taken, by cell."""
 
-    def __init__(self, limit: Limit, rows: NDArray[np.intp]) -> None:
+    def __init__(self, limit: SkewLimit, rows: NDArray[np.intp]) -> None:
         self._limit = limit
         self._totals = limit.totals.copy()
         self._ids = limit.ids[rows]
@@ -84,7 +84,7 @@ class _Tally:
             self._totals[self._ids[cell]] += 1
 
 
-def _cells(rows: NDArray[np.intp], limits: Sequence[Limit]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _cells(rows: NDArray[np.intp], limits: Sequence[SkewLimit]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """For each of the rows the number of its cell, and by cell the index of its first row."""
     traits = [limit.ids[rows] * 2 + limit.counted[rows] for limit in limits]
     cells = np.zeros(len(rows), dtype=np.intp)
@@ -217,7 +217,7 @@ class Ranking:
         row = foremost(self.places, self._rules.nodes.draws)
         return None if row is None else (row, score_of(self.places.item(row)))
 
-    def plan(self, count: int, most: Amounts | None = None, limits: Sequence[Limit] = ()) -> list[tuple[int, int]]:
+    def plan(self, count: int, most: Amounts | None = None, limits: Sequence[SkewLimit] = ()) -> list[tuple[int, int]]:
         """The rows that so many pods of the shape would get, one after the other, each with its score.
 
         What `best` would say if each pod were put on its node before the next is asked for; fewer when room runs out.
@@ -228,14 +228,14 @@ class Ranking:
         depth = count // max(1, len(rows)) + 2  # how many pods on one row are imagined
         while len(rows):
             seats, levels = self._seats(rows, min(depth, count), most)
-            taken = Turns(seats, limits).take(count) if limits else slice(count)
+            taken = SpreadSequence(seats, limits).take(count) if limits else slice(count)
             if depth >= count or levels[taken].max(initial=0) < depth - 1:
                 scores = score_of(seats.places[taken])
                 return list(zip(seats.rows[taken].tolist(), scores.tolist(), strict=True))
             depth *= 2
         return []
 
-    def _seats(self, rows: NDArray[np.intp], depth: int, most: Amounts | None) -> tuple[Seats, NDArray[np.intp]]:
+    def _seats(self, rows: NDArray[np.intp], depth: int, most: Amounts | None) -> tuple[RankedRows, NDArray[np.intp]]:
         """The seats for pods of the shape if no row gets more than `depth`, and how many its row had before each.
 
         A row's turn comes no sooner than the turn before it, however good it is then: so it comes with the worst of all
@@ -251,7 +251,7 @@ class Ranking:
         draws, worst = nodes.draws[rows][indexes], np.minimum.accumulate(places, axis=0)[levels, indexes]
         order = np.lexsort((levels, indexes, draws, -worst))
         levels, indexes = levels[order], indexes[order]
-        return Seats(rows[indexes], places[levels, indexes], draws[order]), levels
+        return RankedRows(rows[indexes], places[levels, indexes], draws[order]), levels
 
     def _foremost(self, count: int, most: Amounts | None) -> NDArray[np.intp]:
         """The rows that come first when asked in order; no other can be among the first `count` picks."""

@@ -19,7 +19,7 @@ from headgate.placement.scores import BALANCED_RESOURCES
 NOTHING = Resources()
 
 
-class Sheaf:
+class RequestBatch:
     """The amounts of several pods, one line a pod. Rules read it as they read one pod's amounts."""
 
     def __init__(self, amounts: Sequence[Resources]) -> None:
@@ -41,7 +41,10 @@ def _line_each(name: str, amounts: Sequence[Resources]) -> Amounts:
 
 def bundled(shapes: Sequence[PodShape]) -> PodShape:
     """One shape that stands for all of them, in their order."""
-    requests, scored = Sheaf([each.requests for each in shapes]), Sheaf([each.scored_requests for each in shapes])
+    requests, scored = (
+        RequestBatch([each.requests for each in shapes]),
+        RequestBatch([each.scored_requests for each in shapes]),
+    )
     return structs.replace(shapes[0], requests=cast(Resources, requests), scored_requests=cast(Resources, scored))
 
 
@@ -59,7 +62,7 @@ STRETCH = 128  # nodes each pod looks at when several look together
 MOST_TOGETHER = 32
 
 
-class Glances:
+class SampledNodes:
     """Looks at a stretch of nodes that moves on with every look, until enough of them will do.
 
     How many are enough is kube-scheduler's rule: the given percentage, or for 0 half of them in small clusters down to

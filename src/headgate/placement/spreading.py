@@ -16,8 +16,8 @@ from headgate.model.happenings import Happening
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain, Totals
-from headgate.placement.neighbours import Neighbours, Question
-from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Limit, Mask
+from headgate.placement.neighbours import Neighbours, PodQuery
+from headgate.placement.plugins import MANY, NO_DOMAINS, Foresight, Mask, SkewLimit
 from headgate.placement.scores import TOP_SCORE
 from headgate.placement.verdicts import Verdicts
 
@@ -26,24 +26,24 @@ HOSTNAME = "kubernetes.io/hostname"
 REASON = "node(s) didn't match pod topology spread constraints"
 
 
-class View(Struct, frozen=True):
+class SpreadView(Struct, frozen=True):
     """What one constraint sees: whom it counts, on which rows, and which domains must keep even with each other."""
 
     spread: Spread
     domain: Domain
-    question: Question
+    question: PodQuery
     counted: Mask
     compared: NDArray[np.intp]  # the numbers of the domains with a counted row; none of them where they are too few
     totals: Totals
 
 
-class Ground(Struct, frozen=True):
+class SpreadSnapshot(Struct, frozen=True):
     """What some constraints see of the nodes, as long as no node changes."""
 
     at: int
     labelled: Mask
     unlabelled: Mask
-    views: list[View]
+    views: list[SpreadView]
 
 
 class PodTopologySpread:
@@ -56,7 +56,7 @@ class PodTopologySpread:
         self._neighbours = neighbours
         self._affinity = affinity
         self._taints = taints
-        self._grounds: dict[tuple[PodShape, str, bool], Ground] = {}  # by shape, namespace and whether hard
+        self._grounds: dict[tuple[PodShape, str, bool], SpreadSnapshot] = {}  # by shape, namespace and whether hard
 
     def concerns(self, pod: Pod) -> bool:
         return pod.shape.peers is not None and bool(pod.shape.peers.hard_spread)
@@ -81,12 +81,12 @@ class PodTopologySpread:
         for view in ground.views:
             if view.spread.selector and selects(view.spread.selector, pod.labels):
                 ids, counted = view.domain.ids, view.counted
-                limits.append(Limit(ids, counted, self._totals(view), view.compared, view.spread.max_skew - 1))
+                limits.append(SkewLimit(ids, counted, self._totals(view), view.compared, view.spread.max_skew - 1))
             else:
                 allowed = allowed & self._within_skew(pod, view)
         return Foresight(allowed * MANY, tuple(limits))
 
-    def _within_skew(self, pod: Pod, view: View) -> Mask:
+    def _within_skew(self, pod: Pod, view: SpreadView) -> Mask:
         spread, totals = view.spread, self._totals(view)
         fewest = np.minimum.reduce(totals[view.compared]) if len(view.compared) else 0
         itself = selects(spread.selector, pod.labels)
@@ -106,7 +106,7 @@ class PodTopologySpread:
             raw += self._crowding(view, candidates)
         return _fewer_is_better(np.floor(raw[fit] + 0.5).astype(np.int64), candidates[fit])
 
-    def _crowding(self, view: View, candidates: Mask) -> NDArray[np.float64]:
+    def _crowding(self, view: SpreadView, candidates: Mask) -> NDArray[np.float64]:
         """How many matching pods share each row's domain, weighed by how many domains there are."""
         ids = view.domain.ids
         if view.spread.topology_key == HOSTNAME:
@@ -116,10 +116,10 @@ class PodTopologySpread:
         crowding: NDArray[np.float64] = here.astype(np.float64) * math.log(size + 2) + float(view.spread.max_skew - 1)
         return crowding * view.domain.somewhere
 
-    def _totals(self, view: View) -> Amounts:
+    def _totals(self, view: SpreadView) -> Amounts:
         return view.totals.of(self._neighbours.answer(view.question))
 
-    def _ground(self, pod: Pod, *, hard: bool) -> Ground:
+    def _ground(self, pod: Pod, *, hard: bool) -> SpreadSnapshot:
         """What the constraints see of the nodes, kept while no node changes."""
         key = pod.shape, pod.key.namespace, hard
         known = self._grounds.get(key)
@@ -129,16 +129,16 @@ class PodTopologySpread:
                 del self._grounds[next(iter(self._grounds))]
         return known
 
-    def _survey(self, pod: Pod, spreads: tuple[Spread, ...]) -> Ground:
+    def _survey(self, pod: Pod, spreads: tuple[Spread, ...]) -> SpreadSnapshot:
         labelled = self._labelled(spreads)
         views = [self._view(pod, spread, labelled & self._included(pod, spread)) for spread in spreads]
-        return Ground(self._neighbours.nodes.node_changes.end, labelled, ~labelled, views)
+        return SpreadSnapshot(self._neighbours.nodes.node_changes.end, labelled, ~labelled, views)
 
-    def _view(self, pod: Pod, spread: Spread, counted: Mask) -> View:
+    def _view(self, pod: Pod, spread: Spread, counted: Mask) -> SpreadView:
         domain = self._neighbours.domains.of(spread.topology_key)
         present = np.unique(domain.ids[counted & domain.somewhere])
         compared = present if len(present) >= spread.min_domains else NO_DOMAINS
-        return View(
+        return SpreadView(
             spread, domain, _matching(pod, spread), counted, compared, Totals(self._neighbours.nodes, domain, counted)
         )
 
@@ -168,12 +168,12 @@ def _spreads(pod: Pod, *, hard: bool) -> tuple[Spread, ...]:
     return peers.hard_spread if hard else peers.soft_spread
 
 
-def _matching(pod: Pod, spread: Spread) -> Question:
+def _matching(pod: Pod, spread: Spread) -> PodQuery:
     """Living pods of the pod's namespace that the selector picks; an empty selector picks none, as upstream.
 
     They are counted by node, so constraints over different labels share one question.
     """
-    return Question((PodTerm("", spread.selector or None, (pod.key.namespace,)),), living=True)
+    return PodQuery((PodTerm("", spread.selector or None, (pod.key.namespace,)),), living=True)
 
 
 def _fewer_is_better(raw: Amounts, valid: Mask) -> Amounts:

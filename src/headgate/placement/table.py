@@ -21,7 +21,7 @@ ONE_POD = ((PODS, 1),)
 FIRST_ROWS = 64
 
 
-class Census(Protocol):
+class PodObserver(Protocol):
     """Follows which pods are on which rows."""
 
     def count(self, pod: Pod, row: int, sign: int) -> None: ...
@@ -54,12 +54,12 @@ class NodeTable:
         self._pods_on: dict[str, dict[Key, Pod]] = {}  # also for nodes not known yet
         self._ports_seen: dict[HostPort, None] = {}
         self._sweep_ports_at = FEW_COLUMNS
-        self._censuses: list[Census] = []
+        self._censuses: list[PodObserver] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def follow(self, census: Census) -> None:
+    def follow(self, census: PodObserver) -> None:
         """Tell the census of every pod that comes and goes, beginning with those already here."""
         self._censuses.append(census)
         for row, pod in self.placed():

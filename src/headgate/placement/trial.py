@@ -15,16 +15,16 @@ from headgate.placement.plugins import Mask
 from headgate.placement.table import NodeTable
 
 
-class Came(Struct, frozen=True, gc=False):
+class ArrivedPod(Struct, frozen=True, gc=False):
     pod: Key
 
 
-class Left(Struct, frozen=True, gc=False):
+class DepartedPod(Struct, frozen=True, gc=False):
     pod: Pod
     node: str
 
 
-class Trial:
+class PlacementTrial:
     """Pods leave and come for as long as the block lasts; then every charge, port and census is as it was before.
 
     Trials nest; an inner one must end before anything more happens in the outer one.
@@ -32,9 +32,9 @@ class Trial:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._done: list[Came | Left] = []
+        self._done: list[ArrivedPod | DepartedPod] = []
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> PlacementTrial:
         return self
 
     def __exit__(
@@ -49,14 +49,14 @@ class Trial:
             return False
         node, charged = charge
         self._nodes.release(pod)
-        self._done.append(Left(charged, node))
+        self._done.append(DepartedPod(charged, node))
         return True
 
     def take(self, pod: Pod, node: str) -> None:
         """The pod takes its requests on that node, and on no other."""
         self.leave(pod.key)
         self._nodes.charge(pod, node)
-        self._done.append(Came(pod.key))
+        self._done.append(ArrivedPod(pod.key))
 
     def mark(self) -> int:
         """How things stand now, to come back to."""
@@ -66,22 +66,22 @@ class Trial:
         """Undo all that was done since the mark, the latest first."""
         while len(self._done) > mark:
             match self._done.pop():
-                case Came(pod=key):
+                case ArrivedPod(pod=key):
                     self._nodes.release(key)
-                case Left(pod=pod, node=node):
+                case DepartedPod(pod=pod, node=node):
                     self._nodes.charge(pod, node)
 
 
 WORTH_PLANNING = 5  # pods alike from which a plan is cheaper than asking for each
 
 
-class Seating:
+class TrialPlacements:
     """Who got which seat in the trial, who none, and why the first of those did not.
 
     Pods get the nodes nominated to them before anyone else is asked, so that no other takes the room made for them.
     """
 
-    def __init__(self, placer: Placer, trial: Trial, pods: Sequence[Pod], within: Mask | None) -> None:
+    def __init__(self, placer: Placer, trial: PlacementTrial, pods: Sequence[Pod], within: Mask | None) -> None:
         self.seats: dict[int, Placement] = {}  # by the pod's place in the given order
         self.unseated: dict[int, None] = {}
         self.refusal: tuple[int, NoPlacement] | None = None

@@ -15,7 +15,7 @@ from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import every_node
 from headgate.preemption.plain import allowed_rows, asked_of
-from headgate.preemption.policies import LEAST_LOSS, Policy, only, work_lost
+from headgate.preemption.policies import LEAST_LOSS, VictimPolicy, only, work_lost
 from headgate.preemption.steps import Solution
 
 MOST_KINDS = 8  # of victims whose return is imagined; any more count as if they found room
@@ -37,7 +37,7 @@ class Cascades:
         self._among = among
         self._lowest = int(among.priority.min(initial=np.iinfo(np.int64).max))
 
-    def considered(self, solution: Solution, policy: Policy) -> Solution:
+    def considered(self, solution: Solution, policy: VictimPolicy) -> Solution:
         """The same solution, judged with what its victims would displace."""
         losses = self._losses(solution)
         if not any(losses.values()):

@@ -18,7 +18,7 @@ from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.loads import Units
 from headgate.preemption.plain import asked_of, cannot_stay
-from headgate.preemption.policies import Order, Outcomes, Policy, by_importance, only
+from headgate.preemption.policies import Order, Outcomes, VictimPolicy, by_importance, only
 from headgate.preemption.units import Flags
 
 
@@ -60,7 +60,7 @@ def slack_by_row(among: Candidates, shape: PodShape, promised: Mapping[str, Amou
 
 
 def every_node(
-    among: Candidates, slack: Mapping[str, Amounts], allowed: Mask, policy: Policy, coverage: Coverage
+    among: Candidates, slack: Mapping[str, Amounts], allowed: Mask, policy: VictimPolicy, coverage: Coverage
 ) -> Ways | None:
     """The ways to make room for the pod, at least one for each node where that can be done; None when nowhere."""
     without = _enough(slack, allowed)
@@ -88,7 +88,7 @@ class Lockstep:
         self._places = np.zeros(int(rows.max()) + 1, dtype=np.intp)  # of each row among these
         self._places[rows] = np.arange(len(rows))
 
-    def ways(self, policy: Policy, coverage: Coverage) -> Ways:
+    def ways(self, policy: VictimPolicy, coverage: Coverage) -> Ways:
         """Each of the policy's orders on each of the nodes."""
         marks = self._marks(coverage)
         leaving = [self._cannot_stay(order, marks > 0) for order in policy.orders]
@@ -134,7 +134,7 @@ class Lockstep:
         return order
 
 
-def _nobody_leaves(among: Candidates, rows: NDArray[np.intp], policy: Policy) -> Ways:
+def _nobody_leaves(among: Candidates, rows: NDArray[np.intp], policy: VictimPolicy) -> Ways:
     nobody, none = np.zeros(0, dtype=np.intp), np.zeros(len(rows), dtype=np.int64)
     outcomes = Outcomes(among, nobody, nobody, none, none.copy())
     return Ways(outcomes, rows, policy.judge(outcomes))

@@ -18,7 +18,7 @@ from headgate.placement.table import PODS, NodeTable
 from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.loads import After, Units
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import Domain, Seats
+from headgate.preemption.worlds import SearchDomain, Seats
 
 
 def cannot_stay(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
@@ -66,7 +66,7 @@ class WhatIf(NodeTable):
         self.load_changes.append(row)
 
 
-class Seating:
+class PlainPlacements:
     """Finds seats for one pod after the other in such a table, many at once where they are alike."""
 
     def __init__(self, table: WhatIf, rules: RowRules) -> None:
@@ -150,7 +150,9 @@ def allowed_rows(rules: RowRules, shape: PodShape) -> Mask:
 class PlainWorld:
     """Tries a domain by arithmetic on the rows."""
 
-    def __init__(self, rules: RowRules, among: Candidates, domain: Domain, promised: Mapping[str, Amounts]) -> None:
+    def __init__(
+        self, rules: RowRules, among: Candidates, domain: SearchDomain, promised: Mapping[str, Amounts]
+    ) -> None:
         self._rules = rules
         self._nodes: NodeTable = rules.nodes
         self._among = among
@@ -173,7 +175,7 @@ class PlainWorld:
         if self._domain.seats is not None:
             return self._domain.seats if self._hold(self._domain.seats, after) else None
         table = WhatIf(self._nodes, after, self._promised)
-        seats = tuple(self._find(Seating(table, self._rules)))
+        seats = tuple(self._find(PlainPlacements(table, self._rules)))
         return seats if len(seats) >= self._domain.needed else None
 
     def sit(self, gone: Flags, seats: Seats) -> None:
@@ -219,7 +221,7 @@ class PlainWorld:
         free: Amounts = self._nodes.allocatable[name] - after.requested(name)
         return free - self._promised[name] if name in self._promised else free
 
-    def _find(self, seating: Seating) -> Iterator[tuple[int, int]]:
+    def _find(self, seating: PlainPlacements) -> Iterator[tuple[int, int]]:
         places = enumerate(self._domain.pods)
         for shape, run in itertools.groupby(places, key=lambda place: place[1].shape):
             waiting = [index for index, _ in run]

@@ -155,7 +155,7 @@ def by_loss(among: Candidates, units: Units) -> Units:
     return units[np.lexsort((among.draws[units], -among.lost[units], -among.priority[units]))]
 
 
-class Policy(Struct, frozen=True):
+class VictimPolicy(Struct, frozen=True):
     """`orders` are tried one after the other when units are spared; the best outcome by the criteria is kept."""
 
     name: str
@@ -171,7 +171,7 @@ class Policy(Struct, frozen=True):
         return tuple(int(said[0]) for said in self.judge(outcome))
 
 
-KUBERNETES = Policy(
+KUBERNETES = VictimPolicy(
     "Kubernetes",
     (
         ("budget violations", marked_violations),
@@ -183,7 +183,7 @@ KUBERNETES = Policy(
 )
 """kube-scheduler's choice, criterion by criterion."""
 
-LEAST_LOSS = Policy(
+LEAST_LOSS = VictimPolicy(
     "LeastLoss",
     (
         ("highest priority", highest_priority),
@@ -201,7 +201,7 @@ The published order is among those tried, so the outcome is never worse than tha
 """
 
 
-def policy_for(single: bool, among: Candidates, units: Units) -> Policy:
+def policy_for(single: bool, among: Candidates, units: Units) -> VictimPolicy:
     """KUBERNETES for a pod among pods by themselves that say nothing of checkpoints, LEAST_LOSS for everyone else.
 
     One gang or one checkpoint among the candidates is enough: kube-scheduler has no answer to what it is worth.

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.preemption.policies import Policy
+from headgate.preemption.policies import VictimPolicy
 from headgate.preemption.steps import Solution
 from headgate.preemption.units import Unit
 
@@ -52,7 +52,7 @@ class Receipt(Struct, frozen=True):
 class Choice(Struct, frozen=True):
     """What was chosen, and beside what."""
 
-    policy: Policy
+    policy: VictimPolicy
     best: Solution
     compared: Sequence[Solution]  # the foremost ways, the best among them
     domains: int  # in how many domains room could be made

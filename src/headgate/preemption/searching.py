@@ -19,15 +19,15 @@ from headgate.preemption.cascades import Cascades
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import Ways, every_node, slack_by_row
 from headgate.preemption.plain import PlainWorld, allowed_beside, promised_room
-from headgate.preemption.policies import Policy, policy_for
+from headgate.preemption.policies import VictimPolicy, policy_for
 from headgate.preemption.receipts import NOT_COMPARED, Choice, Receipt, receipt
-from headgate.preemption.solver.certifying import Question, certified
+from headgate.preemption.solver.certifying import CertificationRequest, certified
 from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.steps import Solution, solve
 from headgate.preemption.tried import Bystanders, tried_out
 from headgate.preemption.units import Flags, Unit
 from headgate.preemption.worlds import (
-    Domain,
+    SearchDomain,
     Seats,
     World,
     group_domains,
@@ -110,7 +110,7 @@ class Search:
         with self._world(domain) as world:
             return world.place(np.zeros(self._among.count, dtype=np.bool_)) is not None
 
-    def _settled(self, seats: Sequence[tuple[Pod, str]]) -> Domain | None:
+    def _settled(self, seats: Sequence[tuple[Pod, str]]) -> SearchDomain | None:
         """A domain of these seats, if they are enough and their nodes are there."""
         rows = rows_of(self._nodes, self._pods, seats)
         if rows is None or len(rows) < max(1, self._preemptor.needed):
@@ -154,12 +154,12 @@ class Search:
             if len(seen) == RECONSIDERED:
                 return
 
-    def _best_of(self, domains: Iterable[Domain]) -> Found | None:
+    def _best_of(self, domains: Iterable[SearchDomain]) -> Found | None:
         policy = self._policy()
         found, could = self._tried(domains, policy)
         return self._chosen(policy, found, could) if found else None
 
-    def _tried(self, domains: Iterable[Domain], policy: Policy) -> tuple[list[Solution], int]:
+    def _tried(self, domains: Iterable[SearchDomain], policy: VictimPolicy) -> tuple[list[Solution], int]:
         """The foremost solutions, and in how many of the domains there were any."""
         found: list[Solution] = []
         could = 0
@@ -170,32 +170,32 @@ class Search:
             found = _foremost([*found, *solutions])
         return found, could
 
-    def _policy(self) -> Policy:
+    def _policy(self) -> VictimPolicy:
         """Who could be asked to leave decides it."""
         single = self._preemptor.single
         reach = self._placer.curable(self._pods[0]) if single else self._nodes.alive
         return policy_for(single, self._among, np.flatnonzero(self._among.on_rows(reach)))
 
-    def _world(self, domain: Domain) -> AbstractContextManager[World]:
+    def _world(self, domain: SearchDomain) -> AbstractContextManager[World]:
         rules = self._placer.rules
         if not self._plain:
             return tried_out(self._placer, self._among, self._bystanders, domain)
         return nullcontext(PlainWorld(rules.rows, self._among, domain, promised_room(self._placer, self._pods)))
 
-    def _chosen(self, policy: Policy, foremost: Sequence[Solution], could: int) -> Found:
+    def _chosen(self, policy: VictimPolicy, foremost: Sequence[Solution], could: int) -> Found:
         """The best, once what its victims would displace is taken into account and a certifier was asked."""
         certificate = NOT_COMPARED
         if policy.weighs_work:
             foremost = self._reconsidered(policy, foremost)
         if policy.weighs_work and self._plain and self._certifier is not None:
-            question = Question(self._placer, self._among, self._budgets, foremost[0])
+            question = CertificationRequest(self._placer, self._among, self._budgets, foremost[0])
             better, certificate = certified(self._certifier, question, policy)
             foremost = self._reconsidered(policy, [better, *foremost])
         victims = self._among.units(foremost[0].outcome.units)
         choice = Choice(policy, foremost[0], foremost, could, certificate)
         return Found(foremost[0].seats, victims, receipt(self._preemptor.key, victims, choice))
 
-    def _reconsidered(self, policy: Policy, solutions: Sequence[Solution]) -> list[Solution]:
+    def _reconsidered(self, policy: VictimPolicy, solutions: Sequence[Solution]) -> list[Solution]:
         cascades = Cascades(self._placer, self._among)
         return sorted((cascades.considered(each, policy) for each in solutions), key=lambda each: each.rank)
 

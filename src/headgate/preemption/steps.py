@@ -15,15 +15,15 @@ from headgate.placement.columns import Amounts
 from headgate.preemption.candidates import Candidates, as_flags
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.loads import Units
-from headgate.preemption.policies import Outcomes, Policy, by_importance, only
+from headgate.preemption.policies import Outcomes, VictimPolicy, by_importance, only
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import Domain, Seats, World
+from headgate.preemption.worlds import SearchDomain, Seats, World
 
 
 class Solution(Struct, frozen=True):
     """What came of one domain: the seats, and who leaves for them."""
 
-    domain: Domain
+    domain: SearchDomain
     seats: Seats
     outcome: Outcomes  # just one
     judged: tuple[int, ...]  # by the policy's criteria; smaller is better
@@ -41,7 +41,9 @@ class Split(Struct, frozen=True):
     pods: Amounts  # for every unit
 
 
-def solve(world: World, domain: Domain, among: Candidates, policy: Policy, coverage: Coverage) -> Iterator[Solution]:
+def solve(
+    world: World, domain: SearchDomain, among: Candidates, policy: VictimPolicy, coverage: Coverage
+) -> Iterator[Solution]:
     """Every way found to make room in this domain; none when all who may be asked to leave are not enough."""
     pool = among.on_rows(domain.reach)
     everybody, seats = pool, world.place(pool)
@@ -100,7 +102,7 @@ def _violating_first(asked: Units, split: Split) -> Units:
     return np.concatenate([asked[beyond], asked[~beyond]])
 
 
-def _pools(world: World, domain: Domain, among: Candidates, pool: Flags, policy: Policy) -> Iterator[Flags]:
+def _pools(world: World, domain: SearchDomain, among: Candidates, pool: Flags, policy: VictimPolicy) -> Iterator[Flags]:
     """The candidates of the lowest priority that is enough; where work is weighed, also the cheapest of those.
 
     With the seats settled neither needs a search: sparing the highest priority and the greatest loss first finds them.

@@ -15,11 +15,11 @@ from headgate.placement.groups import place_group
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.placement.table import NodeTable
-from headgate.placement.trial import Trial
+from headgate.placement.trial import PlacementTrial
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import Domain, Seats
+from headgate.preemption.worlds import SearchDomain, Seats
 
 
 class Bystanders:
@@ -65,9 +65,9 @@ def _spreads(shape: PodShape) -> Iterator[Spread]:
 
 
 @contextmanager
-def tried_out(placer: Placer, among: Candidates, bystanders: Bystanders, domain: Domain) -> Iterator[TrialWorld]:
+def tried_out(placer: Placer, among: Candidates, bystanders: Bystanders, domain: SearchDomain) -> Iterator[TrialWorld]:
     """A world for as long as the block lasts; the table is then as it was."""
-    with Trial(among.running.nodes) as trial:
+    with PlacementTrial(among.running.nodes) as trial:
         world = TrialWorld(placer, trial, among, bystanders, domain)
         world.without_deleted()
         yield world
@@ -76,7 +76,9 @@ def tried_out(placer: Placer, among: Candidates, bystanders: Bystanders, domain:
 class TrialWorld:
     """Tries a domain pod by pod."""
 
-    def __init__(self, placer: Placer, trial: Trial, among: Candidates, bystanders: Bystanders, domain: Domain) -> None:
+    def __init__(
+        self, placer: Placer, trial: PlacementTrial, among: Candidates, bystanders: Bystanders, domain: SearchDomain
+    ) -> None:
         self._placer = placer
         self._nodes: NodeTable = among.running.nodes
         self._trial = trial

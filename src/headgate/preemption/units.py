@@ -69,7 +69,7 @@ class Running:
         self.checkpoint_every = np.full(FIRST_LINES, UNKNOWN)
         self.requests = Columns(FIRST_LINES)
         self.scored = Columns(FIRST_LINES)
-        self.gang_list = Gangs()
+        self.gang_list = GangLines()
         nodes.follow(self)
 
     def changed(self, pods: Iterable[Pod]) -> None:
@@ -174,7 +174,7 @@ class Running:
         self._free.extend(range(new - 1, old - 1, -1))
 
 
-class Gangs:
+class GangLines:
     """The gangs that have running pods, by number; a number is used again when its gang is gone."""
 
     def __init__(self) -> None:

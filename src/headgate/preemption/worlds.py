@@ -18,7 +18,7 @@ Seats = tuple[tuple[int, int], ...]
 """Which of the preemptor's pods, by its place in line, on which row."""
 
 
-class Domain(Struct, frozen=True):
+class SearchDomain(Struct, frozen=True):
     """A part of the cluster that could take the whole preemptor.
 
     `pods` are pinned to it by their own demands. With `seats` there is nothing left to choose but who leaves.
@@ -55,14 +55,14 @@ CLUSTER = "the cluster"
 NOMINATED = "the nominated seats"
 
 
-def node_domain(nodes: NodeTable, pods: tuple[Pod, ...], row: int) -> Domain:
+def node_domain(nodes: NodeTable, pods: tuple[Pod, ...], row: int) -> SearchDomain:
     """One node for one pod: only who runs there may be asked to leave."""
     here: Flags = np.zeros(len(nodes.nodes), dtype=np.bool_)
     here[row] = True
-    return Domain(nodes.name_at(row), pods, 1, here, ((0, row),), int(nodes.draws[row]))
+    return SearchDomain(nodes.name_at(row), pods, 1, here, ((0, row),), int(nodes.draws[row]))
 
 
-def node_domains(nodes: NodeTable, placer: Placer, pods: tuple[Pod, ...]) -> Iterator[Domain]:
+def node_domains(nodes: NodeTable, placer: Placer, pods: tuple[Pod, ...]) -> Iterator[SearchDomain]:
     """Every node that refuses the pod for something that pods leaving might cure."""
     for row in np.flatnonzero(placer.curable(pods[0])).tolist():
         yield node_domain(nodes, pods, row)
@@ -70,23 +70,23 @@ def node_domains(nodes: NodeTable, placer: Placer, pods: tuple[Pod, ...]) -> Ite
 
 def group_domains(
     nodes: NodeTable, placer: Placer, pods: tuple[Pod, ...], needed: int, topology: str
-) -> Iterator[Domain]:
+) -> Iterator[SearchDomain]:
     """The whole cluster; for a group that must stay together one domain for each value of the label."""
     if not topology:
-        yield Domain(CLUSTER, pods, needed, nodes.alive)
+        yield SearchDomain(CLUSTER, pods, needed, nodes.alive)
         return
     ids = placer.domains.of(topology).ids
     values = {node.labels[topology]: row for row, node in enumerate(nodes.nodes) if node and topology in node.labels}
     for place, (value, row) in enumerate(sorted(values.items())):
         pinned = tuple(_pinned(pod, topology, value) for pod in pods)
-        yield Domain(f"{topology}={value}", pinned, needed, nodes.alive & (ids == ids[row]), None, place)
+        yield SearchDomain(f"{topology}={value}", pinned, needed, nodes.alive & (ids == ids[row]), None, place)
 
 
-def seats_domain(nodes: NodeTable, pods: tuple[Pod, ...], seats: Seats, single: bool) -> Domain:
+def seats_domain(nodes: NodeTable, pods: tuple[Pod, ...], seats: Seats, single: bool) -> SearchDomain:
     """Seats that are settled. A pod's victims are on its node; those of a group may be anywhere."""
     if single:
         return structs.replace(node_domain(nodes, pods, seats[0][1]), name=NOMINATED)
-    return Domain(NOMINATED, pods, len(seats), nodes.alive, seats)
+    return SearchDomain(NOMINATED, pods, len(seats), nodes.alive, seats)
 
 
 def rows_of(nodes: NodeTable, pods: Sequence[Pod], seats: Sequence[tuple[Pod, str]]) -> Seats | None:

@@ -17,7 +17,7 @@ from headgate.model.events import Event, Outcome, TimerFired, Trouble, Unreadabl
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
-from headgate.preemption.solver.exact import Limits, certifier
+from headgate.preemption.solver.exact import SolverLimits, certifier
 from headgate.simulator.clients import perform
 from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
 from headgate.simulator.invariants import (
@@ -44,7 +44,7 @@ class ProcessPlan(Struct, frozen=True):
 
     def engine(self) -> Engine:
         """Its solver counts steps and not time, so that one seed gives one history."""
-        exact = certifier(Limits(seconds=None)) if self.settings.preemption.certify else None
+        exact = certifier(SolverLimits(seconds=None)) if self.settings.preemption.certify else None
         return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins), exact)
 
     @property

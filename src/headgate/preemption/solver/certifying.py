@@ -14,9 +14,9 @@ from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
 from headgate.preemption.plain import allowed_rows, asked_of, promised_room
-from headgate.preemption.policies import Policy, by_importance, only
+from headgate.preemption.policies import VictimPolicy, by_importance, only
 from headgate.preemption.receipts import NOT_COMPARED
-from headgate.preemption.solver.problem import Budget, Candidate, Certifier, Gang, Problem, Wanted
+from headgate.preemption.solver.problem import Budget, Candidate, Certifier, Problem, ProblemDemand, ProblemGang
 from headgate.preemption.solver.problem import Seats as ExactSeats
 from headgate.preemption.steps import Solution
 from headgate.preemption.units import ALONE, Flags
@@ -24,7 +24,7 @@ from headgate.preemption.units import ALONE, Flags
 MOST_CANDIDATES = 200
 
 
-def certified(certifier: Certifier, question: Question, policy: Policy) -> tuple[Solution, str]:
+def certified(certifier: Certifier, question: CertificationRequest, policy: VictimPolicy) -> tuple[Solution, str]:
     """The best solution, or a better one of the same domain where the certifier has it; and what it says of that."""
     best = question.best
     if len(question.units) > MOST_CANDIDATES:
@@ -36,7 +36,7 @@ def certified(certifier: Certifier, question: Question, policy: Policy) -> tuple
     return (better, str(answer)) if better.judged < best.judged else (best, NOT_COMPARED)
 
 
-class Question:
+class CertificationRequest:
     """Translates between a solution and the exact problem: rows and units there are numbered from zero."""
 
     def __init__(self, placer: Placer, among: Candidates, budgets: Budgets, best: Solution) -> None:
@@ -61,7 +61,9 @@ class Question:
             free=tuple(self._free()),
             candidates=tuple(self._candidate(unit, place) for unit in self.units),
             wanted=tuple(
-                Wanted(self._amounts(shape), len(pods), tuple(place[row] for row in np.flatnonzero(allowed).tolist()))
+                ProblemDemand(
+                    self._amounts(shape), len(pods), tuple(place[row] for row in np.flatnonzero(allowed).tolist())
+                )
                 for (shape, pods), allowed in zip(self._wanted.items(), self._allowed.values(), strict=True)
             ),
             needed=self.best.domain.needed,
@@ -73,7 +75,7 @@ class Question:
         place = {unit: index for index, unit in enumerate(self.units)}
         return sorted(place[unit] for unit in self.best.outcome.units.tolist())
 
-    def solution(self, victims: Sequence[int], seats: ExactSeats, policy: Policy) -> Solution:
+    def solution(self, victims: Sequence[int], seats: ExactSeats, policy: VictimPolicy) -> Solution:
         units: Units = np.array([self.units[index] for index in victims], dtype=np.intp)
         pods = [self._among.pods_of(int(unit)) for unit in by_importance(self._among, units)]
         outcome = only(self._among, units, violations=sum(self._budgets.violations(pods)))
@@ -128,7 +130,7 @@ class Question:
         for key, pods in counted.items():
             yield Budget(tuple(sorted(pods.items())), allowed[key])
 
-    def _gangs(self) -> Iterator[Gang]:
+    def _gangs(self) -> Iterator[ProblemGang]:
         """Gangs that leave whole can spare nobody; a gang that has too few already cannot be broken again."""
         members: dict[int, Counter[int]] = {}
         among = self._among
@@ -138,4 +140,4 @@ class Question:
         for gang, pods in sorted(members.items()):
             whole = bool(among.whole[self.units[next(iter(pods))]])
             if whole or among.spare[gang] >= 0:
-                yield Gang(tuple(sorted(pods.items())), 0 if whole else int(among.spare[gang]))
+                yield ProblemGang(tuple(sorted(pods.items())), 0 if whole else int(among.spare[gang]))

@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 
 from headgate.preemption.solver.problem import (
     NOBODY,
+    CertificateVerdict,
     Certified,
     Certifier,
     Cost,
@@ -27,9 +28,8 @@ from headgate.preemption.solver.problem import (
     Problem,
     Seats,
     Uncertified,
-    Verdict,
 )
-from headgate.preemption.solver.program import Answer, Formulation, Program, Terms, formulate
+from headgate.preemption.solver.program import Formulation, Program, ProgramResult, Terms, formulate
 
 if TYPE_CHECKING:
     from headgate.preemption.solver.highs import Solver
@@ -38,7 +38,7 @@ SUMS = (Criterion.VIOLATIONS, Criterion.GANGS, Criterion.WORK, Criterion.VICTIMS
 RESOLUTION = 10**8  # one part in so many is what the solver's arithmetic can tell; up to it values are exact
 
 
-class Limits(Struct, frozen=True, gc=False):
+class SolverLimits(Struct, frozen=True, gc=False):
     """How much effort a comparison is worth."""
 
     candidates: int = 200  # a question with more of them is not put at all
@@ -52,7 +52,7 @@ def available() -> bool:
     return find_spec("highspy") is not None
 
 
-def certifier(limits: Limits) -> Certifier:
+def certifier(limits: SolverLimits) -> Certifier:
     """One that compares, where the solver is installed."""
     return HighsCertifier(limits) if available() else Uncertified()
 
@@ -66,7 +66,7 @@ class Found(Struct, frozen=True):
 
 
 class HighsCertifier:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SolverLimits) -> None:
         from headgate.preemption.solver.highs import Solver  # noqa: PLC0415  takes a while, and only works where installed
 
         self._limits = limits
@@ -82,7 +82,7 @@ class HighsCertifier:
         best, gap = cheapest(problem, best, solver)
         if needed < best.cost.priority:
             gap = Gap(Criterion.PRIORITY, best.cost.priority - needed, needed)
-        return Certified(best.victims, Verdict.GAP if gap else Verdict.OPTIMAL, best.seats, gap)
+        return Certified(best.victims, CertificateVerdict.GAP if gap else CertificateVerdict.OPTIMAL, best.seats, gap)
 
     def _too_large(self, problem: Problem) -> bool:
         seats = sum(len(wanted.rows) for wanted in problem.wanted)
@@ -140,7 +140,9 @@ def cheapest(problem: Problem, best: Found, solver: Solver) -> tuple[Found, Gap 
     return best, None
 
 
-def checked(problem: Problem, formulation: Formulation, answer: Answer, gone: Sequence[int] = ()) -> Found | None:
+def checked(
+    problem: Problem, formulation: Formulation, answer: ProgramResult, gone: Sequence[int] = ()
+) -> Found | None:
     """What the solver found, unless whole numbers say otherwise."""
     if answer.values is None:
         return None

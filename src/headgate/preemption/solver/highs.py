@@ -11,7 +11,7 @@ from math import ceil, inf, isfinite
 
 import highspy
 
-from headgate.preemption.solver.program import IMPOSSIBLE, UNTOLD, Answer, Inequality, Program, Terms
+from headgate.preemption.solver.program import IMPOSSIBLE, UNTOLD, Inequality, Program, ProgramResult, Terms
 
 SETTINGS = (
     ("output_flag", False),
@@ -35,16 +35,16 @@ class Solver:
         self._steps = steps
         self._seconds = inf if seconds is None else seconds
 
-    def least(self, program: Program, terms: Terms | None = None, known: int | None = None) -> Answer:
+    def least(self, program: Program, terms: Terms | None = None, known: int | None = None) -> ProgramResult:
         """The solution with the least sum of these terms; that there is one with the sum `known` is known."""
         if self._seconds <= 0 or self._steps <= 0:
             return UNTOLD
         if not program.limits:
-            return IMPOSSIBLE if any(row.limit < 0 for row in program.inequalities) else Answer((), 0)
+            return IMPOSSIBLE if any(row.limit < 0 for row in program.inequalities) else ProgramResult((), 0)
         known_to_do = [Inequality(terms, known)] if terms and known is not None else []
         return self._run(_model(program.limits, [*program.inequalities, *known_to_do], terms or {}))
 
-    def _run(self, model: highspy.HighsLp) -> Answer:
+    def _run(self, model: highspy.HighsLp) -> ProgramResult:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for name, value in (*SETTINGS, ("time_limit", self._seconds)):
             solver.setOptionValue(name, value)
@@ -76,13 +76,13 @@ def _model(limits: Sequence[int], rows: Sequence[Inequality], terms: Terms) -> h
     return model
 
 
-def _answer(solver: highspy.Highs) -> Answer:
+def _answer(solver: highspy.Highs) -> ProgramResult:
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:
         return IMPOSSIBLE
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = tuple(round(value) for value in solver.getSolution().col_value) if found else None
-    return Answer(values, _whole(info.mip_dual_bound))
+    return ProgramResult(values, _whole(info.mip_dual_bound))
 
 
 def _whole(bound: float) -> int:

@@ -74,7 +74,7 @@ class Budget(Struct, frozen=True, gc=False):
         return max(0, _leaving(self.pods, leaving) - self.allowed)
 
 
-class Gang(Struct, frozen=True, gc=False):
+class ProblemGang(Struct, frozen=True, gc=False):
     """Broken when more of its pods leave than it can spare; one that is broken already cannot be broken again."""
 
     pods: tuple[tuple[int, int], ...]  # candidate, and how many of the gang's pods it holds
@@ -84,7 +84,7 @@ class Gang(Struct, frozen=True, gc=False):
         return 0 <= self.spare < _leaving(self.pods, leaving)
 
 
-class Wanted(Struct, frozen=True, gc=False):
+class ProblemDemand(Struct, frozen=True, gc=False):
     """Pods alike that want in. Each may use any of `rows` that has the room."""
 
     amounts: Amounts
@@ -97,10 +97,10 @@ class Problem(Struct, frozen=True, gc=False):
 
     free: tuple[Amounts, ...]  # by row, once those already leaving are gone; below zero where a row is overcommitted
     candidates: tuple[Candidate, ...]
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[ProblemDemand, ...]
     needed: int
     budgets: tuple[Budget, ...] = ()
-    gangs: tuple[Gang, ...] = ()
+    gangs: tuple[ProblemGang, ...] = ()
     domains: tuple[tuple[int, ...], ...] = ()  # all seats must be within one of these sets of rows; (): anywhere
 
     def cost(self, victims: Iterable[int]) -> Cost:
@@ -157,7 +157,7 @@ class Gap(Struct, frozen=True, gc=False):
     bound: int  # no set that is equal on all weightier criteria is below this
 
 
-class Verdict(StrEnum):
+class CertificateVerdict(StrEnum):
     OPTIMAL = "optimal"  # no other set costs less
     GAP = "gap"
     NOT_COMPARED = "not compared"
@@ -167,7 +167,7 @@ class Certified(Struct, frozen=True, gc=False):
     """A set of victims and what is known of its worth."""
 
     victims: tuple[int, ...]  # ascending
-    verdict: Verdict
+    verdict: CertificateVerdict
     seats: Seats | None = None  # as many as are needed; None: the victims are those given, so are the seats
     gap: Gap | None = None  # with the verdict GAP only
 
@@ -184,7 +184,7 @@ class Uncertified:
     """Compares nothing: what was chosen stands."""
 
     def improve(self, problem: Problem, chosen: Sequence[int]) -> Certified:
-        return Certified(tuple(sorted(chosen)), Verdict.NOT_COMPARED)
+        return Certified(tuple(sorted(chosen)), CertificateVerdict.NOT_COMPARED)
 
 
 def _leaving(pods: Iterable[tuple[int, int]], leaving: frozenset[int]) -> int:

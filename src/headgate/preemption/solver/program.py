@@ -45,15 +45,15 @@ class Program:
         return sum(value * self.limits[at] for at, value in terms.items())
 
 
-class Answer(Struct, frozen=True):
+class ProgramResult(Struct, frozen=True):
     """What a solver says: the best solution it found, if any, and a bound that none is below."""
 
     values: tuple[int, ...] | None
     bound: int | None  # None: there is no solution
 
 
-UNTOLD = Answer(None, 0)
-IMPOSSIBLE = Answer(None, None)
+UNTOLD = ProgramResult(None, 0)
+IMPOSSIBLE = ProgramResult(None, None)
 
 
 class Formulation(Struct, frozen=True):
