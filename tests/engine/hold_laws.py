@@ -8,11 +8,11 @@ from builders import amounts, node, node_key, pod, shape
 from msgspec import structs
 
 from headgate.engine.integrations.hold_plan import Claimant, HoldPlan, Leaver
-from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.node_capacity import NodeRoom
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.engine.journal import Journal
-from headgate.lifecycle.quota_conditions import Said, edited, with_status
+from headgate.lifecycle.workload.conditions import Said, edited, with_status
 from headgate.model.conditions import Condition
 from headgate.model.effects import Delete, EmitEvent, PatchSpec, PatchStatus, PodStart, QueuedWorkloadStatus, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired

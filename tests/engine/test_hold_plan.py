@@ -4,7 +4,7 @@ import pytest
 from builders import bound, node, pod, shape
 
 from headgate.engine.integrations.hold_plan import Claimant, HoldPlan, Leaver
-from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.node_capacity import NodeRoom
 from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS

@@ -4,7 +4,7 @@ import pytest
 from integration_scenes import JOBS, PODS, QUEUE, WORKLOADS, Integrations, job, member, pod
 from msgspec import Raw
 
-from headgate.engine.integrations.lineage import Lineage
+from headgate.engine.integrations.job_index import Lineage
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Job
 

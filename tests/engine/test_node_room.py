@@ -5,7 +5,7 @@ from builders import bound, node, node_key, pod, pod_key, shape, tolerating
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.node_capacity import NodeRoom
 from headgate.model.node import Taint, TaintEffect
 
 TAINT = Taint("spot", "", TaintEffect.NO_SCHEDULE)

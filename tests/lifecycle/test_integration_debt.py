@@ -3,7 +3,7 @@
 import pytest
 from builders import pod
 
-from headgate.lifecycle.debt import is_started, standing, taken_by
+from headgate.lifecycle.terminating.debt import is_started, standing, taken_by
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, CLUSTER_QUEUE_NAME, FLAVORS, POD_SET

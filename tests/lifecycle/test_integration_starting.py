@@ -5,8 +5,8 @@ from builders import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.lifecycle.debt import debt_of
-from headgate.lifecycle.injecting import CannotStart, injections, merged_selector
+from headgate.lifecycle.jobframework.pod_set_info import CannotStart, injections, merged_selector
+from headgate.lifecycle.terminating.debt import debt_of
 from headgate.model.affinity import Toleration
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, LONGEST, POD_SET, workload_name

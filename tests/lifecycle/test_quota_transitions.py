@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from headgate.lifecycle.quota_admission import admitted, refused, reserved
-from headgate.lifecycle.quota_checks import required_checks, synced_checks
-from headgate.lifecycle.quota_circumstances import Circumstances, hindrance
-from headgate.lifecycle.quota_deadlines import execution_ends, next_deadline, ready_until
-from headgate.lifecycle.quota_eviction import (
+from headgate.lifecycle.workload.admission import admitted, refused, reserved
+from headgate.lifecycle.workload.checks import required_checks, synced_checks
+from headgate.lifecycle.workload.deadlines import execution_ends, next_deadline, ready_until
+from headgate.lifecycle.workload.eviction import (
     deactivated,
     doomed,
     evicted,
@@ -18,7 +17,8 @@ from headgate.lifecycle.quota_eviction import (
     requeued,
     timed_out,
 )
-from headgate.lifecycle.quota_next import next_step
+from headgate.lifecycle.workload.next_step import next_step
+from headgate.lifecycle.workload.queue_snapshot import Circumstances, hindrance
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape

@@ -6,19 +6,18 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from headgate.engine.integrations.debt_and_holds import Room
 from headgate.engine.integrations.debt_statuses import DebtStatuses
-from headgate.engine.integrations.recovery import FailureRecovery
-from headgate.engine.integrations.room import Room
-from headgate.engine.integrations.surroundings import Measure, Measures
-from headgate.engine.integrations.waits import StartWaits
-from headgate.engine.integrations.works import Works, work_key
+from headgate.engine.integrations.failure_recovery import FailureRecovery
+from headgate.engine.integrations.job_index import Measure, Measures, Works, work_key
+from headgate.engine.integrations.metrics import StartWaits
 from headgate.engine.integrations.writes import Writes
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
-from headgate.lifecycle.child_jobs import held_with_its_maker
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED
-from headgate.lifecycle.reconciling import Scene, decisions, expires_at, without_finalizer
-from headgate.lifecycle.work import Work
+from headgate.lifecycle.jobframework.generic_job import Work
+from headgate.lifecycle.jobframework.job import held_with_its_maker
+from headgate.lifecycle.jobframework.reconciler import Scene, decisions, expires_at, without_finalizer
+from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED
 from headgate.model.effects import Create, Effect, EmitEvent, EventType, JobStart, PatchSpec, PodStart, WakeAt
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind

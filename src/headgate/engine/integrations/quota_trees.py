@@ -61,7 +61,7 @@ class QuotaTrees:
         return at
 
 
-def amounts(admission: Admission) -> Amounts:
+def granted_quota(admission: Admission) -> Amounts:
     """What was given, by flavor and resource."""
     total: Counter[FlavorResource] = Counter()
     for assigned in admission.pod_sets:

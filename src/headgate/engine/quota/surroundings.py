@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headgate.engine.quota.activity import Activity, local_activity, queue_activity
 from headgate.engine.quota.adjustments import NamespaceAdjustments
-from headgate.lifecycle.quota_circumstances import Circumstances
+from headgate.lifecycle.workload.queue_snapshot import Circumstances
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import LimitRange, RuntimeClass
 from headgate.model.objects import Namespace, Object

@@ -10,8 +10,8 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Tally
-from headgate.lifecycle.quota_circumstances import Circumstances, hindrance
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
+from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
+from headgate.lifecycle.workload.queue_snapshot import Circumstances, hindrance
 from headgate.model.keys import Key
 from headgate.model.objects import Job, Object
 from headgate.model.pod import Pod

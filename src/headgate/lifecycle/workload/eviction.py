@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from headgate.lifecycle.holds import seconds_run
-from headgate.lifecycle.quota_admission import HAS_NO_RESERVATION
-from headgate.lifecycle.quota_checks import reset_checks
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.terminating.holds import seconds_run
+from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION
+from headgate.lifecycle.workload.checks import reset_checks
+from headgate.lifecycle.workload.conditions import (
     BLOCKED_ON_GATES,
     DEACTIVATED,
     DEACTIVATION_TARGET,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headgate.engine.distributions import Bounds, Distributions
-from headgate.engine.integrations.works import Works
+from headgate.engine.integrations.job_index import Works
 from headgate.engine.planes import Number
-from headgate.lifecycle.quota_conditions import ADMITTED, second, true_since
+from headgate.lifecycle.workload.conditions import ADMITTED, second, true_since
 from headgate.model.effects import Create, PatchSpec, PodStart
 from headgate.model.events import Outcome
 from headgate.model.keys import Key, Kind

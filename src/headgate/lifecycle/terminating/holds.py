@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,
     Said,

@@ -7,11 +7,10 @@ from functools import lru_cache
 
 from msgspec import Struct, structs
 
-from headgate.lifecycle import quota_eviction as leaving
-from headgate.lifecycle.quota_admission import HAS_NO_RESERVATION, admitted
-from headgate.lifecycle.quota_checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
-from headgate.lifecycle.quota_circumstances import GATED, Circumstances, hindrance, is_stopped
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.workload import eviction as leaving
+from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted
+from headgate.lifecycle.workload.checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     BLOCKED_ON_GATES,
     DEACTIVATED,
@@ -27,7 +26,8 @@ from headgate.lifecycle.quota_conditions import (
     says,
     second,
 )
-from headgate.lifecycle.quota_deadlines import execution_ends, kept_until, ready_until
+from headgate.lifecycle.workload.deadlines import execution_ends, kept_until, ready_until
+from headgate.lifecycle.workload.queue_snapshot import GATED, Circumstances, hindrance, is_stopped
 from headgate.model.conditions import Condition
 from headgate.model.effects import Activation, Finalizers, QueuedWorkloadStatus, QueuePriority
 from headgate.model.kueue_names import IN_USE, JOB_UID

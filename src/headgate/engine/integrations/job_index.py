@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from headgate.engine.integrations.lineage import Lineage
-from headgate.lifecycle.jobs import JobWork
-from headgate.lifecycle.pod_group_members import group_of
-from headgate.lifecycle.pod_groups import GroupWork
-from headgate.lifecycle.pods import PodWork
-from headgate.lifecycle.stateful_sets import StatefulSetWork, workload_key
-from headgate.lifecycle.work import Work
+from headgate.lifecycle.jobframework.generic_job import Work
+from headgate.lifecycle.jobframework.job import JobWork
+from headgate.lifecycle.jobframework.pod import PodWork
+from headgate.lifecycle.jobframework.pod_group import GroupWork, group_of
+from headgate.lifecycle.jobframework.stateful_set import StatefulSetWork, workload_key
+from headgate.lifecycle.jobframework.workload_manifest import QueueRank, queue_rank
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.kueue_names import PREBUILT_WORKLOAD
-from headgate.model.objects import Job, Namespace
+from headgate.model.kueue_names import PREBUILT_WORKLOAD, QUEUE_NAME
+from headgate.model.objects import Job, Namespace, PriorityClass
 from headgate.model.owners import StatefulSet
 from headgate.model.pod import Pod
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
 from headgate.model.quota_settings import QuotaSettings
+
+MOST_ANCESTORS = 10
+Maker = Job | StatefulSet
+
+
+class Lineage:
+    """Holds jobs and stateful sets by who made them. `all_wait`: also those that name no queue."""
+
+    def __init__(self, *, all_wait: bool) -> None:
+        self._all_wait = all_wait
+        self._known: dict[Key, Maker] = {}
+        self._made: dict[Key, dict[Key, None]] = {}
+
+    def put(self, found: Maker) -> None:
+        self._known[found.key] = found
+        if found.owner is not None:
+            self._made.setdefault(found.owner.key, {})[found.key] = None
+
+    def drop(self, found: Maker) -> None:
+        self._known.pop(found.key, None)
+        if found.owner is not None:
+            self._made.get(found.owner.key, {}).pop(found.key, None)
+
+    def waits(self, found: Maker) -> bool:
+        """Whether it waits for quota, as far as it has a say in it."""
+        return bool(found.labels.get(QUEUE_NAME)) or self._all_wait
+
+    def managed_ancestor(self, found: Maker) -> Maker | None:
+        """The topmost of those that made it that waits in its own name."""
+        top: Maker | None = None
+        for _ in range(MOST_ANCESTORS):
+            owner = found.owner
+            parent = None if owner is None else self._known.get(owner.key)
+            if owner is None or parent is None or parent.uid != owner.uid:
+                break
+            top, found = parent if self.waits(parent) else top, parent
+        return top
+
+    def descendants(self, maker: Key, depth: int = MOST_ANCESTORS) -> Iterator[Key]:
+        """All that it made, or that these made."""
+        for key in self._made.get(maker, ()) if depth else ():
+            yield key
+            yield from self.descendants(key, depth - 1)
 
 
 class Works:
@@ -260,3 +302,47 @@ def _is_of_job(pod: Pod) -> bool:
 def _group_key(pod: Pod) -> Key | None:
     name = group_of(pod)
     return Key(Kind.KUEUE_WORKLOAD, pod.key.namespace, name) if name else None
+
+
+Measure = ResourceFlavor | WorkloadPriorityClass | PriorityClass
+
+
+class Measures:
+    """Holds them by name. Decides nothing."""
+
+    reads = (Kind.PRIORITY_CLASS, Kind.WORKLOAD_PRIORITY_CLASS, Kind.RESOURCE_FLAVOR)
+
+    def __init__(self) -> None:
+        self._flavors: dict[str, ResourceFlavor] = {}
+        self._workload_classes: dict[str, WorkloadPriorityClass] = {}
+        self._pod_classes: dict[str, PriorityClass] = {}
+        self._versions: dict[Key, tuple[str, str]] = {}
+
+    def put(self, found: Measure) -> bool:
+        """Whether that was news."""
+        match found:
+            case ResourceFlavor():
+                self._flavors[found.key.name] = found
+            case WorkloadPriorityClass():
+                self._workload_classes[found.key.name] = found
+            case PriorityClass():
+                self._pod_classes[found.key.name] = found
+        seen, self._versions[found.key] = self._versions.get(found.key), (found.uid, found.version)
+        return seen != (found.uid, found.version)
+
+    def drop(self, key: Key, uid: str) -> None:
+        known = self._versions.get(key)
+        if known is None or known[0] != uid:
+            return
+        del self._versions[key]
+        by_kind: Mapping[Kind, dict[str, ResourceFlavor] | dict[str, WorkloadPriorityClass] | dict[str, PriorityClass]]
+        by_kind = dict(zip(self.reads, (self._pod_classes, self._workload_classes, self._flavors), strict=True))
+        by_kind[key.kind].pop(key.name, None)
+
+    @property
+    def flavors(self) -> Mapping[str, ResourceFlavor]:
+        return self._flavors
+
+    def rank(self, work: Work) -> QueueRank | str:
+        """Its priority, or what has to be there first."""
+        return queue_rank(work, self._workload_classes, self._pod_classes)

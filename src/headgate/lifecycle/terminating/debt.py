@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from headgate.lifecycle.pod_writes import is_gated
-from headgate.lifecycle.quota_conditions import FINISHED, QUOTA_RESERVED, true_since
+from headgate.lifecycle.jobframework.pod_writes import is_gated
+from headgate.lifecycle.workload.conditions import FINISHED, QUOTA_RESERVED, true_since
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, POD_SET
 from headgate.model.pod import ENDED, Pod
 from headgate.model.queues import QueuedWorkload

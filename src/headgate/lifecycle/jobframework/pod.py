@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headgate.lifecycle import activity, pod_writes
-from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.jobframework import pod_writes
+from headgate.lifecycle.jobframework.generic_job import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import PREBUILT_WORKLOAD, workload_name

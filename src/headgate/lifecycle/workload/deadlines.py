@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.lifecycle.holds import runs_from
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.terminating.holds import runs_from
+from headgate.lifecycle.workload.conditions import (
     DEACTIVATION_TARGET,
     EVICTED,
     FINISHED,

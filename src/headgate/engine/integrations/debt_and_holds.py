@@ -6,14 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.integrations.claimants import Claimants
-from headgate.engine.integrations.debts import Debts
-from headgate.engine.integrations.hold_plan import HoldPlan, Leaver
-from headgate.engine.integrations.leavers import Leavers
-from headgate.engine.integrations.node_room import NodeRoom
-from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, amounts
-from headgate.lifecycle.debt import STUCK_AFTER
-from headgate.lifecycle.holds import Hold
+from headgate.engine.integrations.hold_plan import Claimants, HoldPlan, Leaver
+from headgate.engine.integrations.node_capacity import NodeRoom
+from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, granted_quota
+from headgate.engine.integrations.terminating_pods import Debts, Leavers
+from headgate.lifecycle.terminating.debt import STUCK_AFTER
+from headgate.lifecycle.terminating.holds import Hold
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod
@@ -153,7 +151,7 @@ class Room:
         """Whether the work may give its quota back before its pods are gone; if not, it asks again when some are."""
         if self._debt_percent is None:
             return True
-        wanted = amounts(admission)
+        wanted = granted_quota(admission)
         if not self._is_within_bound(wanted, work):
             self._kept[work] = None
             return False

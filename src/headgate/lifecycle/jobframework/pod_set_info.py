@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from headgate.lifecycle.work import Injected, Injections
+from headgate.lifecycle.jobframework.generic_job import Injected, Injections
 from headgate.model.affinity import Toleration
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, POD_SET
 from headgate.model.names import label_value_errors

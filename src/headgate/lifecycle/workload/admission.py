@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from headgate.lifecycle.quota_checks import are_ready, synced_checks
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.workload.checks import are_ready, synced_checks
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     BLOCKED_ON_GATES,
     EVICTED,

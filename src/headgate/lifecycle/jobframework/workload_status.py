@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from headgate.lifecycle.holds import Hold, with_hold
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.jobframework.generic_job import Ending, Work
+from headgate.lifecycle.terminating.holds import Hold, with_hold
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,
     FINISHED,
@@ -19,9 +20,8 @@ from headgate.lifecycle.quota_conditions import (
     says,
     with_status,
 )
-from headgate.lifecycle.quota_deadlines import RECOVERING, STARTING
-from headgate.lifecycle.quota_eviction import released, unreserved
-from headgate.lifecycle.work import Ending, Work
+from headgate.lifecycle.workload.deadlines import RECOVERING, STARTING
+from headgate.lifecycle.workload.eviction import released, unreserved
 from headgate.model.queues import QueuedWorkload
 
 WAITING = "WaitingForReplacementPods"

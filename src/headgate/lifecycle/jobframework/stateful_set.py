@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from headgate.lifecycle import pod_writes
-from headgate.lifecycle.pod_groups import GroupWork
-from headgate.lifecycle.work import WantedPodSet
+from headgate.lifecycle.jobframework import pod_writes
+from headgate.lifecycle.jobframework.generic_job import WantedPodSet
+from headgate.lifecycle.jobframework.pod_group import GroupWork
 from headgate.model.effects import Effect, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IS_GROUP_WORKLOAD, JOB_OWNER_KIND, JOB_OWNER_NAME, stateful_set_workload

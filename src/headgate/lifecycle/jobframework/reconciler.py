@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from headgate.lifecycle.holds import WAITING_FOR_ROOM, Hold, message
-from headgate.lifecycle.injecting import CannotStart, injections
-from headgate.lifecycle.manifests import common_labels, create_workload, priority_of, rewritten_spec
-from headgate.lifecycle.progress import finished, progressed
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.jobframework.generic_job import Ending, Stop, StopReason, Work
+from headgate.lifecycle.jobframework.pod_set_info import CannotStart, injections
+from headgate.lifecycle.jobframework.workload_manifest import (
+    QueueRank,
+    common_labels,
+    create_workload,
+    priority_of,
+    rewritten_spec,
+)
+from headgate.lifecycle.jobframework.workload_status import finished, progressed
+from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM, Hold, message
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     DEACTIVATED,
     EVICTED,
@@ -19,8 +26,6 @@ from headgate.lifecycle.quota_conditions import (
     reason_of,
     true_since,
 )
-from headgate.lifecycle.ranking import QueueRank
-from headgate.lifecycle.work import Ending, Stop, StopReason, Work
 from headgate.model.effects import (
     Annotations,
     Delete,

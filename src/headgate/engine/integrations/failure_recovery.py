@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from headgate.lifecycle.failure_recovery import is_unreachable, may_be_removed, removal, removed_at
+from headgate.lifecycle.terminating.failure_recovery import is_unreachable, may_be_removed, removal, removed_at
 from headgate.model.effects import Delete, Effect
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key

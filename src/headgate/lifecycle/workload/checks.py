@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headgate.lifecycle.quota_conditions import second
+from headgate.lifecycle.workload.conditions import second
 from headgate.model.queues import Admission, CheckState, CheckStatus, ClusterQueue, QueuedWorkload, RequiredCheck
 
 

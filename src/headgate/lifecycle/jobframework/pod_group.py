@@ -2,28 +2,158 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from headgate.lifecycle import activity, pod_writes
-from headgate.lifecycle.pod_group_members import (
-    group_of,
-    is_fast,
-    is_standing,
-    members,
-    newcomers,
-    problem_of,
-    roles,
-    total_of,
-)
-from headgate.lifecycle.roles import role_of
-from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headgate.lifecycle.jobframework import pod_writes
+from headgate.lifecycle.jobframework.generic_job import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.pod_writes import held, is_gated
+from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.kueue_names import IS_GROUP_WORKLOAD, PREBUILT_WORKLOAD, RETRIABLE, SERVING
-from headgate.model.pod import ENDED, Phase, Pod
-from headgate.model.queues import QueuedWorkload
+from headgate.model.kueue_names import (
+    FAST_ADMISSION,
+    GROUP_NAME,
+    GROUP_TOTAL,
+    IS_GROUP_WORKLOAD,
+    MANAGED,
+    PREBUILT_WORKLOAD,
+    QUEUE_NAME,
+    RETRIABLE,
+    ROLE_HASH,
+    SERVING,
+    positive,
+)
+from headgate.model.pod import ENDED, Phase, Pod, PodShape
+from headgate.model.queues import PodSet, QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
+
+_DIGITS = 8
+
+
+def role_of(pod: Pod) -> str:
+    """As the pod itself says; else the same for pods that ask for the same, whatever image they run."""
+    return pod.annotations.get(ROLE_HASH) or role_hash(pod.shape, pod.priority)
+
+
+@lru_cache(maxsize=16_384)
+def role_hash(shape: PodShape, priority: int) -> str:
+    """Pods of one template share their shape, so this is worked out once for all of them."""
+    plain = replace(shape, images=(), node_name="", bound_to=None)
+    return hashlib.sha256(msgspec.json.encode((plain, priority))).hexdigest()[:_DIGITS]
+
+
+MOST_ROLES = 18
+
+
+class Members(Struct, frozen=True, gc=False):
+    kept: tuple[Pod, ...]
+    excess: tuple[Pod, ...] = ()  # alive, and more than the group has places
+    replaced: tuple[Pod, ...] = ()  # no more alive, with another in their place
+    missing: int = 0
+
+
+def group_of(pod: Pod) -> str:
+    """The name of its group; empty for a pod by itself."""
+    return pod.labels.get(GROUP_NAME) or pod.annotations.get(GROUP_NAME, "")
+
+
+def total_of(pods: Iterable[Pod]) -> int:
+    """How many pods the group has, as the first that says so says."""
+    return next((total for pod in pods if (total := positive(pod.annotations, GROUP_TOTAL))), 0)
+
+
+def is_standing(pod: Pod, release: QuotaRelease) -> bool:
+    """Whether it has, had or will have its place in the group.
+
+    A pod that was asked to leave keeps its place as long as its quota, so that none is started twice for it.
+    """
+    if pod.phase is Phase.SUCCEEDED:
+        return True
+    if pod.deleted is not None and (not pod.node or release is QuotaRelease.FAST):
+        return False
+    return pod.phase is not Phase.FAILED
+
+
+def problem_of(pods: Sequence[Pod]) -> str:
+    """What keeps the pods from being one group."""
+    total = total_of(pods)
+    if not total:
+        return f"no pod of the group says in {GROUP_TOTAL} how many there are"
+    for pod in pods:
+        if positive(pod.annotations, GROUP_TOTAL) != total:
+            said = pod.annotations.get(GROUP_TOTAL, "")
+            return f"pods {pods[0].key.name} and {pod.key.name} differ in {GROUP_TOTAL}: {total} and {said!r}"
+        queue, here = pods[0].labels.get(QUEUE_NAME, ""), pod.labels.get(QUEUE_NAME, "")
+        if queue != here:
+            return f"pods {pods[0].key.name} and {pod.key.name} differ in {QUEUE_NAME}: {queue!r} and {here!r}"
+    roles = len({role_of(pod) for pod in pods})
+    return f"the group has {roles} roles, at most {MOST_ROLES} can be" if roles > MOST_ROLES else ""
+
+
+def newcomers(pods: Sequence[Pod], release: QuotaRelease) -> Members:
+    """The members of a group that has no Workload yet: as many as it says it has, the oldest first."""
+    standing = sorted((pod for pod in pods if is_standing(pod, release)), key=_worth_keeping)
+    fallen = tuple(pod for pod in pods if not is_standing(pod, release))
+    total = total_of(standing)
+    return Members(tuple(standing[:total]), tuple(standing[total:]) if total else (), fallen)
+
+
+def members(pods: Sequence[Pod], places: Sequence[PodSet], release: QuotaRelease) -> Members:
+    """The members of a group whose Workload has these places, role by role; pods of other roles are passed over."""
+    by_role: dict[str, list[Pod]] = {}
+    for pod in pods:
+        by_role.setdefault(role_of(pod), []).append(pod)
+    each = [_of_role(by_role.get(place.name, []), place.count, release) for place in places]
+    return Members(
+        tuple(pod for found in each for pod in found.kept),
+        tuple(pod for found in each for pod in found.excess),
+        tuple(pod for found in each for pod in found.replaced),
+        sum(found.missing for found in each),
+    )
+
+
+def roles(pods: Sequence[Pod]) -> list[tuple[str, Pod, int]]:
+    """Each role with a pod that has it and how many have; of a group that does not wait for all, only the first's."""
+    first: dict[str, Pod] = {}
+    counts: dict[str, int] = {}
+    for pod in pods:
+        first.setdefault(role_of(pod), pod)
+        counts[role_of(pod)] = counts.get(role_of(pod), 0) + 1
+    if pods and is_fast(pods):
+        return [(role_of(pods[0]), pods[0], total_of(pods))]
+    return [(role, first[role], counts[role]) for role in sorted(first)]
+
+
+def is_fast(pods: Sequence[Pod]) -> bool:
+    return any(pod.annotations.get(FAST_ADMISSION) == "true" for pod in pods)
+
+
+def _of_role(pods: Sequence[Pod], places: int, release: QuotaRelease) -> Members:
+    standing = sorted((pod for pod in pods if is_standing(pod, release)), key=_worth_keeping)
+    fallen = sorted((pod for pod in pods if not is_standing(pod, release)), key=_worth_remembering)
+    remembered = max(0, places - len(standing))
+    return Members(
+        (*standing[:places], *fallen[:remembered]), tuple(standing[places:]), tuple(fallen[remembered:]), remembered
+    )
+
+
+def _worth_keeping(pod: Pod) -> tuple[object, ...]:
+    """Those we hold on to first, then those that may run, then the oldest."""
+    return MANAGED not in held(pod).finalizers, is_gated(pod), pod.created, pod.key
+
+
+def _worth_remembering(pod: Pod) -> tuple[object, ...]:
+    """Those we hold on to first, then those that were alive last."""
+    ends = [at for at in (held(pod).failed_at, pod.deleted) if at is not None]
+    last_alive = min(ends, default=float("inf"))
+    return MANAGED not in held(pod).finalizers, -last_alive, pod.created, pod.key
 
 
 class GroupWork:

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headgate.lifecycle.injecting import merged_selector
-from headgate.lifecycle.work import Ending, Injections, Stop, WantedPodSet
-from headgate.model.effects import Delete, Directives, Effect, JobRestore, JobStart, JobStop, PatchSpec
+from headgate.lifecycle.jobframework.generic_job import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.pod_set_info import merged_selector
+from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
+from headgate.model.effects import (
+    Delete,
+    Directives,
+    Effect,
+    EmitEvent,
+    EventType,
+    JobRestore,
+    JobStart,
+    JobStop,
+    JobSuspend,
+    PatchSpec,
+)
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (
     COMPLETIONS_EQUAL_PARALLELISM,
@@ -226,3 +238,18 @@ def _back_to(job: Job, shape: PodShape) -> Directives:
         {label: None for label in OURS_ON_PODS if label in job.pods.labels},
         {FLAVORS: None} if FLAVORS in job.pods.annotations else {},
     )
+
+
+SUSPENDED = "Kueue managed child job suspended"
+
+
+def held_with_its_maker(job: Job, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+    """A job that runs is suspended unless the work that made it is admitted; whoever made it starts it again."""
+    if job.suspended or job.ended or job.deleted is not None or _may_run(workload):
+        return
+    yield PatchSpec(job.target, JobSuspend())
+    yield EmitEvent(job.target, EventType.NORMAL, "Suspended", "Suspended", SUSPENDED, now)
+
+
+def _may_run(workload: QueuedWorkload | None) -> bool:
+    return workload is not None and not workload.is_true(FINISHED) and workload.is_true(ADMITTED)

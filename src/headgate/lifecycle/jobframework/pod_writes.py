@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
-from headgate.lifecycle.injecting import merged_selector
-from headgate.lifecycle.work import Injected, Stop
+from headgate.lifecycle.jobframework.generic_job import Injected, Stop
+from headgate.lifecycle.jobframework.pod_set_info import merged_selector
 from headgate.model.effects import (
     Delete,
     Directives,
