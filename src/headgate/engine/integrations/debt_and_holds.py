@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.integrations.hold_plan import Claimants, HoldPlan, Leaver
-from headgate.engine.integrations.node_capacity import NodeRoom
+from headgate.engine.integrations.hold_plan import HoldCandidates, HoldPlan, TerminatingPod
+from headgate.engine.integrations.node_capacity import NodeCapacity
 from headgate.engine.integrations.quota_trees import Amounts, QuotaTrees, granted_quota
-from headgate.engine.integrations.terminating_pods import Debts, Leavers
+from headgate.engine.integrations.terminating_pods import Debts, TerminatingPods
 from headgate.lifecycle.terminating.debt import STUCK_AFTER
 from headgate.lifecycle.terminating.holds import Hold
 from headgate.model.keys import Key
@@ -18,7 +18,7 @@ from headgate.model.pod import Pod
 from headgate.model.queues import Admission, ClusterQueue, Cohort, QueuedWorkload, ResourceFlavor
 
 
-class Room:
+class DebtAndHolds:
     """Keeps nodes, the pods on them and those on their way, what is owed, and who is held."""
 
     def __init__(
@@ -32,26 +32,26 @@ class Room:
         self._debt_percent = debt_percent
         self._promised: dict[Key, Amounts] = {}  # quota about to be released, by the work
         self._kept: dict[Key, None] = {}  # work that keeps its quota, as enough is owed already
-        self._woken: dict[Key, None] = {}
+        self._unblocked: dict[Key, None] = {}
         self._trees = QuotaTrees()
         self._running: dict[Key, QueuedWorkload] = {}
         self._debts = Debts(workload_for)
-        self._nodes = NodeRoom()
-        self._claimants = Claimants(flavors, max_hold)
-        self._leavers = Leavers()
+        self._nodes = NodeCapacity()
+        self._candidates = HoldCandidates(flavors, max_hold)
+        self._terminating = TerminatingPods()
         self._holds: dict[Key, Hold] = {}
         self._derived_from: tuple[object, ...] = ()  # the versions of all that the holds were derived from
         self._holds_until = math.inf  # when time alone makes them others
 
     # what is now true
 
-    def look_anew(self, works: Iterable[Key]) -> None:
+    def mark_dirty(self, jobs: Iterable[Key]) -> None:
         """A step begins: since the last one, something happened to this work."""
-        self._debts.look_anew(works)
+        self._debts.mark_dirty(jobs)
 
     def put_queue(self, queue: ClusterQueue | Cohort) -> None:
         if self._trees.put(queue):
-            self._wake()
+            self._unblock()
 
     def drop_queue(self, key: Key) -> None:
         self._trees.drop(key)
@@ -65,8 +65,8 @@ class Room:
     def put_pod(self, pod: Pod) -> None:
         self._debts.put(pod)
         self._nodes.put_pod(pod)
-        if self._leavers.put(pod):
-            self._wake()
+        if self._terminating.put(pod):
+            self._unblock()
 
     def drop_pod(self, key: Key, uid: str) -> None:
         """The pod is gone, unless another has its name by now."""
@@ -74,22 +74,22 @@ class Room:
             return
         self._debts.drop(key)
         self._nodes.drop_pod(key)
-        if self._leavers.drop(key):
-            self._wake()
+        if self._terminating.drop(key):
+            self._unblock()
 
-    def uses(self, work: Key, workload: QueuedWorkload | None) -> None:
+    def set_running(self, job: Key, workload: QueuedWorkload | None) -> None:
         """By which Workload some of the work may run; None: nothing of it does."""
         if workload is None or workload.admission is None:
-            self._running.pop(work, None)
+            self._running.pop(job, None)
         else:
-            self._running[work] = workload
-        self._expect(work)
+            self._running[job] = workload
+        self._expect(job)
 
-    def forget(self, work: Key) -> None:
+    def forget(self, job: Key) -> None:
         """The work is gone."""
-        self.owes(work)
-        self.starts(work)
-        self.uses(work, None)
+        self.released(job)
+        self.drop_candidate(job)
+        self.set_running(job, None)
 
     # who is held
 
@@ -98,36 +98,36 @@ class Room:
         """Whether any pod is leaving that someone could be held for."""
         return self._max_hold > 0 and next(self._debts.owing(), None) is not None
 
-    def awaits(self, work: Key, workload: QueuedWorkload) -> None:
+    def add_candidate(self, job: Key, workload: QueuedWorkload) -> None:
         """The work is admitted and nothing of it has started."""
-        self._claimants.put_waiting(work, workload, self._debts.standing(work))
+        self._candidates.put_waiting(job, workload, self._debts.occupancy(job))
 
-    def starts(self, work: Key) -> None:
+    def drop_candidate(self, job: Key) -> None:
         """The work has started, or is not about to."""
-        self._claimants.drop_waiting(work)
+        self._candidates.drop_waiting(job)
 
-    def settle_holds(self, now: float) -> list[Key]:
+    def update_holds(self, now: float) -> list[Key]:
         """Derives anew who is held, where that may be another; returns the work whose hold is another."""
         if not self.may_hold:
-            self._claimants.clear_waiting()
-        for work in self._debts.take_changed_works() if self._claimants.waiting else ():
-            self._expect(work)
-        derived_from = (self._nodes.version, self._debts.version, self._claimants.version, self._trees.version)
+            self._candidates.clear_waiting()
+        for job in self._debts.take_changed_jobs() if self._candidates.waiting else ():
+            self._expect(job)
+        derived_from = (self._nodes.version, self._debts.version, self._candidates.version, self._trees.version)
         if derived_from == self._derived_from and now < self._holds_until:
             return []
-        before, self._holds = self._holds, self._plan(now) if self._claimants.waiting else {}
+        before, self._holds = self._holds, self._plan(now) if self._candidates.waiting else {}
         self._derived_from = derived_from
-        return [work for work in {**before, **self._holds} if before.get(work) != self._holds.get(work)]
+        return [job for job in {**before, **self._holds} if before.get(job) != self._holds.get(job)]
 
     def _plan(self, now: float) -> dict[Key, Hold]:
-        leavers = [Leaver(pod) for pod in self._debts.owing()]
-        dues, limits = [each.due for each in leavers], [each.until for each in self._claimants.waiting.values()]
+        terminating = [TerminatingPod(pod) for pod in self._debts.owing()]
+        dues, limits = [each.due for each in terminating], [each.until for each in self._candidates.waiting.values()]
         times = (*dues, *(due + STUCK_AFTER for due in dues), *limits)
         self._holds_until = min((at for at in times if at > now), default=math.inf)
-        return HoldPlan(self._nodes, self._trees).holds(leavers, self._claimants.all(), now)
+        return HoldPlan(self._nodes, self._trees).holds(terminating, self._candidates.all(), now)
 
-    def hold_of(self, work: Key) -> Hold | None:
-        return self._holds.get(work) if work in self._claimants.waiting else None
+    def hold_of(self, job: Key) -> Hold | None:
+        return self._holds.get(job) if job in self._candidates.waiting else None
 
     @property
     def held(self) -> int:
@@ -138,36 +138,36 @@ class Room:
         """When time alone may end a hold."""
         return [self._holds_until] if self._holds else []
 
-    def _expect(self, work: Key) -> None:
-        self._claimants.put_started(work, self._running.get(work), self._debts.standing(work))
+    def _expect(self, job: Key) -> None:
+        self._candidates.put_started(job, self._running.get(job), self._debts.occupancy(job))
 
     # what is owed
 
-    def keeps_places(self, work: Key) -> bool:
+    def terminates_with_quota(self, job: Key) -> bool:
         """Whether pods of it leave that still have their quota."""
-        return self._debts.standing(work).leaves_places
+        return self._debts.occupancy(job).terminates_with_quota
 
-    def may_owe(self, work: Key, admission: Admission) -> bool:
+    def may_release(self, job: Key, admission: Admission) -> bool:
         """Whether the work may give its quota back before its pods are gone; if not, it asks again when some are."""
         if self._debt_percent is None:
             return True
         wanted = granted_quota(admission)
-        if not self._is_within_bound(wanted, work):
-            self._kept[work] = None
+        if not self._is_within_bound(wanted, job):
+            self._kept[job] = None
             return False
-        self._kept.pop(work, None)
-        self._promised[work] = wanted
+        self._kept.pop(job, None)
+        self._promised[job] = wanted
         return True
 
-    def owes(self, work: Key) -> None:
+    def released(self, job: Key) -> None:
         """It has given back what it held: its pods that still leave are counted by themselves."""
-        self._promised.pop(work, None)
-        self._kept.pop(work, None)
+        self._promised.pop(job, None)
+        self._kept.pop(job, None)
 
-    def take_woken(self) -> Iterable[Key]:
+    def take_unblocked(self) -> Iterable[Key]:
         """Work that may give its quota back by now."""
-        woken, self._woken = self._woken, {}
-        return woken
+        unblocked, self._unblocked = self._unblocked, {}
+        return unblocked
 
     def debts(self) -> Iterator[tuple[str, Amounts]]:
         """What is owed, by cluster queue."""
@@ -183,23 +183,23 @@ class Room:
     @property
     def stuck(self) -> int:
         """How many pods should be gone and are not."""
-        return len(self._leavers.stuck)
+        return len(self._terminating.stuck)
 
     def newly_stuck(self, now: float) -> Iterator[Pod]:
         """Pods that should have been gone for a while and are not; each once."""
-        return self._leavers.newly_stuck(now)
+        return self._terminating.newly_stuck(now)
 
     def next_looks(self) -> list[float]:
-        return self._leavers.next_looks()
+        return self._terminating.next_looks()
 
-    def _wake(self) -> None:
-        self._woken.update(self._kept)
+    def _unblock(self) -> None:
+        self._unblocked.update(self._kept)
 
-    def _is_within_bound(self, more: Amounts, work: Key) -> bool:
+    def _is_within_bound(self, more: Amounts, job: Key) -> bool:
         """Whether so much more may be owed, with what others are about to owe."""
         owed = Counter(self._debts.by_flavor())
         for other, promised in self._promised.items():
-            owed.update(promised if other != work else {})
+            owed.update(promised if other != job else {})
         percent = 100 if self._debt_percent is None else self._debt_percent
         bounds = {name: self._trees.nominal(name) * percent // 100 for name in more}
         return all(owed[name] + amount <= bounds[name] for name, amount in more.items() if amount)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headgate.lifecycle.jobframework.generic_job import Work
-from headgate.lifecycle.jobframework.job import JobWork
-from headgate.lifecycle.jobframework.pod import PodWork
-from headgate.lifecycle.jobframework.pod_group import GroupWork, group_of
-from headgate.lifecycle.jobframework.stateful_set import StatefulSetWork, workload_key
-from headgate.lifecycle.jobframework.workload_manifest import QueueRank, queue_rank
+from headgate.lifecycle.jobframework.generic_job import GenericJob
+from headgate.lifecycle.jobframework.job import JobAdapter
+from headgate.lifecycle.jobframework.pod import PodAdapter
+from headgate.lifecycle.jobframework.pod_group import PodGroupAdapter, group_of
+from headgate.lifecycle.jobframework.stateful_set import StatefulSetAdapter, workload_key
+from headgate.lifecycle.jobframework.workload_manifest import JobPriority, job_priority
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import PREBUILT_WORKLOAD, QUEUE_NAME
 from headgate.model.objects import Job, Namespace, PriorityClass
@@ -18,51 +18,51 @@ from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
 from headgate.model.quota_settings import QuotaSettings
 
-MOST_ANCESTORS = 10
-Maker = Job | StatefulSet
+MAX_ANCESTORS = 10
+OwningJob = Job | StatefulSet
 
 
-class Lineage:
-    """Holds jobs and stateful sets by who made them. `all_wait`: also those that name no queue."""
+class JobOwners:
+    """Holds jobs and stateful sets by who made them. `manages_all`: also those that name no queue."""
 
-    def __init__(self, *, all_wait: bool) -> None:
-        self._all_wait = all_wait
-        self._known: dict[Key, Maker] = {}
-        self._made: dict[Key, dict[Key, None]] = {}
+    def __init__(self, *, manages_all: bool) -> None:
+        self._manages_all = manages_all
+        self._known: dict[Key, OwningJob] = {}
+        self._owned_by: dict[Key, dict[Key, None]] = {}
 
-    def put(self, found: Maker) -> None:
+    def put(self, found: OwningJob) -> None:
         self._known[found.key] = found
         if found.owner is not None:
-            self._made.setdefault(found.owner.key, {})[found.key] = None
+            self._owned_by.setdefault(found.owner.key, {})[found.key] = None
 
-    def drop(self, found: Maker) -> None:
+    def drop(self, found: OwningJob) -> None:
         self._known.pop(found.key, None)
         if found.owner is not None:
-            self._made.get(found.owner.key, {}).pop(found.key, None)
+            self._owned_by.get(found.owner.key, {}).pop(found.key, None)
 
-    def waits(self, found: Maker) -> bool:
+    def is_queued(self, found: OwningJob) -> bool:
         """Whether it waits for quota, as far as it has a say in it."""
-        return bool(found.labels.get(QUEUE_NAME)) or self._all_wait
+        return bool(found.labels.get(QUEUE_NAME)) or self._manages_all
 
-    def managed_ancestor(self, found: Maker) -> Maker | None:
+    def managed_ancestor(self, found: OwningJob) -> OwningJob | None:
         """The topmost of those that made it that waits in its own name."""
-        top: Maker | None = None
-        for _ in range(MOST_ANCESTORS):
+        top: OwningJob | None = None
+        for _ in range(MAX_ANCESTORS):
             owner = found.owner
             parent = None if owner is None else self._known.get(owner.key)
             if owner is None or parent is None or parent.uid != owner.uid:
                 break
-            top, found = parent if self.waits(parent) else top, parent
+            top, found = parent if self.is_queued(parent) else top, parent
         return top
 
-    def descendants(self, maker: Key, depth: int = MOST_ANCESTORS) -> Iterator[Key]:
+    def descendants(self, owner: Key, depth: int = MAX_ANCESTORS) -> Iterator[Key]:
         """All that it made, or that these made."""
-        for key in self._made.get(maker, ()) if depth else ():
+        for key in self._owned_by.get(owner, ()) if depth else ():
             yield key
             yield from self.descendants(key, depth - 1)
 
 
-class Works:
+class JobIndex:
     """Holds objects as observed and puts them together. Decides nothing.
 
     Work goes by the key of its object; a group of pods, which has none, by that of its Workload.
@@ -73,7 +73,7 @@ class Works:
         self._jobs: dict[Key, Job] = {}
         self._sets: dict[Key, StatefulSet] = {}
         self._set_of: dict[Key, Key] = {}  # stateful sets by their Workload
-        self._lineage = Lineage(all_wait=settings.manages_all)
+        self._owners = JobOwners(manages_all=settings.manages_all)
         self._pods: dict[Key, Pod] = {}
         self._groups: dict[Key, dict[Key, Pod]] = {}
         self._namespaces: dict[str, Namespace] = {}
@@ -86,16 +86,16 @@ class Works:
     def put_job(self, job: Job) -> list[Key]:
         self._jobs[job.key] = job
         self._note_prebuilt(job)
-        self._lineage.put(job)
-        return [job.key, *self._lineage.descendants(job.key)]
+        self._owners.put(job)
+        return [job.key, *self._owners.descendants(job.key)]
 
     def put_stateful_set(self, found: StatefulSet) -> list[Key]:
         known = self._sets.get(found.key)
         before = self._drop_set(known) if known is not None and known.uid != found.uid else []
         self._sets[found.key] = found
         self._set_of[workload_key(found)] = found.key
-        self._lineage.put(found)
-        return [*before, workload_key(found), *self._lineage.descendants(found.key)]
+        self._owners.put(found)
+        return [*before, workload_key(found), *self._owners.descendants(found.key)]
 
     def put_pod(self, pod: Pod) -> list[Key]:
         known = self._pods.get(pod.key)
@@ -105,14 +105,14 @@ class Works:
             self._groups.setdefault(group, {})[pod.key] = pod
         else:
             self._note_prebuilt(pod)
-        return list(dict.fromkeys([*before, work_key(pod)]))
+        return list(dict.fromkeys([*before, job_key(pod)]))
 
     def put_workload(self, workload: QueuedWorkload) -> list[Key]:
         before = self.drop_workload(workload.key)
         self.workloads[workload.key] = workload
         if workload.is_controlled and workload.owner is not None:
             self._owned.setdefault(workload.owner.key, {})[workload.key] = None
-        return list(dict.fromkeys([*before, *self.works_of(workload)]))
+        return list(dict.fromkeys([*before, *self.jobs_of(workload)]))
 
     def put_namespace(self, namespace: Namespace) -> list[Key]:
         known = self._namespaces.get(namespace.key.name)
@@ -142,7 +142,7 @@ class Works:
             del owned[key]
             if not owned:
                 del self._owned[known.owner.key]
-        return self.works_of(known)
+        return self.jobs_of(known)
 
     # what that means
 
@@ -150,60 +150,60 @@ class Works:
         single = [key for key, pod in self._pods.items() if not group_of(pod)]
         return list(dict.fromkeys([*self._jobs, *self._set_of, *self._groups, *single]))
 
-    def works_of(self, workload: QueuedWorkload) -> list[Key]:
+    def jobs_of(self, workload: QueuedWorkload) -> list[Key]:
         """The work that looks at this Workload; the key of its owner also when there is no such object."""
-        return list(dict.fromkeys(self._claimants(workload)))
+        return list(dict.fromkeys(self._concerned(workload)))
 
-    def _claimants(self, workload: QueuedWorkload) -> Iterator[Key]:
+    def _concerned(self, workload: QueuedWorkload) -> Iterator[Key]:
         if workload.is_controlled and workload.owner is not None:
             yield workload.owner.key
-            yield from self._lineage.descendants(workload.owner.key)
+            yield from self._owners.descendants(workload.owner.key)
         if workload.key in self._set_of:
-            yield from self._lineage.descendants(self._set_of[workload.key])
+            yield from self._owners.descendants(self._set_of[workload.key])
         if workload.owners or workload.key in self._groups:
             yield workload.key
         if workload.key in self._prebuilt:
             yield self._prebuilt[workload.key]
 
-    def find(self, key: Key) -> Work | None:
+    def find(self, key: Key) -> GenericJob | None:
         """The work of that key, if it is there and is ours to hold back."""
         release = self._settings.quota_release
         if (job := self._jobs.get(key)) is not None:
-            return JobWork(job, release) if self._is_managed(job) else None
+            return JobAdapter(job, release) if self._is_managed(job) else None
         if key in self._groups or key in self._set_of:
             return self._find_group(key, list(self._groups.get(key, {}).values()))
         pod = self._pods.get(key)
-        return PodWork(pod, release) if pod is not None else None
+        return PodAdapter(pod, release) if pod is not None else None
 
-    def _find_group(self, key: Key, pods: list[Pod]) -> Work | None:
+    def _find_group(self, key: Key, pods: list[Pod]) -> GenericJob | None:
         workload, release = self.workloads.get(key), self._settings.quota_release
         ours = workload if workload is not None and not workload.is_controlled else None
         owner = self._sets[self._set_of[key]] if key in self._set_of else None
         if owner is not None and self._is_managed(owner):
-            return StatefulSetWork(owner, pods, ours, release)
-        return GroupWork(pods, ours, release) if pods else None
+            return StatefulSetAdapter(owner, pods, ours, release)
+        return PodGroupAdapter(pods, ours, release) if pods else None
 
-    def held_in_the_name_of(self, key: Key) -> tuple[Job, QueuedWorkload | None] | None:
+    def child_job_of(self, key: Key) -> tuple[Job, QueuedWorkload | None] | None:
         """A job that was made by work that waits, with the Workload of that work; None where this is no such job."""
         job = self._jobs.get(key)
-        ancestor = None if job is None or not self._is_chosen(job) else self._lineage.managed_ancestor(job)
+        ancestor = None if job is None or not self._is_chosen(job) else self._owners.managed_ancestor(job)
         if job is None or ancestor is None:
             return None
         is_set = ancestor.key.kind is Kind.STATEFUL_SET
         found = self.find(workload_key(self._sets[ancestor.key]) if is_set else ancestor.key)
         return job, None if found is None else self.workload_of(found)[0]
 
-    def workload_of(self, work: Work) -> tuple[QueuedWorkload | None, tuple[QueuedWorkload, ...]]:
+    def workload_of(self, job: GenericJob) -> tuple[QueuedWorkload | None, tuple[QueuedWorkload, ...]]:
         """The Workload of that work, and others that say they are its own."""
-        named = self.workloads.get(work.workload_key)
-        if work.controller is None:
+        named = self.workloads.get(job.workload_key)
+        if job.controller is None:
             return named, ()
-        others = [each for each in self._controlled(work.controller) if each is not named]
-        if named is not None or PREBUILT_WORKLOAD in work.labels or not others:
+        others = [each for each in self._controlled(job.controller) if each is not named]
+        if named is not None or PREBUILT_WORKLOAD in job.labels or not others:
             return named, tuple(others)
         return others[0], tuple(others[1:])
 
-    def left_behind(self, key: Key) -> Iterator[QueuedWorkload]:
+    def orphaned_workloads(self, key: Key) -> Iterator[QueuedWorkload]:
         """Workloads whose owner, an object of that key or the pods of that group, is not there any more."""
         if key.kind is Kind.KUEUE_WORKLOAD:
             workload = self.workloads.get(key)
@@ -217,13 +217,13 @@ class Works:
             if workload.owner is not None and workload.owner.uid != uid:
                 yield workload
 
-    def created(self, work: Key) -> float | None:
+    def created(self, key: Key) -> float | None:
         """When there was all of it; None when that is not known, as of a Job that has been changed since."""
-        if (job := self._jobs.get(work)) is not None:
+        if (job := self._jobs.get(key)) is not None:
             return job.created if job.generation <= 1 else None
-        if (members := self._groups.get(work)) is not None:
+        if (members := self._groups.get(key)) is not None:
             return max((pod.created for pod in members.values()), default=None)
-        pod = self._pods.get(work)
+        pod = self._pods.get(key)
         return pod.created if pod is not None else None
 
     def version_of(self, key: Key) -> str:
@@ -245,9 +245,9 @@ class Works:
 
     def _is_managed(self, found: Job | StatefulSet) -> bool:
         """It names a queue, or all jobs wait; its namespace is one of ours, and no work that waits made it."""
-        if not self._lineage.waits(found) or not self._is_chosen(found):
+        if not self._owners.is_queued(found) or not self._is_chosen(found):
             return False
-        return self._lineage.managed_ancestor(found) is None
+        return self._owners.managed_ancestor(found) is None
 
     def _is_chosen(self, found: Job | StatefulSet) -> bool:
         namespace = self._namespaces.get(found.key.namespace)
@@ -256,13 +256,13 @@ class Works:
     def _drop_job(self, job: Job) -> list[Key]:
         del self._jobs[job.key]
         self._drop_prebuilt(job)
-        self._lineage.drop(job)
-        return [job.key, *self._lineage.descendants(job.key)]
+        self._owners.drop(job)
+        return [job.key, *self._owners.descendants(job.key)]
 
     def _drop_set(self, found: StatefulSet) -> list[Key]:
         del self._sets[found.key], self._set_of[workload_key(found)]
-        self._lineage.drop(found)
-        return [workload_key(found), *self._lineage.descendants(found.key)]
+        self._owners.drop(found)
+        return [workload_key(found), *self._owners.descendants(found.key)]
 
     def _drop_pod(self, pod: Pod) -> list[Key]:
         del self._pods[pod.key]
@@ -285,13 +285,13 @@ class Works:
             self._prebuilt.pop(Key(Kind.KUEUE_WORKLOAD, found.key.namespace, name), None)
 
 
-def work_key(pod: Pod) -> Key:
+def job_key(pod: Pod) -> Key:
     return _group_key(pod) or pod.key
 
 
-def work_of(pod: Pod) -> Key:
-    """As `work_key`, also for pods that a Job made."""
-    return pod.owner.key if _is_of_job(pod) and pod.owner is not None else work_key(pod)
+def job_of(pod: Pod) -> Key:
+    """As `job_key`, also for pods that a Job made."""
+    return pod.owner.key if _is_of_job(pod) and pod.owner is not None else job_key(pod)
 
 
 def _is_of_job(pod: Pod) -> bool:
@@ -304,10 +304,10 @@ def _group_key(pod: Pod) -> Key | None:
     return Key(Kind.KUEUE_WORKLOAD, pod.key.namespace, name) if name else None
 
 
-Measure = ResourceFlavor | WorkloadPriorityClass | PriorityClass
+FlavorOrClass = ResourceFlavor | WorkloadPriorityClass | PriorityClass
 
 
-class Measures:
+class FlavorsAndClasses:
     """Holds them by name. Decides nothing."""
 
     reads = (Kind.PRIORITY_CLASS, Kind.WORKLOAD_PRIORITY_CLASS, Kind.RESOURCE_FLAVOR)
@@ -318,7 +318,7 @@ class Measures:
         self._pod_classes: dict[str, PriorityClass] = {}
         self._versions: dict[Key, tuple[str, str]] = {}
 
-    def put(self, found: Measure) -> bool:
+    def put(self, found: FlavorOrClass) -> bool:
         """Whether that was news."""
         match found:
             case ResourceFlavor():
@@ -343,6 +343,6 @@ class Measures:
     def flavors(self) -> Mapping[str, ResourceFlavor]:
         return self._flavors
 
-    def rank(self, work: Work) -> QueueRank | str:
+    def rank(self, job: GenericJob) -> JobPriority | str:
         """Its priority, or what has to be there first."""
-        return queue_rank(work, self._workload_classes, self._pod_classes)
+        return job_priority(job, self._workload_classes, self._pod_classes)

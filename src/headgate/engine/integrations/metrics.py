@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headgate.engine.distributions import Bounds, Distributions
-from headgate.engine.integrations.job_index import Works
+from headgate.engine.integrations.job_index import JobIndex
 from headgate.engine.planes import Number
 from headgate.lifecycle.workload.conditions import ADMITTED, second, true_since
 from headgate.model.effects import Create, PatchSpec, PodStart
@@ -21,44 +21,44 @@ BOUNDS: Mapping[str, Bounds] = {
 }
 
 
-class StartWaits:
+class StartLatencies:
     """A process that comes later makes none of these writes again, so nothing is told twice."""
 
-    def __init__(self, works: Works) -> None:
-        self._works = works
-        self._waits = Distributions(BOUNDS)
+    def __init__(self, index: JobIndex) -> None:
+        self._index = index
+        self._latencies = Distributions(BOUNDS)
 
-    def written(self, outcome: Outcome, work: Key, now: float) -> None:
+    def written(self, outcome: Outcome, job: Key, now: float) -> None:
         """A write for the sake of this work is done."""
         match outcome.effect:
             case Create(key=Key(kind=Kind.KUEUE_WORKLOAD)):
-                self._created(work, now)
+                self._created(job, now)
             case PatchSpec(change=PodStart()):
-                self._started(work, now)
+                self._started(job, now)
             case _:
                 pass
 
     def __iter__(self) -> Iterator[Number]:
-        return iter(self._waits)
+        return iter(self._latencies)
 
-    def _created(self, work: Key, now: float) -> None:
+    def _created(self, job: Key, now: float) -> None:
         """Times of creation have whole seconds, so this one is taken to have them too."""
-        since = self._works.created(work)
+        since = self._index.created(job)
         if since is not None:
-            kind = "Job" if work.kind is Kind.JOB else "Pod"
-            self._waits.observe(CREATION, (("job_kind", kind),), second(now) - since)
+            kind = "Job" if job.kind is Kind.JOB else "Pod"
+            self._latencies.observe(CREATION, (("job_kind", kind),), second(now) - since)
 
-    def _started(self, work: Key, now: float) -> None:
-        found = self._works.find(work)
-        workload = self._works.workload_of(found)[0] if found is not None else None
+    def _started(self, job: Key, now: float) -> None:
+        found = self._index.find(job)
+        workload = self._index.workload_of(found)[0] if found is not None else None
         since = true_since(workload, ADMITTED) if workload is not None else None
         if workload is None or workload.admission is None or since is None:
             return
-        is_group = str(work.kind is Kind.KUEUE_WORKLOAD).lower()
+        is_group = str(job.kind is Kind.KUEUE_WORKLOAD).lower()
         queue = workload.admission.cluster_queue
         labels = (("cluster_queue", queue), ("is_group", is_group), ("name", ADMISSION_GATE))
-        self._waits.observe(GATE_REMOVAL, labels, now - since)
+        self._latencies.observe(GATE_REMOVAL, labels, now - since)
 
     def forget(self, queue: str) -> None:
         """The cluster queue is gone."""
-        self._waits.forget({"cluster_queue": queue})
+        self._latencies.forget({"cluster_queue": queue})

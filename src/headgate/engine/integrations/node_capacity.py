@@ -35,7 +35,7 @@ class _Ready:
         return None if node.ready else "node(s) were not ready"
 
 
-class NodeRoom:
+class NodeCapacity:
     """Nodes and the pods on them, leaving ones included; kept pod by pod."""
 
     def __init__(self) -> None:
@@ -76,10 +76,10 @@ class NodeRoom:
     def row_of(self, node: str) -> int | None:
         return self._table.row_of(node)
 
-    def free(self, resources: Iterable[str]) -> Free:
+    def free(self, resources: Iterable[str]) -> FreeCapacity:
         """What each node has free now, of these resources and of places for pods."""
         names = dict.fromkeys((*resources, PODS))
-        return Free({name: self._table.allocatable[name] - self._table.requested[name] for name in names})
+        return FreeCapacity({name: self._table.allocatable[name] - self._table.requested[name] for name in names})
 
     def rows_for(self, shape: PodShape) -> Rows:
         """The nodes that pods of this shape may run on, whatever is free there."""
@@ -93,14 +93,14 @@ class NodeRoom:
         return self._order[fit[self._order]]
 
 
-class Free:
+class FreeCapacity:
     """Free amounts by resource and row, less those of pods that are placed in thought."""
 
     def __init__(self, amounts: dict[str, Amounts]) -> None:
         self.amounts = amounts
 
-    def copy(self) -> Free:
-        return Free({name: free.copy() for name, free in self.amounts.items()})
+    def copy(self) -> FreeCapacity:
+        return FreeCapacity({name: free.copy() for name, free in self.amounts.items()})
 
     def place(self, shape: PodShape, count: int, rows: Rows) -> int:
         """Places as many of the pods as these rows have room for, the tightest rows first; returns how many."""

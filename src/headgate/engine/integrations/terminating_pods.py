@@ -6,15 +6,15 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headgate.engine.integrations.job_index import work_of
+from headgate.engine.integrations.job_index import job_of
 from headgate.lifecycle.terminating.debt import (
     STUCK_AFTER,
     DebtKey,
-    Standing,
-    is_leaving,
+    PodOccupancy,
     is_started,
     is_stuck,
-    standing,
+    is_terminating,
+    occupancy,
     taken_by,
 )
 from headgate.model.keys import Key
@@ -22,7 +22,7 @@ from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 
 
-class Leavers:
+class TerminatingPods:
     """Knows when to look whether a pod is stuck."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Leavers:
 
     def put(self, pod: Pod) -> bool:
         """Whether the pod left, and does not leave any more."""
-        if not is_leaving(pod):
+        if not is_terminating(pod):
             return self.drop(pod.key)
         known = pod.key in self._pods
         self._pods[pod.key] = pod
@@ -66,7 +66,7 @@ class Leavers:
 
 
 FlavorResource = tuple[str, str]
-_NOBODY = Standing()
+_NOBODY = PodOccupancy()
 
 
 class Debts:
@@ -75,48 +75,48 @@ class Debts:
     def __init__(self, workload_for: Callable[[Pod], QueuedWorkload | None]) -> None:
         self._workload_for = workload_for
         self._pods: dict[Key, dict[Key, Pod]] = {}  # started pods by work
-        self._work_of: dict[Key, Key] = {}  # by pod
-        self._standings: dict[Key, Standing] = {}
+        self._job_of: dict[Key, Key] = {}  # by pod
+        self._occupancy: dict[Key, PodOccupancy] = {}
         self._debts: dict[Key, Counter[DebtKey]] = {}  # by work; without those that owe nothing
         self._by_queue: dict[str, Counter[FlavorResource]] = {}
         self._by_flavor: Counter[FlavorResource] = Counter()
         self._stale: dict[Key, None] = {}
         self._changed_queues: dict[str, None] = {}
-        self._changed_works: dict[Key, None] = {}
+        self._changed_jobs: dict[Key, None] = {}
         self._version = 0
 
     def put(self, pod: Pod) -> None:
         self.drop(pod.key)
         if is_started(pod):
-            work = work_of(pod)
-            self._pods.setdefault(work, {})[pod.key] = pod
-            self._work_of[pod.key] = work
-            self._stale[work] = None
+            job = job_of(pod)
+            self._pods.setdefault(job, {})[pod.key] = pod
+            self._job_of[pod.key] = job
+            self._stale[job] = None
 
     def is_another(self, pod: Key, uid: str) -> bool:
         """Whether a pod of that name was started, and not this one."""
-        work = self._work_of.get(pod)
-        return work is not None and self._pods[work][pod].uid != uid
+        job = self._job_of.get(pod)
+        return job is not None and self._pods[job][pod].uid != uid
 
     def drop(self, pod: Key) -> None:
-        work = self._work_of.pop(pod, None)
-        if work is None:
+        job = self._job_of.pop(pod, None)
+        if job is None:
             return
-        pods = self._pods[work]
+        pods = self._pods[job]
         del pods[pod]
         if not pods:
-            del self._pods[work]
-        self._stale[work] = None
+            del self._pods[job]
+        self._stale[job] = None
 
-    def look_anew(self, works: Iterable[Key]) -> None:
+    def mark_dirty(self, jobs: Iterable[Key]) -> None:
         """Something happened to this work or to its Workload."""
-        for work in works:
-            if work in self._pods:
-                self._stale[work] = None
+        for job in jobs:
+            if job in self._pods:
+                self._stale[job] = None
 
-    def standing(self, work: Key) -> Standing:
+    def occupancy(self, job: Key) -> PodOccupancy:
         self._refresh()
-        return self._standings.get(work, _NOBODY)
+        return self._occupancy.get(job, _NOBODY)
 
     def of_queue(self, queue: str) -> Mapping[FlavorResource, int]:
         """What is owed by pods that had their quota of this cluster queue."""
@@ -140,7 +140,7 @@ class Debts:
     def owing(self) -> Iterator[Pod]:
         """All pods that are leaving and whose quota was given back."""
         self._refresh()
-        return (pod for work in self._debts for pod in self._standings[work].owing)
+        return (pod for job in self._debts for pod in self._occupancy[job].owing)
 
     def take_changed_queues(self) -> Iterator[str]:
         """The queues whose debt is another than when this was last asked."""
@@ -148,33 +148,33 @@ class Debts:
         changed, self._changed_queues = self._changed_queues, {}
         return iter(changed)
 
-    def take_changed_works(self) -> Iterator[Key]:
+    def take_changed_jobs(self) -> Iterator[Key]:
         """The work whose standing may be another than when this was last asked."""
         self._refresh()
-        changed, self._changed_works = self._changed_works, {}
+        changed, self._changed_jobs = self._changed_jobs, {}
         return iter(changed)
 
     def _refresh(self) -> None:
         stale, self._stale = self._stale, {}
-        self._changed_works.update(stale)
+        self._changed_jobs.update(stale)
         self._version += bool(stale)
-        for work in stale:
-            pods = self._pods.get(work)
+        for job in stale:
+            pods = self._pods.get(job)
             if pods is None:
-                self._standings.pop(work, None)
-                self._owe(work, Counter())
+                self._occupancy.pop(job, None)
+                self._owe(job, Counter())
                 continue
-            now = standing(list(pods.values()), self._workload_for(next(iter(pods.values()))))
-            self._standings[work] = now
+            now = occupancy(list(pods.values()), self._workload_for(next(iter(pods.values()))))
+            self._occupancy[job] = now
             debt: Counter[DebtKey] = Counter()
             for pod in now.owing:
                 debt.update(taken_by(pod))
-            self._owe(work, debt)
+            self._owe(job, debt)
 
-    def _owe(self, work: Key, debt: Counter[DebtKey]) -> None:
-        before = self._debts.pop(work, Counter[DebtKey]())
+    def _owe(self, job: Key, debt: Counter[DebtKey]) -> None:
+        before = self._debts.pop(job, Counter[DebtKey]())
         if debt:
-            self._debts[work] = debt
+            self._debts[job] = debt
         if debt == before:
             return
         for sign, amounts in ((1, debt), (-1, before)):

@@ -16,7 +16,7 @@ UNSEEN_AFTER = 30.0  # seconds after which an accepted write that was never obse
 
 
 class Pending(Struct):
-    work: Key  # for whose sake it was decided
+    job: Key  # for whose sake it was decided
     version: str  # of the object as the write was decided on; empty for one that did not exist
     writes: list[Write]
     number: int
@@ -38,7 +38,7 @@ class Writes:
     def is_pending(self, key: Key) -> bool:
         return key in self._pending
 
-    def passing(self, work: Key, effects: Iterable[Effect], versions: Mapping[Key, str]) -> Iterator[Effect]:
+    def passing(self, job: Key, effects: Iterable[Effect], versions: Mapping[Key, str]) -> Iterator[Effect]:
         """Those of the effects for that work that may go out now; what is told of a write goes out with it."""
         mine: dict[Key, Pending] = {}
         last_passed = True
@@ -48,7 +48,7 @@ class Writes:
                     yield effect
                 continue
             assert not isinstance(effect, WakeAt), "work sets no timers"
-            last_passed = self._takes(effect, Pending(work, versions.get(_key_of(effect), ""), [effect], 0), mine)
+            last_passed = self._takes(effect, Pending(job, versions.get(_key_of(effect), ""), [effect], 0), mine)
             if last_passed:
                 yield effect
 
@@ -94,7 +94,7 @@ class Writes:
             rest = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** (tries - 1))
             hopeless = outcome.trouble is Trouble.REFUSED
             self._look(now + (LONGEST_BACKOFF if hopeless else rest), key, pending, idle=hopeless)
-        return pending.work
+        return pending.job
 
     def due(self, now: float) -> Iterator[Key]:
         """The work to be decided about anew."""
@@ -102,7 +102,7 @@ class Writes:
             while line and line[0][0] <= now:
                 look = heapq.heappop(line)
                 if self._matters(look):
-                    yield self._pending.pop(look[2]).work
+                    yield self._pending.pop(look[2]).job
 
     def next_looks(self) -> Iterator[tuple[float, bool]]:
         """When to look again, and whether that is only a safety net."""

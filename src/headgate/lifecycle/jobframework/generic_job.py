@@ -30,7 +30,7 @@ class WantedPodSet(Struct, frozen=True, gc=False):
     min_count: int | None = None
 
 
-class Injected(Struct, frozen=True, gc=False):
+class PodSetInfo(Struct, frozen=True, gc=False):
     """What the pods of a pod set are given when they start, and how many they are."""
 
     count: int
@@ -40,7 +40,7 @@ class Injected(Struct, frozen=True, gc=False):
     annotations: Mapping[str, str] = {}
 
 
-Injections = Mapping[str, Injected]
+PodSetInfos = Mapping[str, PodSetInfo]
 """By pod set."""
 
 
@@ -59,7 +59,7 @@ class Stop(Struct, frozen=True, gc=False):
     at: float
 
 
-class Work(Protocol):
+class GenericJob(Protocol):
     """One job, pod or group of pods, as it is now. Deciding what to do about it yields effects and changes nothing."""
 
     @property
@@ -83,11 +83,11 @@ class Work(Protocol):
         """Whose Workload it is, as a label on that says; empty for pods that are a group by themselves."""
 
     @property
-    def marks(self) -> Mapping[str, str]:
+    def workload_annotations(self) -> Mapping[str, str]:
         """Annotations by which its Workload tells what kind of work it stands for."""
 
     @property
-    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+    def part_labels(self) -> Sequence[Mapping[str, str]]:
         """Where labels are found that its Workload is to have too."""
 
     @property
@@ -118,7 +118,7 @@ class Work(Protocol):
         """Whether all is there that its Workload is made of."""
 
     @property
-    def is_going(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether it is being deleted, all of it."""
 
     @property
@@ -130,7 +130,7 @@ class Work(Protocol):
         """Whether some of it is not held back."""
 
     @property
-    def runs_again(self) -> bool:
+    def can_restart(self) -> bool:
         """Whether it can be started once more after it was stopped."""
 
     @property
@@ -151,7 +151,7 @@ class Work(Protocol):
     def is_active(self, now: float) -> bool:
         """Whether any of it holds quota."""
 
-    def takes_room(self, now: float) -> bool:
+    def occupies_nodes(self, now: float) -> bool:
         """Whether any of it is still on a node, with quota or without."""
 
     def next_release(self, now: float) -> float | None:
@@ -165,15 +165,15 @@ class Work(Protocol):
     def matches(self, workload: QueuedWorkload) -> bool:
         """Whether the Workload describes it as it is."""
 
-    def start(self, workload: QueuedWorkload, given: Injections) -> Iterator[Effect]: ...
+    def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]: ...
 
     def stop(self, why: Stop) -> Iterator[Effect]: ...
 
-    def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+    def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         """What is to be put in order on its own parts while it lives."""
 
-    def discard(self) -> Iterator[Effect]:
+    def delete(self) -> Iterator[Effect]:
         """Delete it: nobody will start it again."""
 
-    def let_go(self) -> Iterator[Effect]:
+    def finalize(self) -> Iterator[Effect]:
         """Give up what keeps its parts from being deleted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headgate.lifecycle.jobframework.generic_job import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
 from headgate.lifecycle.jobframework.pod_set_info import merged_selector
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.model.effects import (
@@ -39,14 +39,14 @@ POD_SET_NAME = "main"
 _ENDINGS = {"Complete": ("Succeeded", "Job finished successfully"), "Failed": ("Failed", "Job failed")}
 
 
-class JobWork:
+class JobAdapter:
     """A Job as it is now. Where it says who replaces its pods, that is its own controller's matter."""
 
-    runs_again = True
+    can_restart = True
     missing = None
     problem = on_hold = ""
     is_complete = True
-    marks: Mapping[str, str] = {}
+    workload_annotations: Mapping[str, str] = {}
 
     def __init__(self, job: Job, release: QuotaRelease) -> None:
         self.job = job
@@ -73,7 +73,7 @@ class JobWork:
         return self.job.uid
 
     @property
-    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+    def part_labels(self) -> Sequence[Mapping[str, str]]:
         return (self.job.labels,)
 
     @property
@@ -95,7 +95,7 @@ class JobWork:
         return self.job.pods.priority_class
 
     @property
-    def is_going(self) -> bool:
+    def is_terminating(self) -> bool:
         return self.job.deleted is not None
 
     @property
@@ -134,7 +134,7 @@ class JobWork:
         leaving = job.terminating if self._release is QuotaRelease.ON_TERMINAL else 0
         return bool(job.active or leaving) or self.may_run
 
-    def takes_room(self, now: float) -> bool:
+    def occupies_nodes(self, now: float) -> bool:
         return bool(self.job.active or self.job.terminating)
 
     def next_release(self, now: float) -> float | None:
@@ -157,7 +157,7 @@ class JobWork:
             return False
         return self._waits_as(workload.pod_sets[0]) or self._was_started_as(workload)
 
-    def start(self, workload: QueuedWorkload, given: Injections) -> Iterator[Effect]:
+    def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         job, wanted = self.job, workload.pod_sets[0]
         got = given[wanted.name]
         more = tuple(each for each in got.tolerations if each not in job.pods.shape.tolerations)
@@ -174,20 +174,20 @@ class JobWork:
         if self.may_run:
             yield PatchSpec(self.job.target, JobStop())
 
-    def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+    def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         """Put the template back, once it may be changed, to what it was when the Workload was made of it."""
         job = self.job
-        if STOPPING not in job.annotations or not job.suspended or not self._is_at_rest or self.is_going:
+        if STOPPING not in job.annotations or not job.suspended or not self._is_at_rest or self.is_terminating:
             return
         wanted = workload.pod_sets[0] if workload is not None and workload.pod_sets else None
         counts = (None, None) if wanted is None else self._counts(wanted.count, wanted)
         directives = _back_to(job, job.pods.shape if wanted is None else wanted.shape)
         yield PatchSpec(Target(job.key, job.uid, job.version), JobRestore(directives, *counts))
 
-    def discard(self) -> Iterator[Effect]:
+    def delete(self) -> Iterator[Effect]:
         yield Delete(self.job.target)
 
-    def let_go(self) -> Iterator[Effect]:
+    def finalize(self) -> Iterator[Effect]:
         return iter(())
 
     @property
@@ -243,7 +243,7 @@ def _back_to(job: Job, shape: PodShape) -> Directives:
 SUSPENDED = "Kueue managed child job suspended"
 
 
-def held_with_its_maker(job: Job, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+def suspend_child_job(job: Job, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
     """A job that runs is suspended unless the work that made it is admitted; whoever made it starts it again."""
     if job.suspended or job.ended or job.deleted is not None or _may_run(workload):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
 from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
@@ -17,13 +17,13 @@ from headgate.model.quota_settings import QuotaRelease
 POD_SET_NAME = "main"
 
 
-class PodWork:
+class PodAdapter:
     """One pod by itself. What it asks for cannot change, so its Workload always fits it."""
 
     missing = None
     problem = on_hold = ""
     is_complete = True
-    marks: Mapping[str, str] = {}
+    workload_annotations: Mapping[str, str] = {}
     reclaimable = ()
 
     def __init__(self, pod: Pod, release: QuotaRelease) -> None:
@@ -51,7 +51,7 @@ class PodWork:
         return self.pod.uid
 
     @property
-    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+    def part_labels(self) -> Sequence[Mapping[str, str]]:
         return (self.pod.labels,)
 
     @property
@@ -73,7 +73,7 @@ class PodWork:
         return pod_writes.held(self.pod).priority_class
 
     @property
-    def is_going(self) -> bool:
+    def is_terminating(self) -> bool:
         return self.pod.deleted is not None
 
     @property
@@ -85,7 +85,7 @@ class PodWork:
         return pod_writes.may_run(self.pod)
 
     @property
-    def runs_again(self) -> bool:
+    def can_restart(self) -> bool:
         """Only if it never ran: a pod that is stopped is deleted."""
         return pod_writes.is_gated(self.pod)
 
@@ -104,7 +104,7 @@ class PodWork:
     def is_active(self, now: float) -> bool:
         return activity.is_active((self.pod,), now, self._release)
 
-    def takes_room(self, now: float) -> bool:
+    def occupies_nodes(self, now: float) -> bool:
         return self.pod.holds_room
 
     def next_release(self, now: float) -> float | None:
@@ -121,18 +121,18 @@ class PodWork:
     def matches(self, workload: QueuedWorkload) -> bool:
         return len(workload.pod_sets) == 1
 
-    def start(self, workload: QueuedWorkload, given: Injections) -> Iterator[Effect]:
+    def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         yield pod_writes.start(self.pod, given[workload.pod_sets[0].name])
 
     def stop(self, why: Stop) -> Iterator[Effect]:
         if self.may_run:
             yield from pod_writes.stop(self.pod, why)
 
-    def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+    def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         return iter(())
 
-    def discard(self) -> Iterator[Effect]:
+    def delete(self) -> Iterator[Effect]:
         yield Delete(self.pod.target)
 
-    def let_go(self) -> Iterator[Effect]:
-        yield from pod_writes.let_go(self.pod)
+    def finalize(self) -> Iterator[Effect]:
+        yield from pod_writes.finalize(self.pod)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import Ending, Injections, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
 from headgate.lifecycle.jobframework.pod_writes import held, is_gated
 from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Owners, PatchSpec
@@ -88,8 +88,8 @@ def problem_of(pods: Sequence[Pod]) -> str:
         return f"no pod of the group says in {GROUP_TOTAL} how many there are"
     for pod in pods:
         if positive(pod.annotations, GROUP_TOTAL) != total:
-            said = pod.annotations.get(GROUP_TOTAL, "")
-            return f"pods {pods[0].key.name} and {pod.key.name} differ in {GROUP_TOTAL}: {total} and {said!r}"
+            shown = pod.annotations.get(GROUP_TOTAL, "")
+            return f"pods {pods[0].key.name} and {pod.key.name} differ in {GROUP_TOTAL}: {total} and {shown!r}"
         queue, here = pods[0].labels.get(QUEUE_NAME, ""), pod.labels.get(QUEUE_NAME, "")
         if queue != here:
             return f"pods {pods[0].key.name} and {pod.key.name} differ in {QUEUE_NAME}: {queue!r} and {here!r}"
@@ -156,12 +156,12 @@ def _worth_remembering(pod: Pod) -> tuple[object, ...]:
     return MANAGED not in held(pod).finalizers, -last_alive, pod.created, pod.key
 
 
-class GroupWork:
+class PodGroupAdapter:
     """All pods of one group, at least one. The pod sets of their Workload, where there is one, are their places."""
 
-    runs_again = True
+    can_restart = True
     on_hold = uid = ""
-    marks: Mapping[str, str] = {IS_GROUP_WORKLOAD: "true"}
+    workload_annotations: Mapping[str, str] = {IS_GROUP_WORKLOAD: "true"}
 
     def __init__(self, pods: Sequence[Pod], workload: QueuedWorkload | None, release: QuotaRelease) -> None:
         self._release = release
@@ -186,7 +186,7 @@ class GroupWork:
         return self.parts
 
     @property
-    def labels_of_parts(self) -> Sequence[Mapping[str, str]]:
+    def part_labels(self) -> Sequence[Mapping[str, str]]:
         return [pod.labels for pod in self._members.kept]
 
     @property
@@ -217,7 +217,7 @@ class GroupWork:
         return is_fast(self._standing) or len(self._standing) >= total_of(self._standing)
 
     @property
-    def is_going(self) -> bool:
+    def is_terminating(self) -> bool:
         return all(pod.deleted is not None for pod in self._pods)
 
     @property
@@ -262,7 +262,7 @@ class GroupWork:
     def is_active(self, now: float) -> bool:
         return activity.is_active(self._pods, now, self._release)
 
-    def takes_room(self, now: float) -> bool:
+    def occupies_nodes(self, now: float) -> bool:
         return any(pod.holds_room for pod in self._pods)
 
     def next_release(self, now: float) -> float | None:
@@ -283,7 +283,7 @@ class GroupWork:
     def matches(self, workload: QueuedWorkload) -> bool:
         return bool(self._members.kept)
 
-    def start(self, workload: QueuedWorkload, given: Injections) -> Iterator[Effect]:
+    def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         for pod in self._members.kept:
             if pod_writes.can_start(pod):
                 yield pod_writes.start(pod, given[role_of(pod)])
@@ -293,24 +293,24 @@ class GroupWork:
             if pod_writes.may_run(pod):
                 yield from pod_writes.stop(pod, why)
 
-    def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+    def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         """Pods too many leave; those with another in their place, or whose place waits for nobody, are let go."""
         if workload is not None:
             yield from self._own(workload)
         for pod in self._members.excess:
             yield from _send_away(pod, now)
         for pod in self._members.replaced:
-            yield from pod_writes.let_go(pod)
+            yield from pod_writes.finalize(pod)
         for pod in self._members.kept if self._serves else ():
             if pod.phase in ENDED or pod.deleted is not None:
-                yield from pod_writes.let_go(pod)
+                yield from pod_writes.finalize(pod)
 
-    def discard(self) -> Iterator[Effect]:
+    def delete(self) -> Iterator[Effect]:
         yield from (Delete(pod.target) for pod in self._pods)
 
-    def let_go(self) -> Iterator[Effect]:
+    def finalize(self) -> Iterator[Effect]:
         for pod in self._pods:
-            yield from pod_writes.let_go(pod)
+            yield from pod_writes.finalize(pod)
 
     @property
     def _speaker(self) -> Pod:
@@ -331,7 +331,7 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def _send_away(pod: Pod, now: float) -> Iterator[Effect]:
-    yield from pod_writes.let_go(pod)
+    yield from pod_writes.finalize(pod)
     if pod.deleted is None:
         yield Delete(pod.target)
         yield EmitEvent(pod.target, EventType.NORMAL, "ExcessPodDeleted", "Deleting", "Excess pod deleted", now)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from headgate.lifecycle.jobframework.generic_job import Injected, Injections
+from headgate.lifecycle.jobframework.generic_job import PodSetInfo, PodSetInfos
 from headgate.model.affinity import Toleration
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, POD_SET
 from headgate.model.names import label_value_errors
@@ -43,24 +43,30 @@ class CannotStart(Exception):
     """What is to be given to the pods contradicts itself; that will never change."""
 
 
-def injections(workload: QueuedWorkload, flavors: Mapping[str, ResourceFlavor]) -> Injections | None:
+def pod_set_infos(workload: QueuedWorkload, flavors: Mapping[str, ResourceFlavor]) -> PodSetInfos | None:
     """What each pod set gets; None while a flavor it was given is not known. Raises CannotStart."""
     assert workload.admission is not None, f"{workload.key} is not admitted"
     given = workload.admission.pod_sets
     if any(flavor not in flavors for assigned in given for _, flavor in assigned.flavors):
         return None
-    return {assigned.name: _injected(workload, assigned, flavors) for assigned in given}
+    return {assigned.name: _pod_set_info(workload, assigned, flavors) for assigned in given}
 
 
-def flavors_text(assigned: PodSetAssignment) -> str:
+def flavors_annotation(assigned: PodSetAssignment) -> str:
     """Of which flavor each resource is, as pods remember it."""
     return ",".join(f"{resource}={flavor}" for resource, flavor in assigned.flavors)
 
 
-def _injected(workload: QueuedWorkload, assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Injected:
+def _pod_set_info(
+    workload: QueuedWorkload, assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]
+) -> PodSetInfo:
     names = dict.fromkeys(flavor for _, flavor in assigned.flavors)
     updates = list(_updates_for(workload, assigned.name))
-    selector, labels, annotations = dict[str, str](), _own_labels(workload, assigned), {FLAVORS: flavors_text(assigned)}
+    selector, labels, annotations = (
+        dict[str, str](),
+        _own_labels(workload, assigned),
+        {FLAVORS: flavors_annotation(assigned)},
+    )
     tolerations: dict[Toleration, None] = {}
     for name in names:
         _merge(selector, flavors[name].node_labels, "nodeSelector")
@@ -70,7 +76,7 @@ def _injected(workload: QueuedWorkload, assigned: PodSetAssignment, flavors: Map
         _merge(labels, update.labels, "labels")
         _merge(annotations, update.annotations, "annotations")
         tolerations |= dict.fromkeys(entry.plain() for entry in update.tolerations)
-    return Injected(assigned.count, selector, tuple(tolerations), labels, annotations)
+    return PodSetInfo(assigned.count, selector, tuple(tolerations), labels, annotations)
 
 
 def _own_labels(workload: QueuedWorkload, assigned: PodSetAssignment) -> dict[str, str]:

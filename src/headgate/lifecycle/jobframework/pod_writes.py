@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw
 
-from headgate.lifecycle.jobframework.generic_job import Injected, Stop
+from headgate.lifecycle.jobframework.generic_job import PodSetInfo, Stop
 from headgate.lifecycle.jobframework.pod_set_info import merged_selector
 from headgate.model.effects import (
     Delete,
@@ -41,7 +41,7 @@ def can_start(pod: Pod) -> bool:
     return is_gated(pod) and pod.phase not in ENDED and pod.deleted is None
 
 
-def start(pod: Pod, got: Injected) -> PatchSpec:
+def start(pod: Pod, got: PodSetInfo) -> PatchSpec:
     """One write gives the pod all it lacks and takes our gates off."""
     shape = pod.shape
     directives = Directives(
@@ -60,7 +60,7 @@ def stop(pod: Pod, why: Stop) -> Iterator[Effect]:
     yield Delete(pod.target)
 
 
-def let_go(pod: Pod) -> Iterator[Effect]:
+def finalize(pod: Pod) -> Iterator[Effect]:
     """Nothing, once it is done: what else keeps the pod is not ours."""
     finalizers = held(pod).finalizers
     if MANAGED in finalizers:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from headgate.lifecycle.jobframework.generic_job import Ending, Stop, StopReason, Work
-from headgate.lifecycle.jobframework.pod_set_info import CannotStart, injections
+from headgate.lifecycle.jobframework.generic_job import Ending, GenericJob, Stop, StopReason
+from headgate.lifecycle.jobframework.pod_set_info import CannotStart, pod_set_infos
 from headgate.lifecycle.jobframework.workload_manifest import (
-    QueueRank,
+    JobPriority,
     common_labels,
     create_workload,
     priority_of,
@@ -47,12 +47,12 @@ BY_US = f"{DEACTIVATED}DueTo"  # how the reason of an eviction begins when it wa
 WORKLOAD_CLASS = "WorkloadPriorityClass"
 
 
-class Scene(Struct, frozen=True):
+class JobState(Struct, frozen=True):
     """The work, its Workload if it has one, and what else counts."""
 
-    work: Work
+    job: GenericJob
     workload: QueuedWorkload | None
-    rank: QueueRank | str  # or what has to be there first
+    rank: JobPriority | str  # or what has to be there first
     flavors: Mapping[str, ResourceFlavor]
     now: float
     is_settled: bool = True  # nothing that was decided about its parts is still under way
@@ -63,24 +63,24 @@ class Scene(Struct, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        return not self.is_settled or self.work.is_active(self.now)
+        return not self.is_settled or self.job.is_active(self.now)
 
 
-def decisions(scene: Scene) -> Iterator[Effect]:
+def reconcile(state: JobState) -> Iterator[Effect]:
     """What to do now; when nothing is left to do, nothing."""
-    for extra in scene.extras:
+    for extra in state.extras:
         yield from _remove(extra)
-    workload = scene.workload
+    workload = state.workload
     if workload is None:
-        yield from _without_workload(scene)
-    elif not scene.work.owns(workload):
+        yield from _without_workload(state)
+    elif not state.job.owns(workload):
         message = f"Workload {workload.key.namespace}/{workload.key.name} exists and belongs to someone else"
-        yield _warning(scene, "WorkloadNameConflict", message)
+        yield _warning(state, "WorkloadNameConflict", message)
     elif workload.is_true(FINISHED):
-        yield from scene.work.let_go()
+        yield from state.job.finalize()
         yield from without_finalizer(workload)
     else:
-        yield from _with_workload(scene, workload)
+        yield from _with_workload(state, workload)
 
 
 def expires_at(workload: QueuedWorkload, seconds: float | None) -> float | None:
@@ -98,129 +98,129 @@ def without_finalizer(workload: QueuedWorkload) -> Iterator[Effect]:
         yield PatchSpec(_exact(workload), Finalizers(rest))
 
 
-def _without_workload(scene: Scene) -> Iterator[Effect]:
-    work = scene.work
-    if work.ending is not None or work.is_going:
-        yield from work.let_go()
+def _without_workload(state: JobState) -> Iterator[Effect]:
+    job = state.job
+    if job.ending is not None or job.is_terminating:
+        yield from job.finalize()
         return
-    yield from work.tidy(None, scene.now)
-    if work.may_run:
-        yield from _stop(scene, StopReason.NO_MATCH, "No matching Workload; restoring pod templates")
-    elif work.problem:
-        yield _warning(scene, "ErrWorkloadCompose", work.problem)
-    elif isinstance(scene.rank, str):
-        yield _warning(scene, "ErrWorkloadCompose", scene.rank)
-    elif not scene.is_active and work.is_complete and PREBUILT_WORKLOAD not in work.labels:
-        yield from _created(scene, scene.rank)
+    yield from job.sync_parts(None, state.now)
+    if job.may_run:
+        yield from _stop(state, StopReason.NO_MATCH, "No matching Workload; restoring pod templates")
+    elif job.problem:
+        yield _warning(state, "ErrWorkloadCompose", job.problem)
+    elif isinstance(state.rank, str):
+        yield _warning(state, "ErrWorkloadCompose", state.rank)
+    elif not state.is_active and job.is_complete and PREBUILT_WORKLOAD not in job.labels:
+        yield from _created(state, state.rank)
 
 
-def _created(scene: Scene, rank: QueueRank) -> Iterator[Effect]:
-    key, labels = scene.work.workload_key, common_labels(scene.work, scene.copied)
+def _created(state: JobState, rank: JobPriority) -> Iterator[Effect]:
+    key, labels = state.job.workload_key, common_labels(state.job, state.copied)
     if labels is None:
-        yield _warning(scene, "ErrWorkloadCompose", "constructing workload: pods have different label values")
+        yield _warning(state, "ErrWorkloadCompose", "constructing workload: pods have different label values")
         return
-    yield create_workload(scene.work, rank, labels)
-    yield _event(scene, "CreatedWorkload", f"Created Workload: {key.namespace}/{key.name}")
+    yield create_workload(state.job, rank, labels)
+    yield _event(state, "CreatedWorkload", f"Created Workload: {key.namespace}/{key.name}")
 
 
-def _with_workload(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
-    work, active = scene.work, scene.is_active
-    wanted = progressed(work, workload, active, scene.now, scene.hold)
+def _with_workload(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
+    job, active = state.job, state.is_active
+    wanted = progressed(job, workload, active, state.now, state.hold)
     if wanted != workload:
         yield _written(wanted)
-        if scene.hold is not None and not workload.is_true(WAITING_FOR_ROOM):
-            yield _event(scene, WAITING_FOR_ROOM, message(scene.hold, workload))
+        if state.hold is not None and not workload.is_true(WAITING_FOR_ROOM):
+            yield _event(state, WAITING_FOR_ROOM, message(state.hold, workload))
         if wanted.is_true(FINISHED):
             key = workload.key
-            yield _event(scene, "FinishedWorkload", f"Workload '{key.namespace}/{key.name}' is declared finished")
+            yield _event(state, "FinishedWorkload", f"Workload '{key.namespace}/{key.name}' is declared finished")
             return
     if workload.deleted is not None:
-        yield from _stop(scene, StopReason.DELETED, "Workload is deleted")
-        if not active and not work.may_run:
+        yield from _stop(state, StopReason.DELETED, "Workload is deleted")
+        if not active and not job.may_run:
             yield from without_finalizer(workload)
         return
-    yield from work.tidy(workload, scene.now)
-    if not work.is_going:
-        yield from _moved_on(scene, workload) if work.matches(workload) else _mismatched(scene, workload)
+    yield from job.sync_parts(workload, state.now)
+    if not job.is_terminating:
+        yield from _moved_on(state, workload) if job.matches(workload) else _mismatched(state, workload)
 
 
-def _moved_on(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
-    yield from _adopted(scene.work, workload)
+def _moved_on(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
+    yield from _adopted(state.job, workload)
     evicted = workload.condition(EVICTED)
-    until = expires_at(workload, scene.kept_for)
-    if until is not None and until <= scene.now and not scene.is_active:
-        yield from _discarded(scene)
+    until = expires_at(workload, state.kept_for)
+    if until is not None and until <= state.now and not state.is_active:
+        yield from _deleted(state)
     elif evicted is not None and evicted.status == "True":
-        yield from _stop(scene, StopReason.EVICTED, evicted.message)
+        yield from _stop(state, StopReason.EVICTED, evicted.message)
     elif not workload.is_true(ADMITTED):
-        yield from _stop(scene, StopReason.NOT_ADMITTED, "Not admitted by cluster queue")
-    elif scene.work.can_start and scene.hold is None:
-        yield from _start(scene, workload)
-    yield from _renamed(scene, workload)
-    yield from _ungated(scene.work, workload)
+        yield from _stop(state, StopReason.NOT_ADMITTED, "Not admitted by cluster queue")
+    elif state.job.can_start and state.hold is None:
+        yield from _start(state, workload)
+    yield from _renamed(state, workload)
+    yield from _ungated(state.job, workload)
 
 
-def _discarded(scene: Scene) -> Iterator[Effect]:
-    discarded = list(scene.work.discard())
+def _deleted(state: JobState) -> Iterator[Effect]:
+    discarded = list(state.job.delete())
     yield from discarded
     if discarded:
-        yield _event(scene, "Deleted", "Deleted job: deactivation retention period expired")
+        yield _event(state, "Deleted", "Deleted job: deactivation retention period expired")
 
 
-def _start(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
+def _start(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     try:
-        given = injections(workload, scene.flavors)
-        started = [] if given is None else list(scene.work.start(workload, given))
+        given = pod_set_infos(workload, state.flavors)
+        started = [] if given is None else list(state.job.start(workload, given))
     except CannotStart as conflict:
-        yield _written(finished(workload, Ending("FailedToStart", str(conflict)), scene.now))
+        yield _written(finished(workload, Ending("FailedToStart", str(conflict)), state.now))
         return
     yield from started
     if started and workload.admission is not None:
-        yield _event(scene, "Started", f"Admitted by clusterQueue {workload.admission.cluster_queue}")
+        yield _event(state, "Started", f"Admitted by clusterQueue {workload.admission.cluster_queue}")
 
 
-def _stop(scene: Scene, reason: StopReason, message: str) -> Iterator[Effect]:
-    stopped = list(scene.work.stop(Stop(reason, message, scene.now)))
+def _stop(state: JobState, reason: StopReason, message: str) -> Iterator[Effect]:
+    stopped = list(state.job.stop(Stop(reason, message, state.now)))
     yield from stopped
     if stopped:
-        yield _event(scene, "Stopped", message)
+        yield _event(state, "Stopped", message)
 
 
-def _mismatched(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
+def _mismatched(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     """A Workload that waits is brought up to date; one that holds quota is given up with what runs of it."""
-    work = scene.work
-    if work.labels.get(PREBUILT_WORKLOAD) == workload.key.name:
+    job = state.job
+    if job.labels.get(PREBUILT_WORKLOAD) == workload.key.name:
         ending = Ending("OutOfSync", "The prebuilt workload is out of sync with its user job")
-        yield _written(finished(workload, ending, scene.now))
-    elif _waits(work, workload) and isinstance(scene.rank, QueueRank):
-        yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(work, scene.rank)))
+        yield _written(finished(workload, ending, state.now))
+    elif _is_pending(job, workload) and isinstance(state.rank, JobPriority):
+        yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(job, state.rank)))
     else:
-        yield from _stop(scene, StopReason.NO_MATCH, "No matching Workload; restoring pod templates")
-        if not scene.is_active:
+        yield from _stop(state, StopReason.NO_MATCH, "No matching Workload; restoring pod templates")
+        if not state.is_active:
             yield from _remove(workload)
 
 
-def _waits(work: Work, workload: QueuedWorkload) -> bool:
-    return not workload.is_true(QUOTA_RESERVED) and not work.may_run and bool(work.pod_sets())
+def _is_pending(job: GenericJob, workload: QueuedWorkload) -> bool:
+    return not workload.is_true(QUOTA_RESERVED) and not job.may_run and bool(job.pod_sets())
 
 
-def _renamed(scene: Scene, workload: QueuedWorkload) -> Iterator[Effect]:
+def _renamed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     """Its queue, its time limit and its class may change while it waits; later only a class of the same kind may."""
-    rank, work = scene.rank, scene.work
-    if isinstance(rank, str) or work.labels.get(PREBUILT_WORKLOAD):
+    rank, job = state.rank, state.job
+    if isinstance(rank, str) or job.labels.get(PREBUILT_WORKLOAD):
         return
-    limit = positive(work.labels, MAX_EXECUTION_SECONDS)
-    said = (workload.queue, workload.max_execution_seconds)
+    limit = positive(job.labels, MAX_EXECUTION_SECONDS)
+    shown = (workload.queue, workload.max_execution_seconds)
     if not workload.is_true(QUOTA_RESERVED):
-        if (work.labels.get(QUEUE_NAME, ""), limit) != said or rank.ref != workload.priority_class:
-            yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(work, rank)))
+        if (job.labels.get(QUEUE_NAME, ""), limit) != shown or rank.ref != workload.priority_class:
+            yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(job, rank)))
     elif rank.ref != workload.priority_class and all(map(_is_workload_class, (rank.ref, workload.priority_class))):
         yield PatchSpec(_exact(workload), WorkloadRewrite(priority_of(rank)))
 
 
-def _ungated(work: Work, workload: QueuedWorkload) -> Iterator[Effect]:
+def _ungated(job: GenericJob, workload: QueuedWorkload) -> Iterator[Effect]:
     """Controllers that let go of the work let go of its Workload; none is ever added."""
-    named = [name.strip() for name in work.annotations.get(ADMISSION_GATED_BY, "").split(",")]
+    named = [name.strip() for name in job.annotations.get(ADMISSION_GATED_BY, "").split(",")]
     staying = [name for name in workload.gated_by if name in named]
     if len(staying) < len(workload.gated_by):
         change = Annotations({ADMISSION_GATED_BY: ",".join(staying) or None})
@@ -231,10 +231,10 @@ def _is_workload_class(ref: PriorityClassRef | None) -> bool:
     return ref is not None and ref.kind == WORKLOAD_CLASS
 
 
-def _adopted(work: Work, workload: QueuedWorkload) -> Iterator[Effect]:
+def _adopted(job: GenericJob, workload: QueuedWorkload) -> Iterator[Effect]:
     """A Workload made beforehand gets its owner."""
-    if work.controller is not None and workload.owner is None:
-        yield PatchSpec(_exact(workload), Owners(work.owners, work.controller))
+    if job.controller is not None and workload.owner is None:
+        yield PatchSpec(_exact(workload), Owners(job.owners, job.controller))
 
 
 def _remove(workload: QueuedWorkload) -> Iterator[Effect]:
@@ -253,9 +253,9 @@ def _exact(workload: QueuedWorkload) -> Target:
     return Target(workload.key, workload.uid, workload.version)
 
 
-def _event(scene: Scene, reason: str, message: str) -> EmitEvent:
-    return EmitEvent(scene.work.parts[0], EventType.NORMAL, reason, "Reconciling", message, scene.now)
+def _event(state: JobState, reason: str, message: str) -> EmitEvent:
+    return EmitEvent(state.job.parts[0], EventType.NORMAL, reason, "Reconciling", message, state.now)
 
 
-def _warning(scene: Scene, reason: str, message: str) -> EmitEvent:
-    return EmitEvent(scene.work.parts[0], EventType.WARNING, reason, "Reconciling", message, scene.now)
+def _warning(state: JobState, reason: str, message: str) -> EmitEvent:
+    return EmitEvent(state.job.parts[0], EventType.WARNING, reason, "Reconciling", message, state.now)

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from headgate.lifecycle.jobframework import pod_writes
 from headgate.lifecycle.jobframework.generic_job import WantedPodSet
-from headgate.lifecycle.jobframework.pod_group import GroupWork
+from headgate.lifecycle.jobframework.pod_group import PodGroupAdapter
 from headgate.model.effects import Effect, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IS_GROUP_WORKLOAD, JOB_OWNER_KIND, JOB_OWNER_NAME, stateful_set_workload
@@ -27,13 +27,13 @@ def workload_key(owner: StatefulSet) -> Key:
     return Key(Kind.KUEUE_WORKLOAD, owner.key.namespace, stateful_set_workload(owner.key.name, owner.uid))
 
 
-class StatefulSetWork(GroupWork):
+class StatefulSetAdapter(PodGroupAdapter):
     """A StatefulSet and the pods of it that are there. It never ends, and its own controller replaces its pods."""
 
     problem = ""
     missing = ending = None
     reclaimable = ()
-    labels_of_parts: Sequence[Mapping[str, str]] = ()
+    part_labels: Sequence[Mapping[str, str]] = ()
 
     def __init__(
         self, owner: StatefulSet, pods: Sequence[Pod], workload: QueuedWorkload | None, release: QuotaRelease
@@ -43,7 +43,7 @@ class StatefulSetWork(GroupWork):
         self.parts = (owner.target, *self.parts)
         self.uid, self.on_hold = owner.uid, "" if owner.replicas else SCALED_TO_ZERO
         kind = {JOB_OWNER_KIND: "apps/v1, Kind=StatefulSet", JOB_OWNER_NAME: owner.key.name}
-        self.marks = {IS_GROUP_WORKLOAD: "true", **kind}
+        self.workload_annotations = {IS_GROUP_WORKLOAD: "true", **kind}
 
     @property
     def key(self) -> Key:
@@ -70,7 +70,7 @@ class StatefulSetWork(GroupWork):
         return self._set.replicas > 0
 
     @property
-    def is_going(self) -> bool:
+    def is_terminating(self) -> bool:
         return self._set.deleted is not None
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
@@ -85,15 +85,15 @@ class StatefulSetWork(GroupWork):
         (wanted,) = workload.pod_sets
         return (wanted.count, wanted.needs) == (self._set.replicas, self._set.pods.needs)
 
-    def tidy(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
+    def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         """Pods that are done are let go; the place of each is taken by the next of its name."""
         if workload is not None and self._set.target not in workload.owners:
             target = Target(workload.key, workload.uid, workload.version)
             yield PatchSpec(target, Owners((*workload.owners, self._set.target)))
         for pod in self._pods:
             if pod.phase in ENDED or pod.deleted is not None:
-                yield from pod_writes.let_go(pod)
+                yield from pod_writes.finalize(pod)
 
-    def discard(self) -> Iterator[Effect]:
+    def delete(self) -> Iterator[Effect]:
         """What serves is not for us to delete."""
         return iter(())

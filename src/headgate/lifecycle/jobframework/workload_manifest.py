@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from headgate.lifecycle.jobframework.generic_job import WantedPodSet, Work
+from headgate.lifecycle.jobframework.generic_job import GenericJob, WantedPodSet
 from headgate.model.effects import Create
 from headgate.model.keys import Kind, Target
 from headgate.model.kueue_names import IN_USE, JOB_UID, MAX_EXECUTION_SECONDS, PRIORITY_CLASS, QUEUE_NAME, positive
@@ -20,28 +20,28 @@ from headgate.model.objects import PriorityClass
 from headgate.model.queues import ADMISSION_GATED_BY, PriorityClassRef, WorkloadPriorityClass
 
 
-class QueueRank(Struct, frozen=True, gc=False):
+class JobPriority(Struct, frozen=True, gc=False):
     value: int = 0
     ref: PriorityClassRef | None = None
 
 
-def queue_rank(
-    work: Work, workload_classes: Mapping[str, WorkloadPriorityClass], pod_classes: Mapping[str, PriorityClass]
-) -> QueueRank | str:
+def job_priority(
+    job: GenericJob, workload_classes: Mapping[str, WorkloadPriorityClass], pod_classes: Mapping[str, PriorityClass]
+) -> JobPriority | str:
     """The rank, or what has to be created first."""
-    if name := work.labels.get(PRIORITY_CLASS, ""):
+    if name := job.labels.get(PRIORITY_CLASS, ""):
         known = workload_classes.get(name)
         if known is None:
             return f"WorkloadPriorityClass {name} does not exist"
-        return QueueRank(known.value, PriorityClassRef("kueue.x-k8s.io", "WorkloadPriorityClass", name))
-    return _of_pods(work.pod_priority_class, pod_classes)
+        return JobPriority(known.value, PriorityClassRef("kueue.x-k8s.io", "WorkloadPriorityClass", name))
+    return _of_pods(job.pod_priority_class, pod_classes)
 
 
-def _of_pods(name: str, classes: Mapping[str, PriorityClass]) -> QueueRank | str:
+def _of_pods(name: str, classes: Mapping[str, PriorityClass]) -> JobPriority | str:
     found = classes.get(name) if name else _default(classes)
     if found is None:
-        return f"PriorityClass {name} does not exist" if name else QueueRank()
-    return QueueRank(found.value, PriorityClassRef("scheduling.k8s.io", "PriorityClass", found.key.name))
+        return f"PriorityClass {name} does not exist" if name else JobPriority()
+    return JobPriority(found.value, PriorityClassRef("scheduling.k8s.io", "PriorityClass", found.key.name))
 
 
 def _default(classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
@@ -55,52 +55,52 @@ OWNING = {Kind.JOB: ("batch/v1", "Job"), Kind.POD: ("v1", "Pod"), Kind.STATEFUL_
 """The kinds that can own a Workload, as owner references name them."""
 
 
-def create_workload(work: Work, rank: QueueRank, labels: Mapping[str, str]) -> Create:
+def create_workload(job: GenericJob, rank: JobPriority, labels: Mapping[str, str]) -> Create:
     """`labels` are those it has in common with the work."""
-    key, controller = work.workload_key, work.controller
-    gated_by = work.annotations.get(ADMISSION_GATED_BY)
+    key, controller = job.workload_key, job.controller
+    gated_by = job.annotations.get(ADMISSION_GATED_BY)
     metadata = {
         "name": key.name,
         "namespace": key.namespace,
-        "labels": {**labels, JOB_UID: work.uid} if work.uid else labels,
-        "annotations": {**({ADMISSION_GATED_BY: gated_by} if gated_by else {}), **work.marks},
+        "labels": {**labels, JOB_UID: job.uid} if job.uid else labels,
+        "annotations": {**({ADMISSION_GATED_BY: gated_by} if gated_by else {}), **job.workload_annotations},
         "finalizers": [IN_USE],
-        "ownerReferences": [_reference(owner, owner == controller) for owner in work.owners],
+        "ownerReferences": [_reference(owner, owner == controller) for owner in job.owners],
     }
-    spec = {name: value for name, value in _spec(work, rank).items() if value is not None}
+    spec = {name: value for name, value in _spec(job, rank).items() if value is not None}
     manifest = {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
     return Create(key, Raw(msgspec.json.encode(manifest)))
 
 
-def common_labels(work: Work, names: Sequence[str]) -> Mapping[str, str] | None:
+def common_labels(job: GenericJob, names: Sequence[str]) -> Mapping[str, str] | None:
     """Those of the named labels that its parts have; None where they contradict each other."""
     found: dict[str, str] = {}
-    for labels in work.labels_of_parts:
+    for labels in job.part_labels:
         for name in names:
             if name in labels and found.setdefault(name, labels[name]) != labels[name]:
                 return None
     return found
 
 
-def rewritten_spec(work: Work, rank: QueueRank) -> Raw:
+def rewritten_spec(job: GenericJob, rank: JobPriority) -> Raw:
     """All that the work has a say in; None takes a field away."""
-    return Raw(msgspec.json.encode(_spec(work, rank)))
+    return Raw(msgspec.json.encode(_spec(job, rank)))
 
 
-def priority_of(rank: QueueRank) -> Raw:
+def priority_of(rank: JobPriority) -> Raw:
     return Raw(msgspec.json.encode(_priority(rank)))
 
 
-def _spec(work: Work, rank: QueueRank) -> dict[str, Any]:
+def _spec(job: GenericJob, rank: JobPriority) -> dict[str, Any]:
     return {
-        "podSets": [_pod_set(wanted) for wanted in work.pod_sets()],
-        "queueName": work.labels.get(QUEUE_NAME, "") or None,
-        "maximumExecutionTimeSeconds": positive(work.labels, MAX_EXECUTION_SECONDS),
+        "podSets": [_pod_set(wanted) for wanted in job.pod_sets()],
+        "queueName": job.labels.get(QUEUE_NAME, "") or None,
+        "maximumExecutionTimeSeconds": positive(job.labels, MAX_EXECUTION_SECONDS),
         **_priority(rank),
     }
 
 
-def _priority(rank: QueueRank) -> dict[str, Any]:
+def _priority(rank: JobPriority) -> dict[str, Any]:
     ref = rank.ref
     named = None if ref is None else {"group": ref.group, "kind": ref.kind, "name": ref.name}
     return {"priorityClassRef": named, "priority": rank.value}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from headgate.lifecycle.jobframework.generic_job import Ending, Work
+from headgate.lifecycle.jobframework.generic_job import Ending, GenericJob
 from headgate.lifecycle.terminating.holds import Hold, with_hold
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
@@ -15,9 +15,9 @@ from headgate.lifecycle.workload.conditions import (
     PODS_READY,
     QUOTA_RESERVED,
     REQUEUED,
-    Said,
+    ConditionUpdate,
     edited,
-    says,
+    shows,
     with_status,
 )
 from headgate.lifecycle.workload.deadlines import RECOVERING, STARTING
@@ -35,7 +35,7 @@ NOT_READY = {
 
 
 def progressed(
-    work: Work, workload: QueuedWorkload, active: bool, now: float, hold: Hold | None = None
+    job: GenericJob, workload: QueuedWorkload, active: bool, now: float, hold: Hold | None = None
 ) -> QueuedWorkload:
     """As it should be. `active` says whether any of the work holds quota, or may be about to.
 
@@ -44,47 +44,47 @@ def progressed(
     if workload.is_true(FINISHED):
         return workload
     workload = with_hold(workload, hold, now)
-    if (ending := work.ending) is not None:
+    if (ending := job.ending) is not None:
         return finished(workload, ending, now)
-    workload = _with_replacements(work, _with_reclaimable(work, workload), now)
-    workload = _with_hold(work, workload, active, now)
+    workload = _with_replacements(job, _with_reclaimable(job, workload), now)
+    workload = _with_hold(job, workload, active, now)
     if workload.is_true(EVICTED):
-        workload = _with_release(work, workload, now) if workload.admission is not None and not active else workload
+        workload = _with_release(job, workload, now) if workload.admission is not None and not active else workload
     elif workload.is_true(ADMITTED):
-        workload = _with_readiness(work, workload, now)
-    is_over = work.is_going and not active and not (workload.is_true(EVICTED) and work.runs_again)
+        workload = _with_readiness(job, workload, now)
+    is_over = job.is_terminating and not active and not (workload.is_true(EVICTED) and job.can_restart)
     return finished(workload, OWNER_GONE, now) if is_over else workload
 
 
 def finished(workload: QueuedWorkload, ending: Ending, now: float) -> QueuedWorkload:
-    return _saying(workload, now, Said(FINISHED, True, ending.reason, ending.message))
+    return _showing(workload, ConditionUpdate(FINISHED, True, ending.reason, ending.message), now)
 
 
-def _with_release(work: Work, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+def _with_release(job: GenericJob, workload: QueuedWorkload, now: float) -> QueuedWorkload:
     """What was evicted gives its quota back; what cannot run again does not queue up again either."""
     workload = with_status(workload, released(workload, now))
     again, evicted = workload.condition(REQUEUED), workload.condition(EVICTED)
-    if again is not None and evicted is not None and not work.runs_again:
-        workload = _saying(workload, now, Said(REQUEUED, False, again.reason, again.message))
+    if again is not None and evicted is not None and not job.can_restart:
+        workload = _showing(workload, ConditionUpdate(REQUEUED, False, again.reason, again.message), now)
     if workload.is_true(PODS_READY):
-        workload = _saying(workload, now, Said(PODS_READY, False, STARTING, NOT_READY[STARTING]))
+        workload = _showing(workload, ConditionUpdate(PODS_READY, False, STARTING, NOT_READY[STARTING]), now)
     return workload
 
 
-def _with_hold(work: Work, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
+def _with_hold(job: GenericJob, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
     """What wants no quota has none, and does not queue for it, until it does again."""
-    if work.on_hold and workload.active and not active and not workload.is_on_hold:
-        return with_status(workload, unreserved(workload, ON_HOLD, work.on_hold, now))
-    if workload.is_on_hold and not work.on_hold:
-        return _saying(workload, now, Said(QUOTA_RESERVED, False, PENDING_EVALUATION, NO_LONGER_ON_HOLD))
+    if job.on_hold and workload.active and not active and not workload.is_on_hold:
+        return with_status(workload, unreserved(workload, ON_HOLD, job.on_hold, now))
+    if workload.is_on_hold and not job.on_hold:
+        return _showing(workload, ConditionUpdate(QUOTA_RESERVED, False, PENDING_EVALUATION, NO_LONGER_ON_HOLD), now)
     return workload
 
 
-def _with_reclaimable(work: Work, workload: QueuedWorkload) -> QueuedWorkload:
+def _with_reclaimable(job: GenericJob, workload: QueuedWorkload) -> QueuedWorkload:
     """Pods that are done stay done; no set has more of them than it has pods."""
     if not workload.is_true(QUOTA_RESERVED):
         return workload
-    known, found = dict(workload.reclaimable), dict(work.reclaimable)
+    known, found = dict(workload.reclaimable), dict(job.reclaimable)
     each = [
         (pod_set.name, min(pod_set.count, max(known.get(pod_set.name, 0), found.get(pod_set.name, 0))))
         for pod_set in workload.pod_sets
@@ -92,30 +92,32 @@ def _with_reclaimable(work: Work, workload: QueuedWorkload) -> QueuedWorkload:
     return replace(workload, reclaimable=tuple((name, count) for name, count in each if count or name in known))
 
 
-def _with_readiness(work: Work, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+def _with_readiness(job: GenericJob, workload: QueuedWorkload, now: float) -> QueuedWorkload:
     """That pods are not ready yet is not said, which saves a write for each workload; that they are no longer, is."""
     shown, was_ready = workload.condition(PODS_READY), workload.is_true(PODS_READY)
-    if work.is_ready and not was_ready:
+    if job.is_ready and not was_ready:
         recovered = shown is not None and shown.reason == RECOVERING
-        return _saying(workload, now, Said(PODS_READY, True, "Recovered" if recovered else "Started", READY))
-    if was_ready and not work.is_ready:
-        return _saying(workload, now, Said(PODS_READY, False, RECOVERING, NOT_READY[RECOVERING]))
+        return _showing(
+            workload, ConditionUpdate(PODS_READY, True, "Recovered" if recovered else "Started", READY), now
+        )
+    if was_ready and not job.is_ready:
+        return _showing(workload, ConditionUpdate(PODS_READY, False, RECOVERING, NOT_READY[RECOVERING]), now)
     return workload
 
 
-def _with_replacements(work: Work, workload: QueuedWorkload, now: float) -> QueuedWorkload:
-    shown, missing = workload.condition(WAITING), work.missing
+def _with_replacements(job: GenericJob, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+    shown, missing = workload.condition(WAITING), job.missing
     if missing is None or (shown is None and not missing):
         return workload
     if not missing:
-        return _saying(workload, now, Said(WAITING, False, PODS_READY, "No pods need replacement"))
+        return _showing(workload, ConditionUpdate(WAITING, False, PODS_READY, "No pods need replacement"), now)
     evicted = workload.condition(EVICTED)
     if evicted is not None and evicted.status == "True":
-        return _saying(workload, now, Said(WAITING, True, evicted.reason, evicted.message))
+        return _showing(workload, ConditionUpdate(WAITING, True, evicted.reason, evicted.message), now)
     if shown is not None and shown.status == "True":
         return workload
-    return _saying(workload, now, Said(WAITING, True, "PodsFailed", "Some Failed pods need replacement"))
+    return _showing(workload, ConditionUpdate(WAITING, True, "PodsFailed", "Some Failed pods need replacement"), now)
 
 
-def _saying(workload: QueuedWorkload, now: float, said: Said) -> QueuedWorkload:
-    return workload if says(workload, said) else with_status(workload, edited(workload, now, said))
+def _showing(workload: QueuedWorkload, update: ConditionUpdate, now: float) -> QueuedWorkload:
+    return workload if shows(workload, update) else with_status(workload, edited(workload, now, update))

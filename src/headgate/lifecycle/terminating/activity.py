@@ -43,5 +43,5 @@ def held_until(pod: Pod, release: QuotaRelease) -> float | None:
 
 def next_release(pods: Iterable[Pod], now: float, release: QuotaRelease) -> float | None:
     """When the first of the pods that hold quota gives it back though nothing else happens."""
-    waits = [held_until(pod, release) for pod in pods if holds_quota(pod, now, release)]
-    return min((at for at in waits if at is not None), default=None)
+    releases = [held_until(pod, release) for pod in pods if holds_quota(pod, now, release)]
+    return min((at for at in releases if at is not None), default=None)

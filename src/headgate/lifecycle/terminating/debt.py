@@ -18,41 +18,41 @@ DebtKey = tuple[str, str, str]
 STUCK_AFTER = 30.0  # seconds beyond its grace after which a pod that does not end is reported
 
 
-class Standing(Struct, frozen=True):
+class PodOccupancy(Struct, frozen=True):
     """How the started pods of some work stand to the places that quota is held for; counts are by pod set."""
 
     owing: tuple[Pod, ...] = ()  # they take room whose quota is free, or another's by now
     on_nodes: Mapping[str, int] = {}  # places whose pods take room
-    leaves_places: bool = False  # some pods leave whose quota is still held
+    terminates_with_quota: bool = False  # some pods leave whose quota is still held
 
 
 def is_started(pod: Pod) -> bool:
     """Whether it takes room, or is about to, by quota that we gave it."""
-    takes_room = pod.holds_room if pod.deleted is not None else pod.phase not in ENDED
-    return takes_room and FLAVORS in pod.annotations and not is_gated(pod)
+    occupies_nodes = pod.holds_room if pod.deleted is not None else pod.phase not in ENDED
+    return occupies_nodes and FLAVORS in pod.annotations and not is_gated(pod)
 
 
-def is_leaving(pod: Pod) -> bool:
+def is_terminating(pod: Pod) -> bool:
     """Whether it was asked to leave and still takes room that we gave it."""
     return pod.deleted is not None and pod.holds_room and FLAVORS in pod.annotations
 
 
-def standing(pods: Sequence[Pod], workload: QueuedWorkload | None) -> Standing:
+def occupancy(pods: Sequence[Pod], workload: QueuedWorkload | None) -> PodOccupancy:
     """How started pods of one work stand, given its Workload.
 
     A pod that was asked to leave while quota was held for its work keeps its place until another is started there.
     """
     since = reserved_since(workload)
     places = places_of(workload)
-    free = [pod for pod in pods if is_leaving(pod) and not _has_quota(pod, since)]
-    leaving = sorted((pod for pod in pods if is_leaving(pod) and _has_quota(pod, since)), key=_order_of_leaving)
-    staying = [pod for pod in pods if not is_leaving(pod)]
+    free = [pod for pod in pods if is_terminating(pod) and not _has_quota(pod, since)]
+    leaving = sorted((pod for pod in pods if is_terminating(pod) and _has_quota(pod, since)), key=_order_of_leaving)
+    staying = [pod for pod in pods if not is_terminating(pod)]
     started = _by_pod_set([*staying, *leaving])
     excess = {name: min(_count(leaving, name), over) for name, over in _beyond(started, places).items()}
     pushed_out = [pod for name, count in excess.items() for pod in _of(leaving, name)[:count]]
     on_nodes = _by_pod_set(pod for pod in (*staying, *leaving) if pod.node)
     on_nodes.subtract(excess)
-    return Standing((*free, *pushed_out), on_nodes, len(pushed_out) < len(leaving))
+    return PodOccupancy((*free, *pushed_out), on_nodes, len(pushed_out) < len(leaving))
 
 
 def reserved_since(workload: QueuedWorkload | None) -> float | None:
@@ -71,7 +71,7 @@ def places_of(workload: QueuedWorkload | None) -> dict[str, int]:
 
 def debt_of(pod: Pod, reserved_since: float | None) -> Mapping[DebtKey, int]:
     """What one pod by itself still takes although its quota is free; nothing while quota is held for it."""
-    return {} if not is_leaving(pod) or _has_quota(pod, reserved_since) else taken_by(pod)
+    return {} if not is_terminating(pod) or _has_quota(pod, reserved_since) else taken_by(pod)
 
 
 def taken_by(pod: Pod) -> Mapping[DebtKey, int]:

@@ -14,10 +14,10 @@ from msgspec import Struct
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,
-    Said,
+    ConditionUpdate,
     edited,
-    says,
     second,
+    shows,
     true_since,
     with_status,
 )
@@ -73,10 +73,10 @@ def with_hold(workload: QueuedWorkload, hold: Hold | None, now: float) -> Queued
     """The Workload with a condition that says whether it is held; one that never was held says nothing."""
     if hold is None and not workload.is_true(WAITING_FOR_ROOM):
         return workload
-    said = Said(WAITING_FOR_ROOM, False, ENDED, "The workload is no longer held")
+    update = ConditionUpdate(WAITING_FOR_ROOM, False, ENDED, "The workload is no longer held")
     if hold is not None:
-        said = Said(WAITING_FOR_ROOM, True, TERMINATING, message(hold, workload))
-    return workload if says(workload, said) else with_status(workload, edited(workload, now, said))
+        update = ConditionUpdate(WAITING_FOR_ROOM, True, TERMINATING, message(hold, workload))
+    return workload if shows(workload, update) else with_status(workload, edited(workload, now, update))
 
 
 def message(hold: Hold, workload: QueuedWorkload) -> str:

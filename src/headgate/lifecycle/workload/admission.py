@@ -13,24 +13,26 @@ from headgate.lifecycle.workload.conditions import (
     NO_RESERVATION,
     PREEMPTED,
     QUOTA_RESERVED,
-    Said,
+    ConditionUpdate,
     edited,
 )
 from headgate.model.effects import QueuedWorkloadStatus
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.model.resources import Resources
 
-IS_ADMITTED = Said(ADMITTED, True, ADMITTED, "The workload is admitted")
-HAS_OPEN_CHECKS = Said(ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
-HAS_NO_RESERVATION = Said(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
+IS_ADMITTED = ConditionUpdate(ADMITTED, True, ADMITTED, "The workload is admitted")
+HAS_OPEN_CHECKS = ConditionUpdate(
+    ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+)
+HAS_NO_RESERVATION = ConditionUpdate(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
 PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, BLOCKED_ON_GATES})
-IS_GATED = Said(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
+IS_GATED = ConditionUpdate(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
 
 
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
     """It has quota, and is admitted as well when no check is to be waited for. What it was before is told as past."""
     past = [
-        Said(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
+        ConditionUpdate(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
         for before in workload.conditions
         if before.status == "True" and before.type in PAST_ONCE_RESERVED
     ]
@@ -41,8 +43,8 @@ def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[st
 
 
 @lru_cache(maxsize=4096)
-def _has_quota(queue: str) -> Said:
-    return Said(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {queue}")
+def _has_quota(queue: str) -> ConditionUpdate:
+    return ConditionUpdate(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {queue}")
 
 
 def admitted(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
@@ -55,8 +57,8 @@ def refused(
     message: str,
     requests: tuple[tuple[str, Resources], ...],
     now: float,
-    *also: Said,
+    *also: ConditionUpdate,
 ) -> QueuedWorkloadStatus:
     """It has no quota, for this reason; what it asked for is told with it."""
-    said = [Said(QUOTA_RESERVED, False, reason, message), HAS_NO_RESERVATION, *also]
-    return edited(workload, now, *said, resource_requests=requests)
+    updates = [ConditionUpdate(QUOTA_RESERVED, False, reason, message), HAS_NO_RESERVATION, *also]
+    return edited(workload, now, *updates, resource_requests=requests)

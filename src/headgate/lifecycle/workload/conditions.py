@@ -27,7 +27,7 @@ PENDING_EVALUATION = "PendingEvaluation"
 DEACTIVATED = "Deactivated"
 
 
-class Said(Struct, frozen=True, gc=False, cache_hash=True):
+class ConditionUpdate(Struct, frozen=True, gc=False, cache_hash=True):
     """One condition as it is to be from now on."""
 
     type: str
@@ -41,16 +41,18 @@ def second(now: float) -> float:
     return now // 1.0
 
 
-def edited(workload: QueuedWorkload, now: float, *said: Said, **fields: Any) -> QueuedWorkloadStatus:
+def edited(workload: QueuedWorkload, now: float, *updates: ConditionUpdate, **fields: Any) -> QueuedWorkloadStatus:
     """The status of the workload with these conditions and fields in place of what it shows."""
-    fields["conditions"] = _with(workload.conditions, second(now), workload.generation, said)
+    fields["conditions"] = _with(workload.conditions, second(now), workload.generation, updates)
     return structs.replace(QueuedWorkloadStatus.of(workload), **fields)
 
 
 @lru_cache(maxsize=4096)  # the very same for all of whom the same is said in the same second
-def _with(shown: tuple[Condition, ...], at: float, generation: int, said: tuple[Said, ...]) -> tuple[Condition, ...]:
+def _with(
+    shown: tuple[Condition, ...], at: float, generation: int, updates: tuple[ConditionUpdate, ...]
+) -> tuple[Condition, ...]:
     conditions = {one.type: one for one in shown}
-    for each in said:
+    for each in updates:
         type_, status = each.type, "True" if each.status else "False"
         before = conditions.get(type_)
         # a time is that of the last change of status: it stays while only the reason changes
@@ -81,11 +83,11 @@ def with_status(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> Queue
     )
 
 
-def says(workload: QueuedWorkload, said: Said) -> bool:
-    shown = workload.condition(said.type)
-    if shown is None or shown.reason != said.reason:
+def shows(workload: QueuedWorkload, update: ConditionUpdate) -> bool:
+    shown = workload.condition(update.type)
+    if shown is None or shown.reason != update.reason:
         return False
-    return shown.status == str(said.status) and shown.message == said.message
+    return shown.status == str(update.status) and shown.message == update.message
 
 
 def reason_of(workload: QueuedWorkload, type_: str) -> str:

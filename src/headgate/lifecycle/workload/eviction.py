@@ -19,7 +19,7 @@ from headgate.lifecycle.workload.conditions import (
     PREEMPTED,
     QUOTA_RESERVED,
     REQUEUED,
-    Said,
+    ConditionUpdate,
     edited,
     second,
     with_status,
@@ -38,16 +38,16 @@ REQUEUED_AT_ONCE = frozenset({PREEMPTED, "NodeFailures"})
 
 
 def evicted(
-    workload: QueuedWorkload, reason: str, message: str, now: float, *also: Said, cause: str = ""
+    workload: QueuedWorkload, reason: str, message: str, now: float, *also: ConditionUpdate, cause: str = ""
 ) -> QueuedWorkloadStatus:
     """Told to go. It holds its quota until its pods are gone; whatever let it in has to be found anew."""
-    said = [Said(EVICTED, True, _with_cause(reason, cause), message), *also]
+    updates = [ConditionUpdate(EVICTED, True, _with_cause(reason, cause), message), *also]
     if workload.is_true(BLOCKED_ON_GATES):
-        said.append(Said(BLOCKED_ON_GATES, False, EVICTED, "The workload was evicted"))
+        updates.append(ConditionUpdate(BLOCKED_ON_GATES, False, EVICTED, "The workload was evicted"))
     return edited(
         workload,
         now,
-        *said,
+        *updates,
         cluster="",
         nominated_clusters=(),
         checks=reset_checks(workload.checks, now),
@@ -58,7 +58,7 @@ def evicted(
 
 def preempted(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
     """Told to go for another workload; the reason says by which rule."""
-    return evicted(workload, PREEMPTED, message, now, Said(PREEMPTED, True, reason, message))
+    return evicted(workload, PREEMPTED, message, now, ConditionUpdate(PREEMPTED, True, reason, message))
 
 
 def timed_out(workload: QueuedWorkload, settings: PodsReady, cause: str, now: float) -> QueuedWorkloadStatus | None:
@@ -77,19 +77,21 @@ def released(workload: QueuedWorkload, now: float, reason: str = PENDING_EVALUAT
     why = workload.condition(EVICTED)
     cause, message = (why.reason, why.message) if why is not None else (reason, "")
     again = cause in REQUEUED_AT_ONCE
-    return unreserved(workload, reason, message, now, Said(REQUEUED, again, cause, message))
+    return unreserved(workload, reason, message, now, ConditionUpdate(REQUEUED, again, cause, message))
 
 
-def unreserved(workload: QueuedWorkload, reason: str, message: str, now: float, *also: Said) -> QueuedWorkloadStatus:
+def unreserved(
+    workload: QueuedWorkload, reason: str, message: str, now: float, *also: ConditionUpdate
+) -> QueuedWorkloadStatus:
     """Without quota, as if it had never had any, but for the time it ran."""
-    said = [Said(QUOTA_RESERVED, False, reason, message), *also, HAS_NO_RESERVATION]
+    updates = [ConditionUpdate(QUOTA_RESERVED, False, reason, message), *also, HAS_NO_RESERVATION]
     past = workload.past_execution_seconds + seconds_run(workload, now)
-    return edited(workload, now, *said, admission=None, past_execution_seconds=past)
+    return edited(workload, now, *updates, admission=None, past_execution_seconds=past)
 
 
-def doomed(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
+def deactivation_target(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
     """To be deactivated: first this is said, then its spec is changed, then it is evicted."""
-    return edited(workload, now, Said(DEACTIVATION_TARGET, True, reason, message))
+    return edited(workload, now, ConditionUpdate(DEACTIVATION_TARGET, True, reason, message))
 
 
 def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
@@ -110,11 +112,11 @@ def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
 def requeued(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
     """What kept it from queueing is over. How often it rested is remembered, until when is not."""
     requeue = None if workload.requeue is None else structs.replace(workload.requeue, at=None)
-    return edited(workload, now, Said(REQUEUED, True, reason, message), requeue=requeue)
+    return edited(workload, now, ConditionUpdate(REQUEUED, True, reason, message), requeue=requeue)
 
 
 def finished(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
-    return edited(workload, now, Said(FINISHED, True, reason, message))
+    return edited(workload, now, ConditionUpdate(FINISHED, True, reason, message))
 
 
 def _closed(gates: Sequence[GateStatus], now: float) -> tuple[GateStatus, ...]:

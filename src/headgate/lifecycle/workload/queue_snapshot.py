@@ -15,7 +15,7 @@ GATED = "AdmissionGated"
 WRONG_NAMESPACE = "workload namespace doesn't match ClusterQueue selector"
 
 
-class Circumstances(Struct, frozen=True):
+class QueueSnapshot(Struct, frozen=True):
     """`queue` is the cluster queue it has quota of, or else that of its local queue; None where there is none."""
 
     local: LocalQueue | None
@@ -26,54 +26,54 @@ class Circumstances(Struct, frozen=True):
     problem: str = ""  # why no server would have its pods, where that is so and it has no quota yet
 
 
-class Hindrance(NamedTuple):
+class Inadmissible(NamedTuple):
     """Why a workload does not even wait for quota; `reason` is that of its condition."""
 
     reason: str
     message: str
 
 
-def hindrance(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+def inadmissible_reason(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
     """The first thing that keeps it out of its queue, whatever quota there is."""
-    return _queues(workload, around) or _its_own(around) or _gated(workload)
+    return _queues(workload, queues) or _its_own(queues) or _gated(workload)
 
 
-def is_stopped(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
+def is_stopped(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
     """Its queues take nobody in, as long as this is so."""
-    local, queue = around.local, around.queue
+    local, queue = queues.local, queues.queue
     if local is None or local.deleted is not None:
-        return Hindrance(MISCONFIGURED, f"LocalQueue {workload.queue} is terminating or missing")
+        return Inadmissible(MISCONFIGURED, f"LocalQueue {workload.queue} is terminating or missing")
     if local.stop_policy is not StopPolicy.NONE:
-        return Hindrance(SUSPENDED, f"LocalQueue {workload.queue} is stopped")
+        return Inadmissible(SUSPENDED, f"LocalQueue {workload.queue} is stopped")
     if queue is None or queue.deleted is not None:
         name = queue.name if queue is not None else local.cluster_queue
-        return Hindrance(MISCONFIGURED, f"ClusterQueue {name} is terminating or missing")
+        return Inadmissible(MISCONFIGURED, f"ClusterQueue {name} is terminating or missing")
     if queue.stop_policy is not StopPolicy.NONE:
-        return Hindrance(SUSPENDED, f"ClusterQueue {queue.name} is stopped")
+        return Inadmissible(SUSPENDED, f"ClusterQueue {queue.name} is stopped")
     return None
 
 
-def _queues(workload: QueuedWorkload, around: Circumstances) -> Hindrance | None:
-    local, queue = around.local, around.queue
+def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
+    local, queue = queues.local, queues.queue
     if local is None:
-        return Hindrance(MISCONFIGURED, f"LocalQueue {workload.queue} doesn't exist")
+        return Inadmissible(MISCONFIGURED, f"LocalQueue {workload.queue} doesn't exist")
     if local.stop_policy is not StopPolicy.NONE or local.deleted is not None:
-        return Hindrance(SUSPENDED, f"LocalQueue {workload.queue} is inactive")
+        return Inadmissible(SUSPENDED, f"LocalQueue {workload.queue} is inactive")
     if queue is None:
-        return Hindrance(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
-    if not around.queue_is_active:
-        return Hindrance(SUSPENDED, f"ClusterQueue {queue.name} is inactive")
+        return Inadmissible(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
+    if not queues.queue_is_active:
+        return Inadmissible(SUSPENDED, f"ClusterQueue {queue.name} is inactive")
     return None
 
 
-def _its_own(around: Circumstances) -> Hindrance | None:
+def _its_own(queues: QueueSnapshot) -> Inadmissible | None:
     """Where it is, and what its pods ask for."""
-    if not around.may_enter:
-        return Hindrance(MISCONFIGURED, WRONG_NAMESPACE)
-    return Hindrance(MISCONFIGURED, around.problem) if around.problem else None
+    if not queues.may_enter:
+        return Inadmissible(MISCONFIGURED, WRONG_NAMESPACE)
+    return Inadmissible(MISCONFIGURED, queues.problem) if queues.problem else None
 
 
-def _gated(workload: QueuedWorkload) -> Hindrance | None:
+def _gated(workload: QueuedWorkload) -> Inadmissible | None:
     if not workload.gated_by:
         return None
-    return Hindrance(GATED, f"Admission is gated by: {','.join(workload.gated_by)}")
+    return Inadmissible(GATED, f"Admission is gated by: {','.join(workload.gated_by)}")

@@ -4,7 +4,7 @@ import pytest
 from integration_scenes import JOBS, PODS, QUEUE, WORKLOADS, Integrations, job, member, pod
 from msgspec import Raw
 
-from headgate.engine.integrations.job_index import Lineage
+from headgate.engine.integrations.job_index import JobOwners
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Job
 
@@ -68,7 +68,7 @@ def known(name, owner=None, **labels):
 
 
 def test_another_job_of_its_makers_name_is_not_its_maker():
-    lineage, top = Lineage(all_wait=False), known("top", **{QUEUE: "lq"})
+    lineage, top = JobOwners(manages_all=False), known("top", **{QUEUE: "lq"})
     lineage.put(top)
     assert lineage.managed_ancestor(known("child", top.target)) is top
     assert lineage.managed_ancestor(known("child", Target(top.key, "another"))) is None
