@@ -243,18 +243,21 @@ class HoldCandidates:
         self._flavors = flavors
         self._max_hold = max_hold
         self._started: dict[Key, _StartedJob] = {}
-        self._waiting: dict[Key, HoldCandidate] = {}
+        self.waiting: dict[Key, HoldCandidate] = {}
         self.version = 0
 
-    def put_started(self, job: Key, workload: QueuedWorkload | None, occupancy: PodOccupancy) -> None:
-        """The work runs by this Workload, with these pods on nodes; None: it does not run."""
-        counts = _missing(workload, occupancy) if workload is not None else {}
+    def put_started(self, job: Key, workload: QueuedWorkload, occupancy: PodOccupancy) -> None:
+        """The job runs by this Workload, with these pods on nodes."""
+        counts = _missing(workload, occupancy)
         known = self._started.get(job)
-        if workload is None or not counts:
-            self.version += self._started.pop(job, None) is not None
+        if not counts:
+            self.drop_started(job)
         elif known is None or known.counts != counts or known.workload.version != workload.version:
             self._started[job] = _StartedJob(workload, counts)
             self.version += 1
+
+    def drop_started(self, job: Key) -> None:
+        self.version += self._started.pop(job, None) is not None
 
     def put_waiting(self, job: Key, workload: QueuedWorkload, occupancy: PodOccupancy) -> None:
         """The work is about to start, all of it, though its pods may come one after another."""
@@ -263,23 +266,19 @@ class HoldCandidates:
         found = None if until is None else self._candidate(job, workload, counts, until)
         if found is None:
             self.drop_waiting(job)
-        elif self._waiting.get(job) != found:
-            self._waiting[job] = found
+        elif self.waiting.get(job) != found:
+            self.waiting[job] = found
             self.version += 1
 
     def drop_waiting(self, job: Key) -> None:
-        self.version += self._waiting.pop(job, None) is not None
+        self.version += self.waiting.pop(job, None) is not None
 
     def clear_waiting(self) -> None:
-        self.version += bool(self._waiting)
-        self._waiting = {}
-
-    @property
-    def waiting(self) -> Mapping[Key, HoldCandidate]:
-        return self._waiting
+        self.version += bool(self.waiting)
+        self.waiting = {}
 
     def all(self) -> list[HoldCandidate]:
-        return [*self._waiting.values(), *filter(None, map(self._of_started, self._started))]
+        return [*self.waiting.values(), *filter(None, map(self._of_started, self._started))]
 
     def _of_started(self, job: Key) -> HoldCandidate | None:
         each = self._started[job]

@@ -31,14 +31,20 @@ class JobOwners:
         self._owned_by: dict[Key, dict[Key, None]] = {}
 
     def put(self, found: OwningJob) -> None:
+        known = self._known.get(found.key)
+        if known is not None and known.owner != found.owner:
+            self.drop(known)
         self._known[found.key] = found
         if found.owner is not None:
             self._owned_by.setdefault(found.owner.key, {})[found.key] = None
 
     def drop(self, found: OwningJob) -> None:
         self._known.pop(found.key, None)
-        if found.owner is not None:
-            self._owned_by.get(found.owner.key, {}).pop(found.key, None)
+        owned = self._owned_by.get(found.owner.key) if found.owner is not None else None
+        if owned is not None and found.owner is not None:
+            owned.pop(found.key, None)
+            if not owned:
+                del self._owned_by[found.owner.key]
 
     def is_queued(self, found: OwningJob) -> bool:
         """Whether it waits for quota, as far as it has a say in it."""

@@ -39,7 +39,10 @@ class QuotaTrees:
 
     def drop(self, key: Key) -> None:
         self._above.pop(key, None)
-        self._nominal.subtract(self._quotas.pop(key, {}))
+        for name, amount in self._quotas.pop(key, {}).items():
+            self._nominal[name] -= amount
+            if not self._nominal[name]:
+                del self._nominal[name]
         self.version += 1
 
     def nominal(self, name: FlavorResource) -> int:

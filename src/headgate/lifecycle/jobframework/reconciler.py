@@ -52,6 +52,7 @@ class JobState(Struct, frozen=True):
 
     job: GenericJob
     workload: QueuedWorkload | None
+    true: frozenset[str]  # the conditions of the Workload that are True
     rank: JobPriority | str  # or what has to be there first
     flavors: Mapping[str, ResourceFlavor]
     now: float

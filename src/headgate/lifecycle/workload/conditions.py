@@ -99,3 +99,8 @@ def reason_of(workload: QueuedWorkload, type_: str) -> str:
 def true_since(workload: QueuedWorkload, type_: str) -> float | None:
     shown = workload.condition(type_)
     return shown.at if shown is not None and shown.status == "True" else None
+
+
+def true_conditions(workload: QueuedWorkload | None) -> frozenset[str]:
+    """The types of its conditions that are True."""
+    return frozenset(() if workload is None else (one.type for one in workload.conditions if one.status == "True"))
