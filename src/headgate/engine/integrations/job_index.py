@@ -83,6 +83,7 @@ class JobIndex:
         self._pods: dict[Key, Pod] = {}
         self._groups: dict[Key, dict[Key, Pod]] = {}
         self._namespaces: dict[str, Namespace] = {}
+        self._managed_namespaces: set[str] = set()  # those that the settings select
         self.workloads: dict[Key, QueuedWorkload] = {}
         self._owned: dict[Key, dict[Key, None]] = {}  # Workloads by their controller
         self._prebuilt: dict[Key, Key] = {}  # work by the Workload it asks for
@@ -123,6 +124,10 @@ class JobIndex:
     def put_namespace(self, namespace: Namespace) -> list[Key]:
         known = self._namespaces.get(namespace.key.name)
         self._namespaces[namespace.key.name] = namespace
+        if all(part.holds(namespace.labels) for part in self._settings.namespaces):
+            self._managed_namespaces.add(namespace.key.name)
+        else:
+            self._managed_namespaces.discard(namespace.key.name)
         if known is not None and known.labels == namespace.labels:
             return []
         return [key for key in (*self._jobs, *self._set_of) if key.namespace == namespace.key.name]
@@ -137,6 +142,9 @@ class JobIndex:
             return self._drop_job(job)
         if (found := self._sets.get(key)) is not None and found.uid == uid:
             return self._drop_set(found)
+        if key.kind is Kind.NAMESPACE and (known := self._namespaces.get(key.name)) is not None and known.uid == uid:
+            del self._namespaces[key.name]
+            self._managed_namespaces.discard(key.name)
         return []
 
     def drop_workload(self, key: Key) -> list[Key]:
@@ -256,8 +264,7 @@ class JobIndex:
         return self._owners.managed_ancestor(found) is None
 
     def _is_chosen(self, found: Job | StatefulSet) -> bool:
-        namespace = self._namespaces.get(found.key.namespace)
-        return namespace is not None and all(part.holds(namespace.labels) for part in self._settings.namespaces)
+        return found.key.namespace in self._managed_namespaces
 
     def _drop_job(self, job: Job) -> list[Key]:
         del self._jobs[job.key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
 from headgate.lifecycle.jobframework.pod_set_info import merged_selector
@@ -51,61 +52,25 @@ class JobAdapter:
     def __init__(self, job: Job, release: QuotaRelease) -> None:
         self.job = job
         self._release = release
+        self.key, self.uid = job.key, job.uid
+        self.labels, self.annotations = job.labels, job.annotations
+        self.part_labels: Sequence[Mapping[str, str]] = (job.labels,)
+        self.controller: Target | None = Target(job.key, job.uid)
+        self.parts = self.owners = (Target(job.key, job.uid),)
+        self.pod_priority_class = job.pods.priority_class
+        self.is_terminating = job.deleted is not None
+        self.may_run = not job.suspended and not job.ended
 
-    @property
-    def key(self) -> Key:
-        return self.job.key
-
-    @property
-    def parts(self) -> tuple[Target, ...]:
-        return (self.job.target,)
-
-    @property
-    def controller(self) -> Target | None:
-        return self.job.target
-
-    @property
-    def owners(self) -> tuple[Target, ...]:
-        return self.parts
-
-    @property
-    def uid(self) -> str:
-        return self.job.uid
-
-    @property
-    def part_labels(self) -> Sequence[Mapping[str, str]]:
-        return (self.job.labels,)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return self.job.labels
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        return self.job.annotations
-
-    @property
+    @cached_property
     def workload_key(self) -> Key:
         job = self.job
         name = job.labels.get(PREBUILT_WORKLOAD) or workload_name("Job", "batch", job.key.name, job.uid)
         return Key(Kind.KUEUE_WORKLOAD, job.key.namespace, name)
 
     @property
-    def pod_priority_class(self) -> str:
-        return self.job.pods.priority_class
-
-    @property
-    def is_terminating(self) -> bool:
-        return self.job.deleted is not None
-
-    @property
     def can_start(self) -> bool:
         """Its template can be changed only while nothing of it runs."""
         return self.job.suspended and not self.job.ended and self._is_at_rest and STOPPING not in self.job.annotations
-
-    @property
-    def may_run(self) -> bool:
-        return not self.job.suspended and not self.job.ended
 
     @property
     def ending(self) -> Ending | None:
@@ -194,12 +159,12 @@ class JobAdapter:
     def _is_at_rest(self) -> bool:
         return not self.job.active and (self.job.started is None or self.job.suspension_shown)
 
-    @property
+    @cached_property
     def _count(self) -> int:
         completions = self.job.completions
         return self.job.parallelism if completions is None else min(self.job.parallelism, completions)
 
-    @property
+    @cached_property
     def _min_count(self) -> int | None:
         least = positive(self.job.annotations, MIN_PARALLELISM)
         return least if least is not None and least < self._count else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from headgate.lifecycle.jobframework import pod_writes
 from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
@@ -29,60 +30,24 @@ class PodAdapter:
     def __init__(self, pod: Pod, release: QuotaRelease) -> None:
         self.pod = pod
         self._release = release
+        self.key, self.uid = pod.key, pod.uid
+        self.labels, self.annotations = pod.labels, pod.annotations
+        self.part_labels: Sequence[Mapping[str, str]] = (pod.labels,)
+        self.controller: Target | None = Target(pod.key, pod.uid)
+        self.parts = self.owners = (Target(pod.key, pod.uid),)
+        self.pod_priority_class = pod_writes.held(pod).priority_class
+        self.is_terminating = pod.deleted is not None
+        self.may_run = pod_writes.may_run(pod)
 
-    @property
-    def key(self) -> Key:
-        return self.pod.key
-
-    @property
-    def parts(self) -> tuple[Target, ...]:
-        return (self.pod.target,)
-
-    @property
-    def controller(self) -> Target | None:
-        return self.pod.target
-
-    @property
-    def owners(self) -> tuple[Target, ...]:
-        return self.parts
-
-    @property
-    def uid(self) -> str:
-        return self.pod.uid
-
-    @property
-    def part_labels(self) -> Sequence[Mapping[str, str]]:
-        return (self.pod.labels,)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return self.pod.labels
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        return self.pod.annotations
-
-    @property
+    @cached_property
     def workload_key(self) -> Key:
         pod = self.pod
         name = pod.labels.get(PREBUILT_WORKLOAD) or workload_name("Pod", "", pod.key.name, pod.uid)
         return Key(Kind.KUEUE_WORKLOAD, pod.key.namespace, name)
 
     @property
-    def pod_priority_class(self) -> str:
-        return pod_writes.held(self.pod).priority_class
-
-    @property
-    def is_terminating(self) -> bool:
-        return self.pod.deleted is not None
-
-    @property
     def can_start(self) -> bool:
         return pod_writes.can_start(self.pod)
-
-    @property
-    def may_run(self) -> bool:
-        return pod_writes.may_run(self.pod)
 
     @property
     def can_restart(self) -> bool:

@@ -77,7 +77,7 @@ def reconcile(state: JobState) -> Iterator[Effect]:
     elif not state.job.owns(workload):
         message = f"Workload {workload.key.namespace}/{workload.key.name} exists and belongs to someone else"
         yield _warning(state, "WorkloadNameConflict", message)
-    elif workload.is_true(FINISHED):
+    elif FINISHED in state.true:
         yield from state.job.finalize()
         yield from without_finalizer(workload)
     else:
@@ -147,18 +147,19 @@ def _with_workload(state: JobState, workload: QueuedWorkload) -> Iterator[Effect
 
 def _moved_on(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     yield from _adopted(state.job, workload)
-    evicted = workload.condition(EVICTED)
-    until = expires_at(workload, state.kept_for)
+    evicted = workload.condition(EVICTED) if EVICTED in state.true else None
+    until = expires_at(workload, state.kept_for) if evicted is not None else None
     if until is not None and until <= state.now and not state.is_active:
         yield from _deleted(state)
-    elif evicted is not None and evicted.status == "True":
+    elif evicted is not None:
         yield from _stop(state, StopReason.EVICTED, evicted.message)
-    elif not workload.is_true(ADMITTED):
+    elif ADMITTED not in state.true:
         yield from _stop(state, StopReason.NOT_ADMITTED, "Not admitted by cluster queue")
     elif state.job.can_start and state.hold is None:
         yield from _start(state, workload)
     yield from _renamed(state, workload)
-    yield from _ungated(state.job, workload)
+    if workload.gated_by:
+        yield from _ungated(state.job, workload)
 
 
 def _deleted(state: JobState) -> Iterator[Effect]:
@@ -212,7 +213,7 @@ def _renamed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         return
     limit = positive(job.labels, MAX_EXECUTION_SECONDS)
     shown = (workload.queue, workload.max_execution_seconds)
-    if not workload.is_true(QUOTA_RESERVED):
+    if QUOTA_RESERVED not in state.true:
         if (job.labels.get(QUEUE_NAME, ""), limit) != shown or rank.ref != workload.priority_class:
             yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(job, rank)))
     elif rank.ref != workload.priority_class and all(map(_is_workload_class, (rank.ref, workload.priority_class))):

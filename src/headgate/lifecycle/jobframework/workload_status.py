@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from headgate.lifecycle.jobframework.generic_job import Ending, GenericJob
-from headgate.lifecycle.terminating.holds import Hold, with_hold
+from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM, Hold, with_hold
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,
@@ -18,6 +18,7 @@ from headgate.lifecycle.workload.conditions import (
     ConditionUpdate,
     edited,
     shows,
+    true_conditions,
     with_status,
 )
 from headgate.lifecycle.workload.deadlines import RECOVERING, STARTING
@@ -41,18 +42,25 @@ def progressed(
 
     Work that is deleted is over, unless it was we who deleted it and others may take its place.
     """
-    if workload.is_true(FINISHED):
+    true = true_conditions(workload)
+    if FINISHED in true:
         return workload
-    workload = with_hold(workload, hold, now)
+    if hold is not None or WAITING_FOR_ROOM in true:
+        workload = with_hold(workload, hold, now)
     if (ending := job.ending) is not None:
         return finished(workload, ending, now)
-    workload = _with_replacements(job, _with_reclaimable(job, workload), now)
-    workload = _with_hold(job, workload, active, now)
-    if workload.is_true(EVICTED):
+    if QUOTA_RESERVED in true:
+        workload = _with_reclaimable(job, workload)
+    if job.missing is not None:
+        workload = _with_replacements(job.missing, workload, now)
+    if job.on_hold or QUOTA_RESERVED not in true:
+        before, workload = workload, _with_on_hold(job, workload, active, now)
+        true = true if workload is before else true_conditions(workload)
+    if EVICTED in true:
         workload = _with_release(job, workload, now) if workload.admission is not None and not active else workload
-    elif workload.is_true(ADMITTED):
-        workload = _with_readiness(job, workload, now)
-    is_over = job.is_terminating and not active and not (workload.is_true(EVICTED) and job.can_restart)
+    elif ADMITTED in true:
+        workload = _with_readiness(job, workload, PODS_READY in true, now)
+    is_over = job.is_terminating and not active and not (EVICTED in true and job.can_restart)
     return finished(workload, OWNER_GONE, now) if is_over else workload
 
 
@@ -71,7 +79,7 @@ def _with_release(job: GenericJob, workload: QueuedWorkload, now: float) -> Queu
     return workload
 
 
-def _with_hold(job: GenericJob, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
+def _with_on_hold(job: GenericJob, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
     """What wants no quota has none, and does not queue for it, until it does again."""
     if job.on_hold and workload.active and not active and not workload.is_on_hold:
         return with_status(workload, unreserved(workload, ON_HOLD, job.on_hold, now))
@@ -82,8 +90,6 @@ def _with_hold(job: GenericJob, workload: QueuedWorkload, active: bool, now: flo
 
 def _with_reclaimable(job: GenericJob, workload: QueuedWorkload) -> QueuedWorkload:
     """Pods that are done stay done; no set has more of them than it has pods."""
-    if not workload.is_true(QUOTA_RESERVED):
-        return workload
     known, found = dict(workload.reclaimable), dict(job.reclaimable)
     each = [
         (pod_set.name, min(pod_set.count, max(known.get(pod_set.name, 0), found.get(pod_set.name, 0))))
@@ -92,22 +98,23 @@ def _with_reclaimable(job: GenericJob, workload: QueuedWorkload) -> QueuedWorklo
     return replace(workload, reclaimable=tuple((name, count) for name, count in each if count or name in known))
 
 
-def _with_readiness(job: GenericJob, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+def _with_readiness(job: GenericJob, workload: QueuedWorkload, was_ready: bool, now: float) -> QueuedWorkload:
     """That pods are not ready yet is not said, which saves a write for each workload; that they are no longer, is."""
-    shown, was_ready = workload.condition(PODS_READY), workload.is_true(PODS_READY)
-    if job.is_ready and not was_ready:
+    is_ready = job.is_ready
+    if is_ready and not was_ready:
+        shown = workload.condition(PODS_READY)
         recovered = shown is not None and shown.reason == RECOVERING
         return _showing(
             workload, ConditionUpdate(PODS_READY, True, "Recovered" if recovered else "Started", READY), now
         )
-    if was_ready and not job.is_ready:
+    if was_ready and not is_ready:
         return _showing(workload, ConditionUpdate(PODS_READY, False, RECOVERING, NOT_READY[RECOVERING]), now)
     return workload
 
 
-def _with_replacements(job: GenericJob, workload: QueuedWorkload, now: float) -> QueuedWorkload:
-    shown, missing = workload.condition(WAITING), job.missing
-    if missing is None or (shown is None and not missing):
+def _with_replacements(missing: int, workload: QueuedWorkload, now: float) -> QueuedWorkload:
+    shown = workload.condition(WAITING)
+    if shown is None and not missing:
         return workload
     if not missing:
         return _showing(workload, ConditionUpdate(WAITING, False, PODS_READY, "No pods need replacement"), now)
