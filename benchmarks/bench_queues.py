@@ -16,7 +16,7 @@ import msgspec
 from bench_quota import BASELINE, LARGE, Class
 
 from headgate.apiserver import Json, Request
-from headgate.lifecycle.quota_eviction import finished
+from headgate.lifecycle.workload.eviction import finished
 from headgate.model.effects import Effect, PatchStatus, WakeAt
 from headgate.model.events import Event, Observed, TimerFired
 from headgate.model.keys import Kind

@@ -20,8 +20,8 @@ from msgspec import structs
 from headgate.engine.loop import Engine
 from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot, cycle
 from headgate.engine.quota.outcomes import Outcome as Decided
-from headgate.lifecycle.quota_conditions import with_status
-from headgate.lifecycle.quota_eviction import finished
+from headgate.lifecycle.workload.conditions import with_status
+from headgate.lifecycle.workload.eviction import finished
 from headgate.model.effects import Effect, PatchStatus, QueuedWorkloadStatus
 from headgate.model.events import Event, Observed, Outcome
 from headgate.model.keys import Key, Kind

@@ -7,12 +7,12 @@ from random import Random
 from builders import amounts, node, node_key, pod, shape
 from msgspec import structs
 
-from headgate.engine.integrations.hold_plan import Claimant, HoldPlan, Leaver
-from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.hold_plan import HoldCandidate, HoldPlan, TerminatingPod
+from headgate.engine.integrations.node_capacity import NodeCapacity
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.engine.journal import Journal
-from headgate.lifecycle.quota_conditions import Said, edited, with_status
+from headgate.lifecycle.workload.conditions import ConditionUpdate, edited, with_status
 from headgate.model.conditions import Condition
 from headgate.model.effects import Delete, EmitEvent, PatchSpec, PatchStatus, PodStart, QueuedWorkloadStatus, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired
@@ -60,7 +60,7 @@ class RandomPlan:
     def __init__(self, dice):
         self.now = 100.0
         self.sizes = {name: dice.randint(1, 4) for name in NODES[: dice.randint(1, 3)]}
-        self.nodes, self.trees = NodeRoom(), QuotaTrees()
+        self.nodes, self.trees = NodeCapacity(), QuotaTrees()
         self.leaving, taken = {}, {}
         for name, size in self.sizes.items():
             self.nodes.put_node(node(name, size))
@@ -73,7 +73,7 @@ class RandomPlan:
         self.free = {name: size - taken[name] for name, size in self.sizes.items()}
         self.claimants = [self._claimant(dice, number) for number in range(dice.randint(1, 3))]
         plan = HoldPlan(self.nodes, self.trees)
-        self.holds = plan.holds([Leaver(each) for each in self.leaving.values()], self.claimants, self.now)
+        self.holds = plan.holds([TerminatingPod(each) for each in self.leaving.values()], self.claimants, self.now)
 
     def _put(self, dice, name, on, cpu):
         due = dice.choice([None, 60.0, 95.0, 100.0, 105.0, 110.0, 120.0, 130.0, 200.0, 300.0])
@@ -85,8 +85,8 @@ class RandomPlan:
 
     def _claimant(self, dice, number):
         since, key = float(dice.choice([80, 90, 99, 100])), Key(Kind.KUEUE_WORKLOAD, "default", f"w{number}")
-        return Claimant(
-            work=key,
+        return HoldCandidate(
+            job=key,
             rank=(-dice.randint(0, 1), since, 0.0, key),
             wanted={shape(dice.randint(1, 3)): dice.choice([1, 1, 2, 3])},
             queue="a",
@@ -113,8 +113,8 @@ def one_workload_is_held_exactly_when_leaving_pods_make_it_fit(seed):
     fits_now, fits_soon = can_place(list(plan.free.values()), sizes_of(mine)), can_place(soon, sizes_of(mine))
     helped = not fits_now and fits_soon and mine.until > now
     if not late:  # one that waited for a pod whose grace has just ended starts, whoever else leaves
-        assert (mine.work in plan.holds) == helped
-    assert mine.work not in plan.holds or helped
+        assert (mine.job in plan.holds) == helped
+    assert mine.job not in plan.holds or helped
 
 
 @law
@@ -123,7 +123,7 @@ def promises_are_kept_apart_and_each_hold_has_all_it_needs(seed):
     promised = [each.key.name for hold in plan.holds.values() for each in hold.pods]
     assert len(promised) == len(set(promised)), "a leaving pod is promised twice"
     for claimant in plan.claimants:
-        hold = plan.holds.get(claimant.work)
+        hold = plan.holds.get(claimant.job)
         if hold is None:
             continue
         assert not claimant.started
@@ -139,7 +139,7 @@ def promises_are_kept_apart_and_each_hold_has_all_it_needs(seed):
 @law
 def what_is_held_does_not_depend_on_the_order_in_which_things_are_told(seed):
     plan = RandomPlan(Random(seed))
-    leavers = [Leaver(each) for each in reversed(plan.leaving.values())]
+    leavers = [TerminatingPod(each) for each in reversed(plan.leaving.values())]
     assert HoldPlan(plan.nodes, plan.trees).holds(leavers, plan.claimants[::-1], plan.now) == plan.holds
 
 
@@ -298,7 +298,7 @@ class History:
         admitted = [each for each in self.workloads() if each.is_true("Admitted") and not each.is_true("Evicted")]
         if admitted:
             found = self.dice.choice(admitted)
-            self.put(with_status(found, edited(found, self.now, Said("Evicted", True, "Preempted", ""))))
+            self.put(with_status(found, edited(found, self.now, ConditionUpdate("Evicted", True, "Preempted", ""))))
 
     def workloads(self):
         return [each for each in self.objects.values() if each.key.kind is Kind.KUEUE_WORKLOAD]

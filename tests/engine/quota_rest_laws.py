@@ -11,7 +11,7 @@ from random import Random
 from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, cohort, flavor, local, namespace, pods, queue, quota, work
 
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.workload.eviction import released
 from headgate.model import queues as model
 from headgate.model.queues import (
     BorrowWithinCohort,

@@ -12,7 +12,7 @@ from headgate.engine.why_waiting.decision import MOST_BEFORE
 from headgate.engine.why_waiting.explaining import explain
 from headgate.engine.why_waiting.sentences import remedy_sentence
 from headgate.engine.why_waiting.standing import standing
-from headgate.lifecycle.quota_circumstances import hindrance
+from headgate.lifecycle.workload.queue_snapshot import hindrance
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import Bounds, LimitRange

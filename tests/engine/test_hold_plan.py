@@ -3,8 +3,8 @@
 import pytest
 from builders import bound, node, pod, shape
 
-from headgate.engine.integrations.hold_plan import Claimant, HoldPlan, Leaver
-from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.hold_plan import HoldCandidate, HoldPlan, TerminatingPod
+from headgate.engine.integrations.node_capacity import NodeCapacity
 from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS
@@ -22,17 +22,17 @@ def leaves(name, cpu=1, on="n", due=130.0, queue="a", flavor="default"):
 def wants(name, *cpus, priority=0, since=NOW, queue="a", until=NOW + 120, **fields):
     key = Key(Kind.KUEUE_WORKLOAD, "default", name)
     wanted = {shape(cpu): cpus.count(cpu) for cpu in cpus}
-    return Claimant(key, (-priority, since, 0.0, key), wanted, queue, CPU, since, until, **fields)
+    return HoldCandidate(key, (-priority, since, 0.0, key), wanted, queue, CPU, since, until, **fields)
 
 
 def held(nodes, leaving, *claimants, trees=None):
     """Who is held for which pods, and until when."""
-    there = NodeRoom()
+    there = NodeCapacity()
     for each in nodes:
         there.put_node(each)
     for each in leaving:
         there.put_pod(each)
-    holds = HoldPlan(there, trees or QuotaTrees()).holds([Leaver(each) for each in leaving], claimants, NOW)
+    holds = HoldPlan(there, trees or QuotaTrees()).holds([TerminatingPod(each) for each in leaving], claimants, NOW)
     return {key.name: ([each.key.name for each in hold.pods], hold.until) for key, hold in holds.items()}
 
 

@@ -4,7 +4,7 @@ import pytest
 from integration_scenes import JOBS, PODS, Integrations, job, pod
 from msgspec.structs import replace
 
-from headgate.engine.integrations.writes import LONGEST_BACKOFF, UNSEEN_AFTER, Writes
+from headgate.engine.integrations.writes import LONGEST_BACKOFF, UNSEEN_AFTER, JobWrites
 from headgate.model.effects import (
     Create,
     Delete,
@@ -34,7 +34,7 @@ def event(type_=EventType.NORMAL):
 
 
 def decided(*effects, writes=None, version="1"):
-    writes = writes or Writes()
+    writes = writes or JobWrites()
     return writes, list(writes.passing(WORK, effects, {JOB: version}))
 
 
@@ -42,10 +42,10 @@ def test_nothing_more_is_decided_about_an_object_until_it_is_seen_in_another_ver
     writes, passed = decided(suspend())
     assert passed == [suspend()]
     assert decided(suspend(), writes=writes)[1] == []
-    writes.observed(JOB, "1")
-    assert writes.is_pending(JOB), "seen as it was before the write"
-    writes.observed(JOB, "2")
-    assert not writes.is_pending(JOB)
+    writes.observe(JOB, "1")
+    assert JOB in writes.pending, "seen as it was before the write"
+    writes.observe(JOB, "2")
+    assert JOB not in writes.pending
 
 
 def test_what_is_told_goes_out_with_what_it_tells_of():
@@ -63,18 +63,18 @@ def test_one_decision_may_need_two_writes_but_not_two_of_one_version():
 
 def test_an_object_that_vanished_is_decided_about_at_once():
     writes, _ = decided(suspend())
-    assert writes.answered(Outcome(suspend(), Trouble.GONE), 0.0) == WORK
-    assert not writes.is_pending(JOB)
+    assert writes.answer(Outcome(suspend(), Trouble.GONE), 0.0) == WORK
+    assert JOB not in writes.pending
 
 
 def test_a_creation_is_not_forgotten_because_an_older_object_of_that_name_is_gone():
     create = Create(JOB, b"{}")
-    writes = Writes()
+    writes = JobWrites()
     assert list(writes.passing(WORK, [create], {})) == [create]
     writes.gone(JOB)
-    assert writes.is_pending(JOB)
-    writes.observed(JOB, "7")
-    assert not writes.is_pending(JOB)
+    assert JOB in writes.pending
+    writes.observe(JOB, "7")
+    assert JOB not in writes.pending
 
 
 @pytest.mark.parametrize(
@@ -89,21 +89,22 @@ def test_a_creation_is_not_forgotten_because_an_older_object_of_that_name_is_gon
 )
 def test_when_an_object_is_looked_at_again(trouble, after, idle):
     writes, _ = decided(suspend())
-    assert writes.answered(Outcome(suspend(), trouble), 100.0) == WORK
-    assert list(writes.next_looks()) == [(100.0 + after, idle)]
+    assert writes.answer(Outcome(suspend(), trouble), 100.0) == WORK
+    deadlines = (writes.next_deadline(), writes.next_idle_deadline())
+    assert deadlines == ((None, 100.0 + after) if idle else (100.0 + after, None))
     assert list(writes.due(99.0 + after)) == []
-    assert writes.is_pending(JOB)
+    assert JOB in writes.pending
     assert list(writes.due(100.0 + after)) == [WORK]
-    assert not writes.is_pending(JOB)
+    assert JOB not in writes.pending
 
 
 def test_trouble_upon_trouble_is_tried_ever_more_rarely():
-    writes, now = Writes(), 0.0
+    writes, now = JobWrites(), 0.0
     waits = []
     for _ in range(8):
         assert list(writes.passing(WORK, [suspend()], {JOB: "1"})) == [suspend()]
-        writes.answered(Outcome(suspend(), Trouble.UNAVAILABLE), now)
-        ((at, _),) = writes.next_looks()
+        writes.answer(Outcome(suspend(), Trouble.UNAVAILABLE), now)
+        at = writes.next_deadline()
         waits.append(at - now)
         now = at
         assert list(writes.due(now)) == [WORK]
@@ -112,8 +113,8 @@ def test_trouble_upon_trouble_is_tried_ever_more_rarely():
 
 def test_an_answer_to_somebody_elses_write_changes_nothing():
     writes, _ = decided(suspend())
-    assert writes.answered(Outcome(PatchSpec(Target(JOB, "uid"), Suspension(False)), Trouble.GONE), 0.0) is None
-    assert writes.is_pending(JOB)
+    assert writes.answer(Outcome(PatchSpec(Target(JOB, "uid"), Suspension(False)), Trouble.GONE), 0.0) is None
+    assert JOB in writes.pending
 
 
 # the plane with a server that does not answer as it should

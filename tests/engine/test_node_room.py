@@ -5,7 +5,7 @@ from builders import bound, node, node_key, pod, pod_key, shape, tolerating
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engine.integrations.node_room import NodeRoom
+from headgate.engine.integrations.node_capacity import NodeCapacity
 from headgate.model.node import Taint, TaintEffect
 
 TAINT = Taint("spot", "", TaintEffect.NO_SCHEDULE)
@@ -13,7 +13,7 @@ BEARS = tolerating("spot")
 
 
 def room(*things):
-    made = NodeRoom()
+    made = NodeCapacity()
     for each in things:
         made.put_pod(each) if hasattr(each, "shape") else made.put_node(each)
     return made
@@ -63,7 +63,7 @@ happenings = st.lists(
 
 @given(happenings, st.integers(1, 4), st.integers(1, 4))
 def test_what_happened_does_not_matter_only_what_is(history, cpu, count):
-    kept, nodes, pods = NodeRoom(), {}, {}
+    kept, nodes, pods = NodeCapacity(), {}, {}
     for what, name, number in history:
         match what:
             case "node":

@@ -7,7 +7,7 @@ import quota_rest_laws
 from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, cohort, local, pods, queue, quota, work
 
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.workload.eviction import released
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import (
     BorrowWithinCohort,

@@ -4,9 +4,9 @@ import pytest
 from msgspec import structs
 
 from headgate.engine.quota.desk import PATIENCE, Desk
-from headgate.lifecycle.quota_admission import refused, reserved
-from headgate.lifecycle.quota_conditions import with_status
-from headgate.lifecycle.quota_eviction import preempted, released
+from headgate.lifecycle.workload.admission import refused, reserved
+from headgate.lifecycle.workload.conditions import with_status
+from headgate.lifecycle.workload.eviction import preempted, released
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
 
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.workload.eviction import released
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
 from headgate.model.events import Observed, Outcome, Trouble

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import asdict, replace
 from quota_steps import OWNER, QuotaSteps, check, flavor, local, queue, quota, work
 
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.workload.eviction import released
 from headgate.model.effects import Delete
 from headgate.model.events import TimerFired
 from headgate.model.queues import CheckState, CheckStatus, RequeueState, RequiredCheck, StopPolicy

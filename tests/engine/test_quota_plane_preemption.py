@@ -3,7 +3,7 @@
 from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
 
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.workload.eviction import released
 from headgate.model.queues import GateStatus, QueuePreemption, Reclaim, WithinQueue
 from headgate.model.quota_settings import QuotaSettings
 

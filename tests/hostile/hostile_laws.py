@@ -17,7 +17,7 @@ from headgate.engine.loop import Engine
 from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.gates.webhooks import JUDGES
-from headgate.lifecycle.roles import role_hash
+from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import Rules
 from headgate.model.effects import WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble

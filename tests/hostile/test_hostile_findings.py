@@ -10,7 +10,7 @@ from steps import Steps
 from headgate.api.admission import answer
 from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
 from headgate.api.wire import format_micro_time, format_time, parse_time
-from headgate.engine.integrations.surroundings import Measures
+from headgate.engine.integrations.job_index import Measures
 from headgate.gates.webhooks import JUDGES
 from headgate.model.admission import Admit, Matter, Question, Rules
 from headgate.model.keys import Key, Kind

@@ -4,9 +4,17 @@ import pytest
 from builders import bound, pod, shape
 from msgspec import structs
 
-from headgate.lifecycle.holds import Hold, hold_limit, message, running_since, runs_from, seconds_run, with_hold
-from headgate.lifecycle.quota_deadlines import execution_ends, ready_until
-from headgate.lifecycle.quota_eviction import released
+from headgate.lifecycle.terminating.holds import (
+    Hold,
+    hold_limit,
+    message,
+    running_since,
+    runs_from,
+    seconds_run,
+    with_hold,
+)
+from headgate.lifecycle.workload.deadlines import execution_ends, ready_until
+from headgate.lifecycle.workload.eviction import released
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import Admission, PodSet, PodSetAssignment, QueuedWorkload

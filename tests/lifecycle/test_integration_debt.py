@@ -3,7 +3,7 @@
 import pytest
 from builders import pod
 
-from headgate.lifecycle.debt import is_started, standing, taken_by
+from headgate.lifecycle.terminating.debt import is_started, occupancy, taken_by
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, CLUSTER_QUEUE_NAME, FLAVORS, POD_SET
@@ -54,17 +54,17 @@ def workload(places=2, reserved=50.0, finished=False, **others):
     ],
 )
 def test_who_owes(pods, holder, owing):
-    assert [each.key.name for each in standing(pods, holder).owing] == owing
+    assert [each.key.name for each in occupancy(pods, holder).owing] == owing
 
 
 def test_places_whose_pods_take_room():
-    found = standing([leaves("a"), started("b"), started("c", node="")], workload(2))
+    found = occupancy([leaves("a"), started("b"), started("c", node="")], workload(2))
     assert found.on_nodes == {"main": 1}
-    assert not found.leaves_places, "the one that leaves has lost its place"
+    assert not found.terminates_with_quota, "the one that leaves has lost its place"
 
 
 def test_a_pod_that_leaves_keeps_its_place_until_another_is_started_there():
-    assert standing([leaves("a"), started("b")], workload(2)).leaves_places
+    assert occupancy([leaves("a"), started("b")], workload(2)).terminates_with_quota
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from builders import bound, pod, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.lifecycle.pod_group_members import members, newcomers
-from headgate.lifecycle.roles import role_of
+from headgate.lifecycle.jobframework.pod_group import members, newcomers, role_of
 from headgate.model.kueue_names import GROUP_TOTAL, MANAGED, ROLE_HASH
 from headgate.model.pod import HeldPod, Phase
 from headgate.model.queues import PodSet

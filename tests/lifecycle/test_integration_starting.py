@@ -5,8 +5,8 @@ from builders import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.lifecycle.debt import debt_of
-from headgate.lifecycle.injecting import CannotStart, injections, merged_selector
+from headgate.lifecycle.jobframework.pod_set_info import CannotStart, merged_selector, pod_set_infos
+from headgate.lifecycle.terminating.debt import debt_of
 from headgate.model.affinity import Toleration
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, LONGEST, POD_SET, workload_name
@@ -68,7 +68,7 @@ def test_pods_get_what_their_flavors_and_checks_say():
     update = b'[{"name":"main","labels":{"a":"b"},"annotations":{"c":"d"},"nodeSelector":{"rack":"1"},'
     update += b'"tolerations":[{"key":"x","operator":"Exists","effect":"NoSchedule","tolerationSeconds":5}]}]'
     spot = dict([flavor("spot", {"type": "spot"}, (SPOT,))])
-    got = injections(admitted(updates=update), spot)["main"]
+    got = pod_set_infos(admitted(updates=update), spot)["main"]
     assert got.count == 2
     assert got.node_selector == {"type": "spot", "rack": "1"}
     assert [each.key for each in got.tolerations] == ["spot", "x"]
@@ -77,19 +77,19 @@ def test_pods_get_what_their_flavors_and_checks_say():
 
 
 def test_updates_of_other_pod_sets_are_not_theirs():
-    got = injections(admitted(updates=b'[{"name":"other","labels":{"a":"b"}}]'), dict([flavor("spot")]))
+    got = pod_set_infos(admitted(updates=b'[{"name":"other","labels":{"a":"b"}}]'), dict([flavor("spot")]))
     assert "a" not in got["main"].labels
 
 
 def test_two_flavors_are_given_once_each():
     flavors = dict([flavor("spot", {"type": "spot"}, (SPOT,)), flavor("gpu", {"gpu": "yes"})])
     workload = admitted((("cpu", "spot"), ("memory", "spot"), ("nvidia.com/gpu", "gpu")))
-    got = injections(workload, flavors)["main"]
+    got = pod_set_infos(workload, flavors)["main"]
     assert (got.node_selector, got.tolerations) == ({"type": "spot", "gpu": "yes"}, (SPOT,))
 
 
 def test_a_flavor_that_is_not_known_is_waited_for():
-    assert injections(admitted(), {}) is None
+    assert pod_set_infos(admitted(), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_flavor_that_is_not_known_is_waited_for():
 )
 def test_a_check_that_contradicts_the_flavor_is_an_error(update):
     with pytest.raises(CannotStart, match="conflicting values"):
-        injections(admitted(updates=update), dict([flavor("spot", {"type": "spot"})]))
+        pod_set_infos(admitted(updates=update), dict([flavor("spot", {"type": "spot"})]))
 
 
 def test_a_selector_is_only_added_to():

@@ -5,20 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from headgate.lifecycle.quota_admission import admitted, refused, reserved
-from headgate.lifecycle.quota_checks import required_checks, synced_checks
-from headgate.lifecycle.quota_circumstances import Circumstances, hindrance
-from headgate.lifecycle.quota_deadlines import execution_ends, next_deadline, ready_until
-from headgate.lifecycle.quota_eviction import (
+from headgate.lifecycle.workload.admission import admitted, refused, reserved
+from headgate.lifecycle.workload.checks import required_checks, synced_checks
+from headgate.lifecycle.workload.deadlines import execution_ends, next_deadline, ready_until
+from headgate.lifecycle.workload.eviction import (
     deactivated,
-    doomed,
+    deactivation_target,
     evicted,
     preempted,
     released,
     requeued,
     timed_out,
 )
-from headgate.lifecycle.quota_next import next_step
+from headgate.lifecycle.workload.next_step import next_step
+from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape
@@ -157,7 +157,9 @@ def test_a_rest_too_many_is_not_granted():
 
 
 def test_deactivation_tells_what_doomed_it_and_forgets_the_rest():
-    workload = after(running(requeue=RequeueState(3, 99.0)), doomed(running(), "AdmissionCheck", "x said no", 20.0))
+    workload = after(
+        running(requeue=RequeueState(3, 99.0)), deactivation_target(running(), "AdmissionCheck", "x said no", 20.0)
+    )
     workload = replace(workload, requeue=RequeueState(3, 99.0), active=False)
     status = deactivated(workload, 21.0)
     assert shown(status, "Evicted") == (
@@ -244,7 +246,7 @@ def test_the_earliest_deadline_counts():
 
 def around(**fields):
     made = {"local": LOCAL, "queue": queue("default"), "queue_is_active": True, "may_enter": True}
-    return Circumstances(**{**made, **fields}, settings=QuotaSettings())
+    return QueueSnapshot(**{**made, **fields}, settings=QuotaSettings())
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ def around(**fields):
     ],
 )
 def test_what_keeps_a_workload_out_of_its_queue(workload, circumstances, message):
-    found = hindrance(workload, circumstances)
+    found = inadmissible_reason(workload, circumstances)
     assert (found and found.message) == message
 
 

@@ -26,7 +26,7 @@ from test_live_pages import HERE, ask
 from headgate.api.configuration import settings_from
 from headgate.api.install_manifests import queue_definitions
 from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
-from headgate.engine.integrations import waits as start_waits
+from headgate.engine.integrations import metrics as start_waits
 from headgate.engine.loop import Engine
 from headgate.engine.quota import waits as quota_waits
 from headgate.live.health import Readiness, pages, serving

@@ -21,8 +21,8 @@ from quota_builders import (
 
 from headgate.engine.quota.admission_cycle import admit_all, cycle
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
-from headgate.lifecycle import quota_admission
-from headgate.lifecycle.quota_conditions import with_status
+from headgate.lifecycle.workload.admission import reserved
+from headgate.lifecycle.workload.conditions import with_status
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.quota.assignment import admission
@@ -317,5 +317,5 @@ def test_what_is_held_at_once_is_what_will_be_read_of_the_workload(head):
     books = ledger(queue("q", 4))
     ((outcome,),) = admit_all(pending(books, head), snapshot(books), PLAIN, 7.5)
     given = admission("q", outcome.assignment.pod_sets)
-    shown = with_status(head.workload, quota_admission.reserved(head.workload, given, (), 7.5))
+    shown = with_status(head.workload, reserved(head.workload, given, (), 7.5))
     assert books.holder("q", head.workload.uid) == holder_of(shown, ordered_at(shown, PLAIN))

@@ -32,6 +32,9 @@ class WritePolicy(Struct, frozen=True):
     backoff: Backoff
     patience: float | None = None  # seconds an accepted write may stay unobserved; None: acceptance settles it
     resends: bool = True  # whether a write that may not have arrived is sent again as it is, or decided anew
+    refusal_rest: float | None = None  # seconds after which a refused write is decided anew; None: refusal settles it
+    settles_unanswered: bool = False  # whether a newer version settles a write that is not answered yet
+    idle_nets: bool = False  # whether `patience` and `refusal_rest` are safety nets, kept apart as idle deadlines
 
 
 class WriteState(Enum):
@@ -39,6 +42,7 @@ class WriteState(Enum):
     RETRYING = auto()  # it may not have arrived; waits for its back-off
     ACCEPTED = auto()  # the server said yes; waits for the observation
     CONFLICTED = auto()  # the object had changed; waits for the newer version
+    REFUSED = auto()  # the server said no; rests until the object changes
 
 
 class WriteResult(Enum):
@@ -54,6 +58,7 @@ class InFlightWrite(Struct, Generic[W]):
     write: W
     base: str  # the version it was made from; empty where it is made from none
     state: WriteState = WriteState.SENT
+    joined: tuple[W, ...] = ()  # further writes of the same decision
 
 
 class InFlightWrites(Generic[S, W]):
@@ -62,6 +67,7 @@ class InFlightWrites(Generic[S, W]):
         self._writes: dict[S, InFlightWrite[W]] = {}
         self._failures: dict[S, int] = {}  # in a row
         self._deadlines = Deadlines[S]()
+        self._idle_deadlines = Deadlines[S]()
 
     def __contains__(self, slot: S) -> bool:
         return slot in self._writes
@@ -75,34 +81,46 @@ class InFlightWrites(Generic[S, W]):
     def send(self, slot: S, write: W, base: str = "") -> W:
         """The write is in flight from now on, in place of an earlier one."""
         self._writes[slot] = InFlightWrite(write, base)
-        self._deadlines.drop(slot)
+        self._drop_deadline(slot)
+        return write
+
+    def join(self, slot: S, write: W) -> W:
+        """The write is in flight beside the one of the same decision that was sent before it."""
+        flight = self._writes[slot]
+        flight.joined = (*flight.joined, write)
         return write
 
     def answer(self, slot: S, write: W, trouble: Trouble | None, observed: str, now: float) -> WriteResult | None:
         """What the server's answer means, given the version observed last; None when the write is not in flight."""
         flight = self._writes.get(slot)
-        if flight is None or flight.write != write:
+        if flight is None or (flight.write != write and write not in flight.joined):
             return None
-        moved = observed != flight.base
+        policy, moved = self._policy, observed != flight.base
         if trouble is None:
-            if self._policy.patience is None or moved:
+            if policy.patience is None or moved:
                 return self._settle(slot, WriteResult.CONFIRMED)
-            flight.state = WriteState.ACCEPTED
-            self._deadlines.set(slot, now + self._policy.patience)
-        elif trouble in (Trouble.REFUSED, Trouble.GONE):
+            if flight.state is WriteState.SENT:
+                flight.state = WriteState.ACCEPTED
+                self._set_deadline(slot, now + policy.patience, policy.idle_nets)
+            return WriteResult.PENDING
+        if trouble is Trouble.GONE or (trouble is Trouble.REFUSED and policy.refusal_rest is None):
             return self._settle(slot, WriteResult.REFUSED)
-        elif moved:
+        if moved:
             return self._settle(slot, WriteResult.FORGOTTEN)
+        failures = self._failures[slot] = self._failures.get(slot, 0) + 1
+        if trouble is Trouble.REFUSED and policy.refusal_rest is not None:
+            flight.state = WriteState.REFUSED
+            self._set_deadline(slot, now + policy.refusal_rest, policy.idle_nets)
         else:
             flight.state = WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED
-            failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-            self._deadlines.set(slot, now + self._policy.backoff.after(failures))
+            self._set_deadline(slot, now + policy.backoff.after(failures), idle=False)
         return WriteResult.PENDING
 
     def observe(self, slot: S, version: str) -> WriteResult | None:
         """What it means that the object is observed in this version; None when nothing is in flight.
 
-        While a write is not answered, a newer version may be older or later than the write: it stays in flight.
+        While a write is not answered, a newer version may be older or later than the write: it stays in flight, unless
+        the policy has writes that are decided anew on whatever is newer.
         """
         flight = self._writes.get(slot)
         if flight is None:
@@ -111,11 +129,11 @@ class InFlightWrites(Generic[S, W]):
             return WriteResult.PENDING
         self._failures.pop(slot, None)
         match flight.state:
-            case WriteState.SENT:
+            case WriteState.SENT if not self._policy.settles_unanswered:
                 return WriteResult.PENDING
-            case WriteState.ACCEPTED:
+            case WriteState.SENT | WriteState.ACCEPTED:
                 return self._settle(slot, WriteResult.CONFIRMED)
-            case WriteState.RETRYING | WriteState.CONFLICTED:
+            case WriteState.RETRYING | WriteState.CONFLICTED | WriteState.REFUSED:
                 return self._settle(slot, WriteResult.FORGOTTEN)
 
     def confirm(self, slot: S) -> None:
@@ -127,11 +145,11 @@ class InFlightWrites(Generic[S, W]):
         """The object is gone, or the write no longer matters."""
         self._writes.pop(slot, None)
         self._failures.pop(slot, None)
-        self._deadlines.drop(slot)
+        self._drop_deadline(slot)
 
     def due(self, now: float) -> Iterator[tuple[S, W, WriteResult]]:
         """Writes whose deadline has come: PENDING ones are sent again as they are, FORGOTTEN ones decided anew."""
-        for slot in self._deadlines.due(now):
+        for slot in (*self._deadlines.due(now), *self._idle_deadlines.due(now)):
             flight = self._writes[slot]
             if flight.state is WriteState.RETRYING and self._policy.resends:
                 flight.state = WriteState.SENT
@@ -143,9 +161,21 @@ class InFlightWrites(Generic[S, W]):
     def next_deadline(self) -> float | None:
         return self._deadlines.next_deadline()
 
+    def next_idle_deadline(self) -> float | None:
+        """The first deadline that is a safety net only."""
+        return self._idle_deadlines.next_deadline()
+
+    def _set_deadline(self, slot: S, at: float, idle: bool) -> None:
+        self._drop_deadline(slot)
+        (self._idle_deadlines if idle else self._deadlines).set(slot, at)
+
+    def _drop_deadline(self, slot: S) -> None:
+        self._deadlines.drop(slot)
+        self._idle_deadlines.drop(slot)
+
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         del self._writes[slot]
-        self._deadlines.drop(slot)
+        self._drop_deadline(slot)
         if verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict

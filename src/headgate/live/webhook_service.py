@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from headgate.lifecycle.roles import role_hash
+from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.live.certificates import InvalidCertificate, ServerTls, load_certificate
 from headgate.live.client import Client
 from headgate.live.health import Listen

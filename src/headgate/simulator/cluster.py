@@ -26,7 +26,7 @@ from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
 from headgate.gates.webhooks import JUDGES
-from headgate.lifecycle.roles import role_hash
+from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted
 from headgate.model.effects import WakeAt
 from headgate.model.events import Event, TimerFired

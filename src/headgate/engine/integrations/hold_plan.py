@@ -13,23 +13,27 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from headgate.engine.integrations.node_room import Free, NodeRoom, Rows, Wanted
-from headgate.engine.integrations.quota_trees import FlavorResource, QuotaTrees
-from headgate.lifecycle.debt import is_stuck, taken_by
-from headgate.lifecycle.holds import Hold
+from headgate.engine.integrations.node_capacity import FreeCapacity, NodeCapacity, Rows, Wanted
+from headgate.engine.integrations.quota_trees import FlavorResource, QuotaTrees, granted_quota
+from headgate.lifecycle.jobframework.generic_job import PodSetInfo
+from headgate.lifecycle.jobframework.pod_set_info import CannotStart, pod_set_infos
+from headgate.lifecycle.terminating.debt import PodOccupancy, is_stuck, places_of, taken_by
+from headgate.lifecycle.terminating.holds import Hold, hold_limit
+from headgate.lifecycle.workload.conditions import ADMITTED, true_since
 from headgate.model.keys import Key
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME
 from headgate.model.pod import Pod, PodShape
+from headgate.model.queues import QueuedWorkload, ResourceFlavor
 from headgate.placement.columns import Amounts
 from headgate.placement.table import PODS
 
 Mask = NDArray[np.bool_]
 
 
-class Claimant(Struct, frozen=True):
+class HoldCandidate(Struct, frozen=True):
     """An admitted workload and those of its pods that are on no node."""
 
-    work: Key
+    job: Key
     rank: tuple[int, float, float, Key]  # by priority, then by the time of its admission, its creation and its name
     wanted: Wanted
     queue: str  # the cluster queue that admitted it
@@ -44,7 +48,7 @@ class Claimant(Struct, frozen=True):
         return tuple(self.wanted.items()), self.queue, self.quota
 
 
-class Leaver(Struct, frozen=True):
+class TerminatingPod(Struct, frozen=True):
     """A pod that is leaving and whose quota was given back already."""
 
     pod: Pod
@@ -75,11 +79,11 @@ class HoldPlan:
     starts without it, and takes nothing from others who are held for pods that are in time.
     """
 
-    def __init__(self, nodes: NodeRoom, trees: QuotaTrees) -> None:
+    def __init__(self, nodes: NodeCapacity, trees: QuotaTrees) -> None:
         self._nodes = nodes
         self._trees = trees
-        self._leavers: list[Leaver] = []  # those that are due first in front
-        self._free = Free({})
+        self._terminating: list[TerminatingPod] = []  # those that are due first in front
+        self._free = FreeCapacity({})
         self._rows: Rows = np.zeros(0, dtype=np.intp)  # of the nodes they are on
         self._amounts: dict[str, Amounts] = {}  # what they free there
         self._due: NDArray[np.float64] = np.zeros(0)
@@ -88,34 +92,36 @@ class HoldPlan:
         self._masks: dict[tuple[str, frozenset[FlavorResource]], Mask] = {}
         self._beyond_help: dict[Hashable, float] = {}  # since when those were admitted whom no leaving pods help
 
-    def holds(self, leavers: Iterable[Leaver], claimants: Iterable[Claimant], now: float) -> dict[Key, Hold]:
+    def holds(
+        self, terminating: Iterable[TerminatingPod], candidates: Iterable[HoldCandidate], now: float
+    ) -> dict[Key, Hold]:
         """The holds of those that are held; the others start now, or have."""
-        in_time = [each for each in leavers if not is_stuck(each.pod, now)]
+        in_time = [each for each in terminating if not is_stuck(each.pod, now)]
         there = [each for each in in_time if self._nodes.row_of(each.pod.node) is not None]
         if not any(each.due > now for each in there):
             return {}
-        ranked = sorted(claimants, key=lambda each: each.rank)
+        ranked = sorted(candidates, key=lambda each: each.rank)
         self._begin(sorted(there, key=lambda each: (each.due, each.pod.key)), ranked)
-        pending = {each.work: self._pending(each.wanted) for each in ranked if each.started}
-        waiting = {each.work for each in ranked if not each.started and not self._fits_now(each.wanted)}
+        pending = {each.job: self._pending(each.wanted) for each in ranked if each.started}
+        waiting = {each.job for each in ranked if not each.started and not self._fits_now(each.wanted)}
         holds: dict[Key, Hold] = {}
-        for claimant in ranked:
-            if claimant.started:
-                self._promise(structs.replace(claimant, wanted=pending[claimant.work]))
-            elif claimant.work in waiting and (promised := self._promise(claimant)):
-                until = min(claimant.until, promised[-1].due)
+        for candidate in ranked:
+            if candidate.started:
+                self._promise(structs.replace(candidate, wanted=pending[candidate.job]))
+            elif candidate.job in waiting and (promised := self._promise(candidate)):
+                until = min(candidate.until, promised[-1].due)
                 if promised[0].due > now and until > now:
-                    holds[claimant.work] = Hold(tuple(each.pod for each in promised), until)
+                    holds[candidate.job] = Hold(tuple(each.pod for each in promised), until)
         return holds
 
-    def _begin(self, leavers: list[Leaver], claimants: Sequence[Claimant]) -> None:
-        shapes = dict.fromkeys(shape for each in claimants for shape in each.wanted)
+    def _begin(self, terminating: list[TerminatingPod], candidates: Sequence[HoldCandidate]) -> None:
+        shapes = dict.fromkeys(shape for each in candidates for shape in each.wanted)
         self._free = self._nodes.free(name for shape in shapes for name, _ in shape.requests.items)
-        self._leavers = leavers
-        self._rows = np.array([self._nodes.row_of(each.pod.node) for each in leavers], dtype=np.intp)
-        self._amounts = {name: _requests(leavers, name) for name in self._free.amounts}
-        self._due = np.array([each.due for each in leavers])
-        self._open = np.ones(len(leavers), dtype=np.bool_)
+        self._terminating = terminating
+        self._rows = np.array([self._nodes.row_of(each.pod.node) for each in terminating], dtype=np.intp)
+        self._amounts = {name: _requests(terminating, name) for name in self._free.amounts}
+        self._due = np.array([each.due for each in terminating])
+        self._open = np.ones(len(terminating), dtype=np.bool_)
 
     def _fits_now(self, wanted: Wanted) -> bool:
         """Whether all pods have room on the nodes as they are; then they take it."""
@@ -130,33 +136,35 @@ class HoldPlan:
         left = {shape: count - self._free.place(shape, count, self._rows_for(shape)) for shape, count in wanted.items()}
         return {shape: count for shape, count in left.items() if count}
 
-    def _promise(self, claimant: Claimant) -> list[Leaver]:
+    def _promise(self, candidate: HoldCandidate) -> list[TerminatingPod]:
         """Promises it as few leaving pods as make it fit, those that are due first; none when they all do not.
 
         None, too, when it needs none: pods of several shapes are placed one shape after the other, so what did not fit
         at first may fit among more room. A pod whose grace was over before the claimant was admitted helps nobody.
         """
-        if not claimant.wanted or claimant.since >= self._beyond_help.get(claimant.likeness, math.inf):
+        if not candidate.wanted or candidate.since >= self._beyond_help.get(candidate.likeness, math.inf):
             return []
-        may = np.flatnonzero(self._open & self._gave_to(claimant) & (self._due > claimant.since))
-        few = _fewest(len(may), lambda count: self._places_all(claimant.wanted, self._once_gone(may[:count])))
+        may = np.flatnonzero(self._open & self._gave_to(candidate) & (self._due > candidate.since))
+        few = _fewest(len(may), lambda count: self._places_all(candidate.wanted, self._once_gone(may[:count])))
         if few is None:
-            self._beyond_help[claimant.likeness] = claimant.since
+            self._beyond_help[candidate.likeness] = candidate.since
             return []
         after = self._once_gone(may[:few])
-        self._places_all(claimant.wanted, after)
-        return [self._leavers[index] for index in self._take(after, may[:few])]
+        self._places_all(candidate.wanted, after)
+        return [self._terminating[index] for index in self._take(after, may[:few])]
 
-    def _gave_to(self, claimant: Claimant) -> Mask:
+    def _gave_to(self, candidate: HoldCandidate) -> Mask:
         """The leaving pods whose quota the claimant can have been admitted against."""
-        kind = claimant.queue, claimant.quota
+        kind = candidate.queue, candidate.quota
         if kind not in self._masks:
-            root, tree = self._trees.root, self._trees.root(claimant.queue)
-            found = [root(each.queue) == tree and not claimant.quota.isdisjoint(each.quota) for each in self._leavers]
+            root, tree = self._trees.root, self._trees.root(candidate.queue)
+            found = [
+                root(each.queue) == tree and not candidate.quota.isdisjoint(each.quota) for each in self._terminating
+            ]
             self._masks[kind] = np.array(found, dtype=np.bool_)
         return self._masks[kind]
 
-    def _places_all(self, wanted: Wanted, free: Free) -> bool:
+    def _places_all(self, wanted: Wanted, free: FreeCapacity) -> bool:
         return all(free.place(shape, count, self._rows_for(shape)) == count for shape, count in wanted.items())
 
     def _rows_for(self, shape: PodShape) -> Rows:
@@ -164,14 +172,14 @@ class HoldPlan:
             self._fitting[shape] = self._nodes.rows_for(shape)
         return self._fitting[shape]
 
-    def _once_gone(self, gone: Rows) -> Free:
+    def _once_gone(self, gone: Rows) -> FreeCapacity:
         """What is free once these leaving pods are gone."""
         free = self._free.copy()
         for name, amounts in free.amounts.items():
             np.add.at(amounts, self._rows[gone], self._amounts[name][gone])
         return free
 
-    def _take(self, after: Free, gone: Rows) -> list[int]:
+    def _take(self, after: FreeCapacity, gone: Rows) -> list[int]:
         """Takes what was placed on `after`, which counts on these leaving pods; returns those that it needs.
 
         What is left over of the room of a pod that it needs is nobody's: a leaving pod is promised once.
@@ -203,8 +211,8 @@ class HoldPlan:
         return chosen
 
 
-def _requests(leavers: Sequence[Leaver], name: str) -> Amounts:
-    return np.array([1 if name == PODS else each.pod.shape.requests[name] for each in leavers], dtype=np.int64)
+def _requests(terminating: Sequence[TerminatingPod], name: str) -> Amounts:
+    return np.array([1 if name == PODS else each.pod.shape.requests[name] for each in terminating], dtype=np.int64)
 
 
 def _fewest(most: int, is_enough: Callable[[int], bool]) -> int | None:
@@ -216,3 +224,116 @@ def _fewest(most: int, is_enough: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
     return high
+
+
+Counts = Mapping[str, int]
+"""Pods by pod set."""
+
+
+class _StartedJob(Struct):
+    workload: QueuedWorkload
+    counts: Counts  # pods still to come
+    candidate: HoldCandidate | None = None  # once somebody asked
+
+
+class HoldCandidates:
+    """Keeps one claimant for each. `version` changes with any of them."""
+
+    def __init__(self, flavors: Mapping[str, ResourceFlavor], max_hold: float) -> None:
+        self._flavors = flavors
+        self._max_hold = max_hold
+        self._started: dict[Key, _StartedJob] = {}
+        self.waiting: dict[Key, HoldCandidate] = {}
+        self.version = 0
+
+    def put_started(self, job: Key, workload: QueuedWorkload, occupancy: PodOccupancy) -> None:
+        """The job runs by this Workload, with these pods on nodes."""
+        counts = _missing(workload, occupancy)
+        known = self._started.get(job)
+        if not counts:
+            self.drop_started(job)
+        elif known is None or known.counts != counts or known.workload.version != workload.version:
+            self._started[job] = _StartedJob(workload, counts)
+            self.version += 1
+
+    def drop_started(self, job: Key) -> None:
+        self.version += self._started.pop(job, None) is not None
+
+    def put_waiting(self, job: Key, workload: QueuedWorkload, occupancy: PodOccupancy) -> None:
+        """The work is about to start, all of it, though its pods may come one after another."""
+        counts = _missing(workload, occupancy)
+        until = hold_limit(workload, self._max_hold)
+        found = None if until is None else self._candidate(job, workload, counts, until)
+        if found is None:
+            self.drop_waiting(job)
+        elif self.waiting.get(job) != found:
+            self.waiting[job] = found
+            self.version += 1
+
+    def drop_waiting(self, job: Key) -> None:
+        self.version += self.waiting.pop(job, None) is not None
+
+    def clear_waiting(self) -> None:
+        self.version += bool(self.waiting)
+        self.waiting = {}
+
+    def all(self) -> list[HoldCandidate]:
+        return [*self.waiting.values(), *filter(None, map(self._of_started, self._started))]
+
+    def _of_started(self, job: Key) -> HoldCandidate | None:
+        each = self._started[job]
+        if each.candidate is None:
+            found = self._candidate(job, each.workload, each.counts, -math.inf)
+            each.candidate = None if found is None else structs.replace(found, started=True)
+        return each.candidate
+
+    def _candidate(self, job: Key, workload: QueuedWorkload, counts: Counts, until: float) -> HoldCandidate | None:
+        """None when its pods cannot start as they are."""
+        shapes = _started_shapes(workload, self._flavors)
+        if shapes is None or workload.admission is None:
+            return None
+        wanted: dict[PodShape, int] = {}
+        for name, shape in shapes.items():
+            wanted[shape] = wanted.get(shape, 0) + counts.get(name, 0)
+        since = true_since(workload, ADMITTED)
+        since = math.inf if since is None else since
+        return HoldCandidate(
+            job=job,
+            rank=(-workload.effective_priority, since, workload.created, workload.key),
+            wanted={shape: count for shape, count in wanted.items() if count},
+            queue=workload.admission.cluster_queue,
+            quota=frozenset(name for name, amount in granted_quota(workload.admission).items() if amount),
+            since=since,
+            until=until,
+        )
+
+
+def _started_shapes(workload: QueuedWorkload, flavors: Mapping[str, ResourceFlavor]) -> Mapping[str, PodShape] | None:
+    """What its pods look like once they are started, by pod set; None when they cannot be."""
+    try:
+        given = pod_set_infos(workload, flavors)
+    except CannotStart:
+        return None
+    if given is None:
+        return None
+    return {
+        wanted.name: _with(wanted.shape, given[wanted.name]) for wanted in workload.pod_sets if wanted.name in given
+    }
+
+
+def _with(shape: PodShape, given: PodSetInfo) -> PodShape:
+    selector = {**given.node_selector, **dict(shape.node_selector)}
+    return structs.replace(
+        shape,
+        node_selector=tuple(sorted(selector.items())),
+        tolerations=tuple(dict.fromkeys((*shape.tolerations, *given.tolerations))),
+    )
+
+
+def _missing(workload: QueuedWorkload, occupancy: PodOccupancy) -> dict[str, int]:
+    """Pods that it has quota for and that are on no node, by pod set. Pods that are done for good never come again."""
+    done = dict(workload.reclaimable)
+    each = {
+        name: count - done.get(name, 0) - occupancy.on_nodes.get(name, 0) for name, count in places_of(workload).items()
+    }
+    return {name: count for name, count in each.items() if count > 0}

@@ -1,25 +1,37 @@
-"""Integrations: jobs and pods wait for quota, start when they are admitted, stop when they are told to go, and end."""
+"""The integrations plane: jobs and pods get a Workload, start when it is admitted, stop when it is evicted, and end."""
 
 from __future__ import annotations
 
-import heapq
+import math
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from headgate.engine.deadlines import Deadlines, Timer
+from headgate.engine.integrations.debt_and_holds import DebtAndHolds
 from headgate.engine.integrations.debt_statuses import DebtStatuses
-from headgate.engine.integrations.recovery import FailureRecovery
-from headgate.engine.integrations.room import Room
-from headgate.engine.integrations.surroundings import Measure, Measures
-from headgate.engine.integrations.waits import StartWaits
-from headgate.engine.integrations.works import Works, work_key
-from headgate.engine.integrations.writes import Writes
+from headgate.engine.integrations.failure_recovery import FailureRecovery
+from headgate.engine.integrations.job_index import FlavorOrClass, FlavorsAndClasses, JobIndex, job_key
+from headgate.engine.integrations.metrics import StartLatencies
+from headgate.engine.integrations.writes import JobWrites
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
-from headgate.lifecycle.child_jobs import held_with_its_maker
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED
-from headgate.lifecycle.reconciling import Scene, decisions, expires_at, without_finalizer
-from headgate.lifecycle.work import Work
-from headgate.model.effects import Create, Effect, EmitEvent, EventType, JobStart, PatchSpec, PodStart, WakeAt
+from headgate.lifecycle.jobframework.generic_job import GenericJob
+from headgate.lifecycle.jobframework.job import suspend_child_job
+from headgate.lifecycle.jobframework.reconciler import JobState, expires_at, reconcile, without_finalizer
+from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, true_conditions
+from headgate.model.effects import (
+    ClusterQueueDebt,
+    Create,
+    Delete,
+    Effect,
+    EmitEvent,
+    EventType,
+    JobStart,
+    PatchSpec,
+    PatchStatus,
+    PodStart,
+    WakeAt,
+)
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
@@ -49,309 +61,346 @@ _DECISIONS = {
     "Suspended": "stop",
     "Deleted": "delete",
 }
-"""What the journal calls what an event tells of."""
+"""What the journal calls the decision that an event reports."""
 
 
 class IntegrationsPlane:
-    """One plane of the engine. Work that something has happened to is looked at once a step, as it is then."""
+    """A plane of the engine. Each job that something happened to is reconciled once a step, as it is then."""
 
     timer = TIMER
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
+        quota = settings.quota
         self._journal = journal
-        self._kinds = frozenset(kind for name in settings.quota.frameworks for kind in _KINDS[name])
-        self._works = Works(settings.quota)
-        self._measures = Measures()
-        self._waits = StartWaits(self._works)
-        self._writes = Writes()
-        self._room = Room(
-            self._works.workload_for, self._measures.flavors, settings.quota.max_hold, settings.quota.debt_percent
-        )
+        self._kinds = frozenset(kind for name in quota.frameworks for kind in _KINDS[name])
+        self._index = JobIndex(quota)
+        self._classes = FlavorsAndClasses()
+        self._latencies = StartLatencies(self._index)
+        self._writes = JobWrites()
+        self._debt = DebtAndHolds(self._index.workload_for, self._classes.flavors, quota.max_hold, quota.debt_percent)
         self._debt_statuses = DebtStatuses(journal)
-        self._recovery = FailureRecovery(is_on=settings.quota.recovers_failures)
-        self._touched: dict[Key, None] = {}
-        self._kept_for = settings.quota.retention.after_deactivated
-        self._copied = settings.quota.copied_labels
-        self._looks: list[tuple[float, Key]] = []  # work to be looked at when a time has come
-        self._look_at: dict[Key, float] = {}
-        self._alarms: dict[bool, float] = {}  # those that were set; the key says whether it is only a safety net
-        self._warned: dict[Key, str] = {}
-        self._started: list[Key] = []
+        self._recovery = FailureRecovery(is_on=quota.recovers_failures)
+        self._kept_for = quota.retention.after_deactivated
+        self._copied = quota.copied_labels
+        self._touched: dict[Key, None] = {}  # jobs to be reconciled
+        self._has_news = True  # something was absorbed since the last decision
+        self._retries = Deadlines[Key]()  # jobs to be reconciled when a time has come
+        self._timer, self._idle_timer = Timer(TIMER), Timer(TIMER, idle=True)
+        self._next_deadline = -math.inf  # the first of all deadlines, as of the last decision
+        self._warnings: dict[Key, str] = {}  # the last one given, by job
+        self._started: list[Key] = []  # jobs that this step started
+        self._starting: dict[Key, None] = {}  # jobs whose start is in flight
         self.deciding: Key | None = None
-        self._starting: dict[Key, None] = {}  # work whose start is under way
 
     @property
     def reads(self) -> tuple[Kind, ...]:
-        """Pods are read also where only Jobs are held back: those of Jobs leave their nodes later than their quota."""
-        held = tuple(kind for kind in (Kind.JOB, Kind.STATEFUL_SET) if kind in self._kinds)
-        return (Kind.NAMESPACE, *Measures.reads, *_QUEUE_KINDS, Kind.KUEUE_WORKLOAD, *held, Kind.NODE, Kind.POD)
+        """Pods are read also where only Jobs are managed: those of Jobs hold capacity longer than quota."""
+        managed = tuple(kind for kind in (Kind.JOB, Kind.STATEFUL_SET) if kind in self._kinds)
+        queues = (*FlavorsAndClasses.reads, *_QUEUE_KINDS, Kind.KUEUE_WORKLOAD)
+        return (Kind.NAMESPACE, *queues, *managed, Kind.NODE, Kind.POD)
 
-    def absorb(self, event: Event, now: float) -> Iterator[Effect]:
+    def absorb(self, event: Event, now: float) -> Iterable[Effect]:
         match event:
             case Observed(object=found):
-                self._touch(self._observe(found))
+                self._has_news = True
+                self._touched.update(dict.fromkeys(self._observe(found)))
             case Gone(key=key, uid=uid):
-                self._touch(self._lose(key, uid))
+                self._has_news = True
+                self._touched.update(dict.fromkeys(self._lose(key, uid)))
             case Outcome():
-                self._answered(event, now)
+                self._answer(event, now)
             case TimerFired():
-                pass
+                self._has_news = True
             case _:
                 assert_never(event)
-        return iter(())
+        return ()
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._started = []
-        self._room.look_anew(self._touched)
-        yield from self._report_stuck(now)
-        self._touch(self._writes.due(now))
-        while self._looks and self._looks[0][0] <= now:
-            work = heapq.heappop(self._looks)[1]
-            self._look_at.pop(work, None)
-            self._touch([work])
-        self._touch(self._room.take_woken())
+        if not self._has_news and now < self._next_deadline:
+            return
+        self._has_news = False
+        self._debt.begin_step(self._touched)
+        if self._debt.terminating.pods:
+            yield from self._report_stuck_pods(now)
+        if now >= self._next_deadline:
+            self._touched.update(dict.fromkeys((*self._writes.due(now), *self._retries.due(now))))
+        self._touch_unblocked()
         while touched := self._take_touched(now):
             for key in touched:
                 self.deciding = key
-                yield from self._decide_about(key, now)
-                self._touch(self._room.take_woken())
+                yield from self._reconcile(key, now)
+                self._touch_unblocked()
         self.deciding = None
-        yield from self._recovery.settle(now)
-        yield from self._debt_statuses.settle(self._room.debt_of, self._room.changed_debts(), now)
+        if self._recovery.pods:
+            yield from self._recovery.settle(now)
+        if self._debt_statuses.has_work or self._debt.debts.changed_queues:
+            debts = self._debt.debts
+            yield from self._debt_statuses.settle(debts.of_queue, debts.take_changed_queues(), now)
         yield from self._wake_later(now)
 
     def check(self) -> None:
         """Nothing starts without quota: what must hold after every step, for what this step started."""
         for key in self._started:
-            work = self._works.find(key)
-            workload = self._works.workload_of(work)[0] if work is not None else None
+            job = self._index.find(key)
+            workload = self._index.workload_of(job)[0] if job is not None else None
             assert workload is not None, f"{key} was started without a Workload"
             assert workload.is_true(ADMITTED), f"{key} was started though {workload.key} is not admitted"
             assert not workload.is_true(FINISHED), f"{key} was started though {workload.key} is finished"
 
     def numbers(self) -> Iterator[Number]:
-        yield from self._waits
-        for queue, debt in self._room.debts():
+        yield from self._latencies
+        for queue, debt in self._debt.debts.by_queue():
             for (flavor, resource), amount in sorted(debt.items()):
                 labels = (("cluster_queue", queue), ("flavor", flavor), ("resource", resource))
                 yield "headgate_released_debt", labels, amount
-        yield "headgate_work_waiting_for_room", (), self._room.held
-        yield "headgate_stuck_terminating_pods", (), self._room.stuck
+        yield "headgate_work_waiting_for_room", (), len(self._debt.holds)
+        yield "headgate_stuck_terminating_pods", (), len(self._debt.terminating.stuck)
 
     # what is now true
 
-    def _observe(self, found: Object) -> list[Key]:
-        """Notes how the object is; returns the work it concerns."""
-        self._writes.observed(found.key, found.version)
+    def _observe(self, found: Object) -> Iterable[Key]:
+        """Notes how the object is; returns the jobs it concerns."""
+        if found.key in self._writes.pending:
+            self._writes.observe(found.key, found.version)
         match found:
             case Pod():
                 return self._observe_pod(found)
             case Job():
-                return self._works.put_job(found) if Kind.JOB in self._kinds else []
+                return self._index.put_job(found) if Kind.JOB in self._kinds else ()
             case StatefulSet():
-                return self._works.put_stateful_set(found) if Kind.STATEFUL_SET in self._kinds else []
+                return self._index.put_stateful_set(found) if Kind.STATEFUL_SET in self._kinds else ()
             case QueuedWorkload():
-                return self._works.put_workload(found)
+                return self._index.put_workload(found)
             case Namespace():
-                return self._works.put_namespace(found)
+                return self._index.put_namespace(found)
             case ClusterQueue():
                 self._debt_statuses.put_queue(found)
-                self._room.put_queue(found)
+                self._debt.put_queue(found)
             case Cohort():
-                self._room.put_queue(found)
+                self._debt.put_queue(found)
             case Node():
-                self._room.put_node(found)
+                self._debt.put_node(found)
                 self._recovery.put_node(found)
-            case _ if isinstance(found, Measure) and self._measures.put(found):
-                return self._works.everything()
-        return []
+            case _ if isinstance(found, FlavorOrClass) and self._classes.put(found):
+                return self._index.everything()
+        return ()
 
-    def _observe_pod(self, pod: Pod) -> list[Key]:
-        self._room.put_pod(pod)
-        self._recovery.put_pod(pod)
-        return [] if pod.held is None or Kind.POD not in self._kinds else self._works.put_pod(pod)
+    def _observe_pod(self, pod: Pod) -> Iterable[Key]:
+        self._debt.put_pod(pod)
+        if pod.deleted is not None or pod.key in self._recovery.pods:
+            self._recovery.put_pod(pod)
+        return () if pod.held is None or Kind.POD not in self._kinds else self._index.put_pod(pod)
 
     def _lose(self, key: Key, uid: str) -> list[Key]:
         match key.kind:
             case Kind.CLUSTER_QUEUE | Kind.COHORT:
-                self._waits.forget(key.name)
-                self._room.drop_queue(key)
+                self._latencies.forget(key.name)
+                self._debt.drop_queue(key)
                 self._debt_statuses.drop_queue(key, uid)
             case Kind.NODE:
-                self._room.drop_node(key, uid)
+                self._debt.drop_node(key, uid)
                 self._recovery.drop_node(key, uid)
             case Kind.POD:
-                self._room.drop_pod(key, uid)
+                self._debt.drop_pod(key, uid)
                 self._recovery.drop_pod(key, uid)
-        self._measures.drop(key, uid)
-        concerned = self._works.drop(key, uid)
+        self._classes.drop(key, uid)
+        concerned = self._index.drop(key, uid)
         if concerned:
             self._writes.gone(key)
         return concerned
 
-    def _touch(self, works: Iterable[Key]) -> None:
-        for key in works:
-            self._touched[key] = None
+    # how writes went
 
-    # how effects went
-
-    def _answered(self, outcome: Outcome, now: float) -> None:
-        self._debt_statuses.answered(outcome, now)
-        self._recovery.answered(outcome, now)
-        work = self._writes.answered(outcome, now)
-        if work is None:
+    def _answer(self, outcome: Outcome, now: float) -> None:
+        effect = outcome.effect
+        if isinstance(effect, PatchStatus) and isinstance(effect.change, ClusterQueueDebt):
+            self._has_news = True
+            self._debt_statuses.answer(outcome, now)
             return
+        if isinstance(effect, Delete) and effect.target.key in self._recovery.pods:
+            self._has_news = True
+            self._recovery.answer(outcome, now)
+        if (effect.key if isinstance(effect, Create) else effect.target.key) not in self._writes.pending:
+            return
+        job = self._writes.answer(outcome, now)
+        if job is None:
+            return
+        self._has_news = True
         if outcome.trouble is None:
-            self._waits.written(outcome, work, now)
+            self._latencies.written(outcome, job, now)
         if outcome.trouble is Trouble.REFUSED:
             message = outcome.message or "the server refuses the write"
-            self._journal.write(Entry(now, work, "fail", "Refused", message))
+            self._journal.write(Entry(now, job, "fail", "Refused", message))
         if outcome.trouble is Trouble.GONE:
-            self._touch([work])
+            self._touched[job] = None
 
     # what to do
 
+    def _report_stuck_pods(self, now: float) -> Iterator[Effect]:
+        """A pod that should be gone and is not holds capacity that nobody can count on."""
+        for pod in self._debt.terminating.newly_stuck(now):
+            self._journal.write(Entry(now, job_key(pod), "note", "StuckTerminating", f"{pod.key.name}: {_STUCK}"))
+            yield EmitEvent(pod.target, EventType.WARNING, "StuckTerminating", "Terminating", _STUCK, now)
+
+    def _touch_unblocked(self) -> None:
+        if self._debt.unblocked:
+            self._touched.update(dict.fromkeys(self._debt.take_unblocked()))
+
     def _take_touched(self, now: float) -> dict[Key, None]:
-        """The work to be decided about next, with that whose hold is another than before."""
+        """The jobs to be reconciled next, with those whose hold is another than before."""
         touched, self._touched = self._touched, {}
-        for key in touched if self._room.may_hold else ():
-            self._note_start(key, now)
-        return touched | dict.fromkeys(self._room.settle_holds(now))
+        if not self._debt.may_hold and not self._debt.holds:
+            return touched
+        for key in touched if self._debt.may_hold else ():
+            self._update_candidate(key, now)
+        return touched | dict.fromkeys(self._debt.update_holds(now))
 
-    def _note_start(self, key: Key, now: float) -> None:
-        """Notes whether the work has started, or is about to and may be held."""
-        work = self._works.find(key)
-        workload = self._works.workload_of(work)[0] if work is not None else None
-        self._room.uses(key, workload if work is not None and self._runs(work, workload, now) else None)
-        if work is not None and workload is not None and self._is_about_to_start(work, workload):
-            self._room.awaits(key, workload)
+    def _update_candidate(self, key: Key, now: float) -> None:
+        """Notes whether the job has started, or is about to and may be held."""
+        job = self._index.find(key)
+        workload = self._index.workload_of(job)[0] if job is not None else None
+        true = true_conditions(workload)
+        is_settled = job is not None and self._is_settled(job)
+        runs = job is not None and self._runs(job, workload, true, is_settled, now)
+        self._debt.set_running(key, workload if runs else None)
+        if job is not None and workload is not None and self._is_about_to_start(job, workload, true, is_settled):
+            self._debt.add_candidate(key, workload)
         else:
-            self._room.starts(key)
+            self._debt.drop_candidate(key)
 
-    def _is_about_to_start(self, work: Work, workload: QueuedWorkload) -> bool:
-        if not workload.is_true(ADMITTED) or workload.is_true(EVICTED) or workload.is_true(FINISHED):
+    def _is_about_to_start(
+        self, job: GenericJob, workload: QueuedWorkload, true: frozenset[str], is_settled: bool
+    ) -> bool:
+        if ADMITTED not in true or EVICTED in true or FINISHED in true:
             return False
-        if workload.deleted is not None or work.is_going or work.may_run:
+        if workload.deleted is not None or job.is_terminating or job.may_run:
             return False
-        if work.key in self._starting and not self._is_settled(work):
+        if job.key in self._starting and not is_settled:
             return False
-        return work.can_start and work.owns(workload) and work.matches(workload)
+        return job.can_start and job.owns(workload) and job.matches(workload)
 
-    def _decide_about(self, key: Key, now: float) -> Iterator[Effect]:
-        for left in self._works.left_behind(key):
-            yield from self._pass(key, list(without_finalizer(left)))
-        work = self._works.find(key)
-        if work is None:
-            child = self._works.held_in_the_name_of(key)
-            yield from self._pass(key, [] if child is None else list(held_with_its_maker(*child, now)))
-            self._room.forget(key)
-            self._starting.pop(key, None)
-            self._warned.pop(key, None)
-            self._forget_story(key)
+    def _reconcile(self, key: Key, now: float) -> Iterator[Effect]:
+        for workload in self._index.orphaned_workloads(key):
+            yield from self._send(key, list(without_finalizer(workload)))
+        job = self._index.find(key)
+        if job is None:
+            child = self._index.child_job_of(key)
+            yield from self._send(key, [] if child is None else list(suspend_child_job(*child, now)))
+            self._forget(key)
             return
-        workload, extras = self._works.workload_of(work)
-        self._look_later(key, work.next_release(now))
-        if workload is not None and (until := expires_at(workload, self._kept_for)) is not None and until > now:
-            self._look_later(key, until)
-        yield from self._pass(key, list(decisions(self._scene(work, workload, extras, now))))
-        if self._is_settled(work):
-            self._starting.pop(key, None)
-        elif key in self._starting:
-            self._room.starts(key)
-        self._room.uses(key, workload if self._runs(work, workload, now) else None)
-
-    def _runs(self, work: Work, workload: QueuedWorkload | None, now: float) -> bool:
-        """Whether some of the work may run by this Workload."""
-        if workload is None or workload.is_true(FINISHED):
-            return False
-        return work.may_run or not self._is_settled(work) or self._leaves_with_quota(work, workload, now)
-
-    def _leaves_with_quota(self, work: Work, workload: QueuedWorkload, now: float) -> bool:
-        """Its pods were asked to leave and owe nothing, for the quota of the room they take is still theirs."""
-        return (_is_leaving(work, workload) and work.takes_room(now)) or self._room.keeps_places(work.key)
-
-    def _forget_story(self, key: Key) -> None:
-        """That of a group is its Workload's, which may be there still."""
-        if key.kind is not Kind.KUEUE_WORKLOAD:
-            self._journal.forget(key)
-
-    def _scene(
-        self, work: Work, workload: QueuedWorkload | None, extras: tuple[QueuedWorkload, ...], now: float
-    ) -> Scene:
-        rank, settled = self._measures.rank(work), self._is_settled(work) and self._may_release(work, workload, now)
-        return Scene(
-            work=work,
-            workload=workload,
-            rank=rank,
-            flavors=self._measures.flavors,
+        found, extras = self._index.workload_of(job)
+        true = true_conditions(found)
+        self._reconcile_later(key, job, found, now)
+        is_settled = self._is_settled(job)
+        state = JobState(
+            job=job,
+            workload=found,
+            true=true,
+            rank=self._classes.rank(job),
+            flavors=self._classes.flavors,
             now=now,
-            is_settled=settled,
-            hold=self._room.hold_of(work.key),
+            is_settled=is_settled and self._may_release(job, found, true, now),
+            hold=self._debt.hold_of(key) if self._debt.holds else None,
             extras=extras,
             kept_for=self._kept_for,
             copied=self._copied,
         )
+        effects = list(reconcile(state))
+        if effects:
+            yield from self._send(key, effects)
+            is_settled = self._is_settled(job)
+        if is_settled:
+            self._starting.pop(key, None)
+        elif key in self._starting:
+            self._debt.drop_candidate(key)
+        self._debt.set_running(key, found if self._runs(job, found, true, is_settled, now) else None)
 
-    def _is_settled(self, work: Work) -> bool:
-        return not any(self._writes.is_pending(part.key) for part in work.parts)
+    def _forget(self, key: Key) -> None:
+        """The job is gone. The journal of a group is its Workload's, which may be there still."""
+        self._debt.forget(key)
+        self._writes.forget(key)
+        self._retries.drop(key)
+        self._starting.pop(key, None)
+        self._warnings.pop(key, None)
+        if key.kind is not Kind.KUEUE_WORKLOAD:
+            self._journal.forget(key)
 
-    def _may_release(self, work: Work, workload: QueuedWorkload | None, now: float) -> bool:
-        """Pods that leave may owe only so much; beyond that, quota is held until they are gone."""
-        if workload is None or workload.admission is None or workload.is_true(FINISHED):
-            self._room.owes(work.key)
+    def _runs(
+        self, job: GenericJob, workload: QueuedWorkload | None, true: frozenset[str], is_settled: bool, now: float
+    ) -> bool:
+        """Whether a part of the job may run by this Workload, or terminates with quota of it and so owes nothing."""
+        if workload is None or FINISHED in true:
+            return False
+        if job.may_run or not is_settled:
             return True
-        is_leaving = _is_leaving(work, workload) and not work.is_active(now)
-        return not is_leaving or not work.takes_room(now) or self._room.may_owe(work.key, workload.admission)
+        is_stopping = EVICTED in true or job.is_terminating
+        if is_stopping and job.occupies_nodes(now):
+            return True
+        return self._debt.debts.occupancy(job.key).terminates_with_quota
 
-    def _pass(self, work: Key, effects: list[Effect]) -> Iterator[Effect]:
-        """What may go out now, and what is told of it."""
-        versions = {key: self._works.version_of(key) for effect in effects for key in _targets(effect)}
-        for effect in self._writes.passing(work, effects, versions):
-            if isinstance(effect, EmitEvent) and not self._tells(work, effect):
+    def _is_settled(self, job: GenericJob) -> bool:
+        """Whether no write to the job's own objects is in flight."""
+        pending = self._writes.pending
+        return not pending or not any(part.key in pending for part in job.parts)
+
+    def _may_release(self, job: GenericJob, workload: QueuedWorkload | None, true: frozenset[str], now: float) -> bool:
+        """Whether quota may be released: terminating pods may owe only so much."""
+        if workload is None or workload.admission is None or FINISHED in true:
+            self._debt.released(job.key)
+            return True
+        if EVICTED not in true and not job.is_terminating:
+            return True
+        if job.is_active(now) or not job.occupies_nodes(now):
+            return True
+        return self._debt.may_release(job.key, workload.admission)
+
+    def _send(self, job: Key, effects: list[Effect]) -> Iterator[Effect]:
+        """Those of the effects that may be sent now; their events are written to the journal."""
+        versions = {key: self._index.version_of(key) for key in _targets(effects)}
+        for effect in self._writes.passing(job, effects, versions):
+            if isinstance(effect, EmitEvent) and not self._record(job, effect):
                 continue
             if isinstance(effect, PatchSpec) and isinstance(effect.change, JobStart | PodStart):
-                self._started.append(work)
-                self._starting[work] = None
+                self._started.append(job)
+                self._starting[job] = None
             yield effect
 
-    def _tells(self, work: Key, event: EmitEvent) -> bool:
-        """A warning is given once, not each time its cause is found again."""
+    def _record(self, job: Key, event: EmitEvent) -> bool:
+        """Writes the event to the journal; False for a warning that was given already."""
         if event.type is EventType.WARNING:
-            if self._warned.get(work) == event.message:
+            if self._warnings.get(job) == event.message:
                 return False
-            self._warned[work] = event.message
-        self._journal.write(Entry(event.at, work, _DECISIONS.get(event.reason, "note"), event.reason, event.message))
+            self._warnings[job] = event.message
+        self._journal.write(Entry(event.at, job, _DECISIONS.get(event.reason, "note"), event.reason, event.message))
         return True
-
-    def _report_stuck(self, now: float) -> Iterator[Effect]:
-        """A pod that should be gone and is not takes room that nobody can count on."""
-        for pod in self._room.newly_stuck(now):
-            self._journal.write(Entry(now, work_key(pod), "note", "StuckTerminating", f"{pod.key.name}: {_STUCK}"))
-            yield EmitEvent(pod.target, EventType.WARNING, "StuckTerminating", "Terminating", _STUCK, now)
 
     # when to look again
 
-    def _look_later(self, work: Key, at: float | None) -> None:
-        if at is not None and self._look_at.get(work) != at:
-            self._look_at[work] = at
-            heapq.heappush(self._looks, (at, work))
+    def _reconcile_later(self, key: Key, job: GenericJob, workload: QueuedWorkload | None, now: float) -> None:
+        """Sets a deadline for when time alone releases quota of the job, or has it deleted."""
+        at = job.next_release(now)
+        if self._kept_for is not None and workload is not None:
+            expires = expires_at(workload, self._kept_for)
+            if expires is not None and expires > now:
+                at = expires if at is None else min(at, expires)
+        if at is not None:
+            self._retries.set(key, at)
 
     def _wake_later(self, now: float) -> Iterator[WakeAt]:
-        """One alarm for whatever comes first, and one as a safety net; later ones are set when these have rung."""
-        self._alarms = {idle: at for idle, at in self._alarms.items() if at > now}
-        times = [(self._looks[0][0], False)] if self._looks else []
-        times += [*self._writes.next_looks(), *((at, True) for at in self._room.next_looks())]
-        others = (*self._debt_statuses.next_looks(), *self._recovery.next_looks(), *self._room.holds_end())
-        times += [(at, False) for at in others]
-        for at, idle in sorted(times):
-            if idle not in self._alarms or at < self._alarms[idle]:
-                self._alarms[idle] = max(at, now)
-                yield WakeAt(self._alarms[idle], TIMER, idle)
+        """Sets one timer for the first deadline, and an idle one for the first that is only a safety net."""
+        debt = self._debt
+        times = [self._retries.next_deadline(), self._writes.next_deadline()]
+        times += [self._debt_statuses.next_deadline()] if self._debt_statuses.has_work else []
+        times += [self._recovery.next_deadline()] if self._recovery.pods else []
+        times += [debt.holds_end()] if debt.holds else []
+        idle = [self._writes.next_idle_deadline()]
+        idle += [debt.terminating.next_deadline()] if debt.terminating.pods else []
+        self._next_deadline = min((at for at in (*times, *idle) if at is not None), default=math.inf)
+        if self._next_deadline < math.inf:
+            yield from self._timer.wake_at(times, now)
+            yield from self._idle_timer.wake_at(idle, now)
 
 
-def _is_leaving(work: Work, workload: QueuedWorkload) -> bool:
-    return workload.is_true(EVICTED) or work.is_going
-
-
-def _targets(effect: Effect) -> tuple[Key, ...]:
-    return () if isinstance(effect, WakeAt | Create) else (effect.target.key,)
+def _targets(effects: Iterable[Effect]) -> list[Key]:
+    return [effect.target.key for effect in effects if not isinstance(effect, WakeAt | Create)]

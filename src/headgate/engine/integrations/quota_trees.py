@@ -39,7 +39,10 @@ class QuotaTrees:
 
     def drop(self, key: Key) -> None:
         self._above.pop(key, None)
-        self._nominal.subtract(self._quotas.pop(key, {}))
+        for name, amount in self._quotas.pop(key, {}).items():
+            self._nominal[name] -= amount
+            if not self._nominal[name]:
+                del self._nominal[name]
         self.version += 1
 
     def nominal(self, name: FlavorResource) -> int:
@@ -61,7 +64,7 @@ class QuotaTrees:
         return at
 
 
-def amounts(admission: Admission) -> Amounts:
+def granted_quota(admission: Admission) -> Amounts:
     """What was given, by flavor and resource."""
     total: Counter[FlavorResource] = Counter()
     for assigned in admission.pod_sets:

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.quota.victims import VictimsFor, search_by
-from headgate.lifecycle.quota_conditions import second
+from headgate.lifecycle.workload.conditions import second
 from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch

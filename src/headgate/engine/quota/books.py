@@ -10,7 +10,7 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.desk import Sheet
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Place, Standing, Tally
-from headgate.lifecycle.quota_conditions import ADMITTED, PODS_READY
+from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings

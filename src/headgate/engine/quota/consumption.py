@@ -13,7 +13,7 @@ from collections import Counter
 
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Tally
-from headgate.lifecycle.quota_conditions import ADMITTED, second
+from headgate.lifecycle.workload.conditions import ADMITTED, second
 from headgate.model.effects import Consumption
 from headgate.model.keys import Key, Kind
 from headgate.model.quantity import NANOS

@@ -18,7 +18,7 @@ from headgate.engine.quota.waits import (
     turned,
     waits_over,
 )
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PREEMPTED, QUOTA_RESERVED, reason_of
+from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PREEMPTED, QUOTA_RESERVED, reason_of
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import EvictionCount, QueuedWorkload
 

@@ -17,10 +17,10 @@ from headgate.engine.quota.desk import Desk, Sheet
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.quota.refusals import Refusal, Refusals
 from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.lifecycle.quota_admission import IS_GATED, refused, reserved
-from headgate.lifecycle.quota_checks import required_checks
-from headgate.lifecycle.quota_conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, Said, says
-from headgate.lifecycle.quota_eviction import preempted
+from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
+from headgate.lifecycle.workload.checks import required_checks
+from headgate.lifecycle.workload.conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, ConditionUpdate, shows
+from headgate.lifecycle.workload.eviction import preempted
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
@@ -211,5 +211,5 @@ class Cycles:
 
 
 def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:
-    said = Said(QUOTA_RESERVED, False, refusal.reason, refusal.message)
-    return says(workload, said) and all(says(workload, one) for one in refusal.also)
+    said = ConditionUpdate(QUOTA_RESERVED, False, refusal.reason, refusal.message)
+    return shows(workload, said) and all(shows(workload, one) for one in refusal.also)

@@ -8,8 +8,8 @@ from typing import assert_never
 
 from msgspec import structs
 
-from headgate.lifecycle.quota_conditions import FINISHED, with_status
-from headgate.lifecycle.quota_next import Change, Removal
+from headgate.lifecycle.workload.conditions import FINISHED, with_status
+from headgate.lifecycle.workload.next_step import Change, Removal
 from headgate.model.effects import (
     Activation,
     Delete,

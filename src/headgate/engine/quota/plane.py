@@ -24,9 +24,9 @@ from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.workload_gauges import workload_gauges
 from headgate.engine.telling import saturated_entry, saturated_event
-from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
-from headgate.lifecycle.quota_deadlines import next_deadline
-from headgate.lifecycle.quota_next import Step, next_step
+from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
+from headgate.lifecycle.workload.deadlines import next_deadline
+from headgate.lifecycle.workload.next_step import Step, next_step
 from headgate.model.effects import (
     Delete,
     Effect,

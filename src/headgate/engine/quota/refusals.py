@@ -8,7 +8,7 @@ from itertools import islice
 from msgspec import Struct
 
 from headgate.engine.quota.pace import Pace
-from headgate.lifecycle.quota_conditions import Said
+from headgate.lifecycle.workload.conditions import ConditionUpdate
 from headgate.model.keys import Key
 
 AHEAD = 50  # how many may be told at once after a while of silence
@@ -19,7 +19,7 @@ class Refusal(Struct, frozen=True, gc=False):
 
     reason: str
     message: str
-    also: tuple[Said, ...] = ()
+    also: tuple[ConditionUpdate, ...] = ()
 
 
 class Refusals:

@@ -17,7 +17,7 @@ from headgate.engine.quota.pace import Pace
 from headgate.engine.quota.rests import Rests
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import QueueCount, Tally
-from headgate.lifecycle.quota_conditions import second
+from headgate.lifecycle.workload.conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
 from headgate.model.events import Trouble

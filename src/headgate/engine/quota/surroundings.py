@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headgate.engine.quota.activity import Activity, local_activity, queue_activity
 from headgate.engine.quota.adjustments import NamespaceAdjustments
-from headgate.lifecycle.quota_circumstances import Circumstances
+from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import LimitRange, RuntimeClass
 from headgate.model.objects import Namespace, Object
@@ -59,7 +59,7 @@ class QuotaSurroundings:
         self.changed_queues: dict[str, None] = {}
         self.changed_locals: dict[Key, None] = {}
         self.changed_classes: dict[str, None] = {}
-        self._circumstances: dict[_Stands, Circumstances] = {}  # as long as nothing around workloads changes
+        self._circumstances: dict[_Stands, QueueSnapshot] = {}  # as long as nothing around workloads changes
 
     def observe(self, found: Object) -> None:
         match found:
@@ -172,7 +172,7 @@ class QuotaSurroundings:
         local = self.locals.get(self.local_of(workload))
         return local.cluster_queue if local is not None else ""
 
-    def around(self, workload: QueuedWorkload) -> Circumstances:
+    def around(self, workload: QueuedWorkload) -> QueueSnapshot:
         """One and the same for all who stand alike, until something changes."""
         given = workload.admission
         problem = self._adjustments.wish(workload).problem if given is None else ""
@@ -184,12 +184,12 @@ class QuotaSurroundings:
             known = self._circumstances[stands] = self._around(workload, problem)
         return known
 
-    def _around(self, workload: QueuedWorkload, problem: str) -> Circumstances:
+    def _around(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:
         queue = self.queues.get(self.queue_of(workload))
         is_active = queue is not None and self.activity(queue).active
         may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
         local = self.locals.get(self.local_of(workload))
-        return Circumstances(local, queue, is_active, may_enter, self._settings, problem)
+        return QueueSnapshot(local, queue, is_active, may_enter, self._settings, problem)
 
     def tells_of(self, local: Key) -> bool:
         """Whether metrics tell of this local queue."""

@@ -9,8 +9,8 @@ from headgate.engine.journal import Entry
 from headgate.engine.quota.desk import Telling
 from headgate.engine.quota.refusals import Refusal
 from headgate.engine.quota.waits import queued_since
-from headgate.lifecycle.quota_conditions import ADMITTED, QUOTA_RESERVED, true_since
-from headgate.lifecycle.quota_next import Step
+from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, true_since
+from headgate.lifecycle.workload.next_step import Step
 from headgate.model.effects import EmitEvent, EventType, QueuedWorkloadStatus
 from headgate.model.kueue_names import JOB_UID
 from headgate.model.queues import Admission, QueuedWorkload

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headgate.engine.distributions import Bounds
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,
     FINISHED,

@@ -10,7 +10,13 @@ from headgate.engine.planes import Number
 from headgate.engine.quota.desk import Desk
 from headgate.engine.quota.gauges import Measured
 from headgate.engine.quota.refusals import Refusals
-from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED, NO_RESERVATION, PENDING_EVALUATION, QUOTA_RESERVED
+from headgate.lifecycle.workload.conditions import (
+    ADMITTED,
+    FINISHED,
+    NO_RESERVATION,
+    PENDING_EVALUATION,
+    QUOTA_RESERVED,
+)
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import QueuedWorkload
 

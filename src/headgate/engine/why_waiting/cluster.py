@@ -10,8 +10,8 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.tally import Tally
-from headgate.lifecycle.quota_circumstances import Circumstances, hindrance
-from headgate.lifecycle.quota_conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
+from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
+from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
 from headgate.model.keys import Key
 from headgate.model.objects import Job, Object
 from headgate.model.pod import Pod
@@ -43,7 +43,7 @@ class Cluster:
         self.consumptions = self._consumptions()
         self.forest = cohort_forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
 
-    def circumstances(self, workload: QueuedWorkload) -> Circumstances:
+    def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
         return self.around.around(workload)
 
     def queue_of(self, workload: QueuedWorkload) -> ClusterQueue | None:
@@ -68,7 +68,7 @@ class Cluster:
         """Nothing but quota, and the order of its queue, keeps it waiting."""
         if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
             return False
-        return has_rested(workload, self.now) and hindrance(workload, self.circumstances(workload)) is None
+        return has_rested(workload, self.now) and inadmissible_reason(workload, self.circumstances(workload)) is None
 
     @property
     def all_ready(self) -> bool:

@@ -17,7 +17,7 @@ from headgate.engine.why_waiting.remedies import Case, remedies
 from headgate.engine.why_waiting.sentences import shortage_sentence
 from headgate.engine.why_waiting.shortages import flavor_reports, undeclared
 from headgate.engine.why_waiting.standing import Standing, standing, told, unhindered
-from headgate.lifecycle.quota_conditions import EVICTED
+from headgate.lifecycle.workload.conditions import EVICTED
 from headgate.model.queues import ClusterQueue, QueuedWorkload
 from headgate.quota import wording
 from headgate.quota.ledger import LocalUse

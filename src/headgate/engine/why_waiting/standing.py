@@ -8,9 +8,9 @@ from msgspec import Struct, structs
 
 from headgate.engine.why_waiting.answers import Verdict
 from headgate.engine.why_waiting.cluster import Cluster
-from headgate.lifecycle.holds import WAITING_FOR_ROOM
-from headgate.lifecycle.quota_checks import required_checks
-from headgate.lifecycle.quota_conditions import (
+from headgate.lifecycle.terminating.holds import WAITING_FOR_ROOM
+from headgate.lifecycle.workload.checks import required_checks
+from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     DEACTIVATION_TARGET,
     EVICTED,

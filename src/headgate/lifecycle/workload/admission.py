@@ -1,0 +1,64 @@
+"""A workload gets quota, is admitted, or is told why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from headgate.lifecycle.workload.checks import are_ready, synced_checks
+from headgate.lifecycle.workload.conditions import (
+    ADMITTED,
+    BLOCKED_ON_GATES,
+    EVICTED,
+    NO_RESERVATION,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    ConditionUpdate,
+    edited,
+)
+from headgate.model.effects import QueuedWorkloadStatus
+from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.resources import Resources
+
+IS_ADMITTED = ConditionUpdate(ADMITTED, True, ADMITTED, "The workload is admitted")
+HAS_OPEN_CHECKS = ConditionUpdate(
+    ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+)
+HAS_NO_RESERVATION = ConditionUpdate(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
+PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, BLOCKED_ON_GATES})
+IS_GATED = ConditionUpdate(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
+
+
+def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
+    """It has quota, and is admitted as well when no check is to be waited for. What it was before is told as past."""
+    past = [
+        ConditionUpdate(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
+        for before in workload.conditions
+        if before.status == "True" and before.type in PAST_ONCE_RESERVED
+    ]
+    states = synced_checks(workload.checks, checks, now)
+    checked = IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS
+    has_quota = _has_quota(admission.cluster_queue)
+    return edited(workload, now, has_quota, *past, checked, admission=admission, checks=states, resource_requests=())
+
+
+@lru_cache(maxsize=4096)
+def _has_quota(queue: str) -> ConditionUpdate:
+    return ConditionUpdate(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {queue}")
+
+
+def admitted(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
+    return edited(workload, now, IS_ADMITTED)
+
+
+def refused(
+    workload: QueuedWorkload,
+    reason: str,
+    message: str,
+    requests: tuple[tuple[str, Resources], ...],
+    now: float,
+    *also: ConditionUpdate,
+) -> QueuedWorkloadStatus:
+    """It has no quota, for this reason; what it asked for is told with it."""
+    updates = [ConditionUpdate(QUOTA_RESERVED, False, reason, message), HAS_NO_RESERVATION, *also]
+    return edited(workload, now, *updates, resource_requests=requests)

@@ -1,0 +1,106 @@
+"""The conditions of a queued workload: their names, and how one edit of its status is put together."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct, structs
+
+from headgate.model.conditions import Condition
+from headgate.model.effects import QueuedWorkloadStatus
+from headgate.model.queues import QueuedWorkload
+
+QUOTA_RESERVED = "QuotaReserved"
+ADMITTED = "Admitted"
+EVICTED = "Evicted"
+PREEMPTED = "Preempted"
+REQUEUED = "Requeued"
+FINISHED = "Finished"
+PODS_READY = "PodsReady"
+ON_HOLD = "OnHold"
+DEACTIVATION_TARGET = "DeactivationTarget"
+BLOCKED_ON_GATES = "BlockedOnPreemptionGates"
+
+NO_RESERVATION = "NoReservation"
+PENDING_EVALUATION = "PendingEvaluation"
+DEACTIVATED = "Deactivated"
+
+
+class ConditionUpdate(Struct, frozen=True, gc=False, cache_hash=True):
+    """One condition as it is to be from now on."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+def second(now: float) -> float:
+    """Times in a status have whole seconds; said that way at once, they read back as they were written."""
+    return now // 1.0
+
+
+def edited(workload: QueuedWorkload, now: float, *updates: ConditionUpdate, **fields: Any) -> QueuedWorkloadStatus:
+    """The status of the workload with these conditions and fields in place of what it shows."""
+    fields["conditions"] = _with(workload.conditions, second(now), workload.generation, updates)
+    return structs.replace(QueuedWorkloadStatus.of(workload), **fields)
+
+
+@lru_cache(maxsize=4096)  # the very same for all of whom the same is said in the same second
+def _with(
+    shown: tuple[Condition, ...], at: float, generation: int, updates: tuple[ConditionUpdate, ...]
+) -> tuple[Condition, ...]:
+    conditions = {one.type: one for one in shown}
+    for each in updates:
+        type_, status = each.type, "True" if each.status else "False"
+        before = conditions.get(type_)
+        # a time is that of the last change of status: it stays while only the reason changes
+        since = before.at if before is not None and before.status == status else at
+        conditions[type_] = Condition(type_, status, each.reason, each.message, since, generation)
+    return tuple(conditions.values())
+
+
+def without(workload: QueuedWorkload, type_: str) -> QueuedWorkload:
+    """The workload as if nobody had ever said this."""
+    return structs.replace(workload, conditions=tuple(one for one in workload.conditions if one.type != type_))
+
+
+def with_status(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> QueuedWorkload:
+    return structs.replace(
+        workload,
+        conditions=status.conditions,
+        admission=status.admission,
+        requeue=status.requeue,
+        reclaimable=status.reclaimable,
+        checks=status.checks,
+        gate_statuses=status.gate_statuses,
+        resource_requests=status.resource_requests,
+        past_execution_seconds=status.past_execution_seconds,
+        evictions=status.evictions,
+        nominated_clusters=status.nominated_clusters,
+        cluster=status.cluster,
+    )
+
+
+def shows(workload: QueuedWorkload, update: ConditionUpdate) -> bool:
+    shown = workload.condition(update.type)
+    if shown is None or shown.reason != update.reason:
+        return False
+    return shown.status == str(update.status) and shown.message == update.message
+
+
+def reason_of(workload: QueuedWorkload, type_: str) -> str:
+    """The reason of a condition that is True; empty when it is not."""
+    shown = workload.condition(type_)
+    return shown.reason if shown is not None and shown.status == "True" else ""
+
+
+def true_since(workload: QueuedWorkload, type_: str) -> float | None:
+    shown = workload.condition(type_)
+    return shown.at if shown is not None and shown.status == "True" else None
+
+
+def true_conditions(workload: QueuedWorkload | None) -> frozenset[str]:
+    """The types of its conditions that are True."""
+    return frozenset(() if workload is None else (one.type for one in workload.conditions if one.status == "True"))
