@@ -36,7 +36,7 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings, UsageSharing
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement
-from headgate.quota import wording
+from headgate.quota import messages as wording
 
 NOW = 1000.0
 AROUND = (namespace(), flavor(), local())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headgate.engine.quota.object_cache import QuotaObjectCache
+from headgate.engine.quota.queue_usage import QueueUsages
 from headgate.engine.quota.rests import Rests
-from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.engine.quota.tally import Tally
 from headgate.model.effects import Finalizers, PatchSpec
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
@@ -21,27 +21,27 @@ Kept = ClusterQueue | ResourceFlavor | AdmissionCheck
 class InUse:
     """One write at a time for each object, made from the version last seen."""
 
-    def __init__(self, surroundings: QuotaSurroundings, tally: Tally, backoff: Backoff) -> None:
-        self._surroundings = surroundings
-        self._tally = tally
-        self._touched: dict[Key, None] = {}
+    def __init__(self, objects: QuotaObjectCache, usage: QueueUsages, backoff: Backoff) -> None:
+        self._objects = objects
+        self._usage = usage
+        self._dirty: dict[Key, None] = {}
         self._sent: dict[Key, PatchSpec] = {}
         self._rests = Rests(backoff)
 
-    def touch(self, key: Key) -> None:
+    def mark_dirty(self, key: Key) -> None:
         if key.kind in KEPT:
-            self._touched[key] = None
+            self._dirty[key] = None
 
     def lose(self, key: Key) -> None:
-        self._touched.pop(key, None)
+        self._dirty.pop(key, None)
         self._sent.pop(key, None)
         self._rests.forget(key)
 
-    def touch_leaving(self) -> None:
+    def mark_leaving_dirty(self) -> None:
         """Something else is used than before: those that are to go may be free to."""
-        around = self._surroundings
-        for known in (around.queues, around.flavors, around.checks):
-            self._touched.update((one.key, None) for one in known.values() if one.deleted is not None)
+        objects = self._objects
+        for known in (objects.queues, objects.flavors, objects.checks):
+            self._dirty.update((one.key, None) for one in known.values() if one.deleted is not None)
 
     def answered(self, patch: PatchSpec, trouble: Trouble | None, now: float) -> None:
         """What did not take hold is decided anew when a newer version is seen, and after a rest at the latest."""
@@ -64,15 +64,15 @@ class InUse:
     def settle(self, now: float) -> Iterator[PatchSpec]:
         for key in self._rests.over(now):
             self._sent.pop(key, None)
-            self._touched[key] = None
-        for name in self._tally.changed_queues:
-            queue = self._surroundings.queues.get(name)
+            self._dirty[key] = None
+        for name in self._usage.changed_queues:
+            queue = self._objects.queues.get(name)
             if queue is not None and queue.deleted is not None:
-                self._touched[queue.key] = None
-        if not self._touched:
+                self._dirty[queue.key] = None
+        if not self._dirty:
             return
-        touched, self._touched = self._touched, {}
-        for key in touched:
+        dirty, self._dirty = self._dirty, {}
+        for key in dirty:
             found = self._find(key)
             if found is not None:
                 yield from self._news(found)
@@ -97,10 +97,10 @@ class InUse:
         return found.finalizers if self._is_used(found) else others
 
     def _is_used(self, found: Kept) -> bool:
-        queues = self._surroundings.queues.values()
+        queues = self._objects.queues.values()
         match found:
             case ClusterQueue(name=name):
-                return self._tally.queue(name).reserving > 0
+                return self._usage.queue(name).reserving > 0
             case ResourceFlavor(name=name):
                 return any(
                     quotas.flavor == name for queue in queues for group in queue.groups for quotas in group.flavors
@@ -111,8 +111,8 @@ class InUse:
     def _find(self, key: Key) -> Kept | None:
         match key.kind:
             case Kind.CLUSTER_QUEUE:
-                return self._surroundings.queues.get(key.name)
+                return self._objects.queues.get(key.name)
             case Kind.RESOURCE_FLAVOR:
-                return self._surroundings.flavors.get(key.name)
+                return self._objects.flavors.get(key.name)
             case _:
-                return self._surroundings.checks.get(key.name)
+                return self._objects.checks.get(key.name)

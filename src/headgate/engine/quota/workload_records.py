@@ -26,7 +26,7 @@ from headgate.model.queues import Admission, QueuedWorkload
 from headgate.queueing.waiting import Backoff
 
 Written = PatchStatus | PatchSpec | Delete
-Telling = Callable[[], EmitEvent]
+LazyEvent = Callable[[], EmitEvent]
 """An event that goes with a write: put into words when it is emitted, for most never are."""
 
 PATIENCE = 60.0  # seconds until what was accepted should have been seen
@@ -37,7 +37,7 @@ Placed = tuple[QueuedWorkload, Admission | None, bool]
 """How a workload stood when the books were brought in line with it: as it is, what it holds, and whether it is open."""
 
 
-class Sheet:
+class WorkloadRecord:
     """One workload: as last seen, what was sent and not yet seen, and what is to be sent after that.
 
     A write names the version it was made from. So whatever is seen of another version, once the write was answered,
@@ -70,13 +70,13 @@ class Sheet:
         self.is_finished = seen.is_true(FINISHED)
         self.sent: Written | None = None
         self.sent_change: Change | None = None
-        self.sent_events: tuple[Telling, ...] = ()
+        self.sent_events: tuple[LazyEvent, ...] = ()
         self.base = ""
         self.answered = self.accepted = False
         self.due: float | None = None  # when it is sent again, or decided anew
         self.tries = 0  # of writing to the version last seen
         self.wanted: Change | None = None
-        self.events: tuple[Telling, ...] = ()  # that go with it
+        self.events: tuple[LazyEvent, ...] = ()  # that go with it
         self.stuck = ""  # the version nothing more can be done about
         self.so_far = seen  # the workload as it is once all that was sent has happened
         self.now = seen  # the workload as it is once all that was decided has happened
@@ -132,7 +132,7 @@ class Sheet:
         self.so_far = self.seen if sent is None else _applied(self.seen, sent)
         self.now = self.so_far if wanted is None else _applied(self.so_far, wanted)
 
-    def want(self, change: Change | None, events: tuple[Telling, ...]) -> None:
+    def want(self, change: Change | None, events: tuple[LazyEvent, ...]) -> None:
         """This is to be sent next, if anything."""
         self.wanted, self.events = change, events
         self.now = self.so_far if change is None else _applied(self.so_far, change)
@@ -153,73 +153,73 @@ class Sheet:
         self.answered = self.accepted = False
         self.foresee()
 
-    def take_events(self) -> tuple[Telling, ...]:
+    def take_events(self) -> tuple[LazyEvent, ...]:
         events, self.sent_events = self.sent_events, ()
         return events
 
 
-class Desk:
+class WorkloadRecords:
     """All workloads there are."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
-        self._sheets: dict[Key, Sheet] = {}
-        self.get = self._sheets.get  # asked for at every turn
+        self._records: dict[Key, WorkloadRecord] = {}
+        self.get = self._records.get  # asked for at every turn
         self._busy: dict[Key, None] = {}  # something is to be sent
         self._resting: dict[Key, None] = {}  # something is to be sent again, or decided anew
         self._dues: list[tuple[float, Key]] = []  # when, for those who still rest by then
         self._forgotten: dict[Key, None] = {}  # plans fell through
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._sheets)
+        return iter(self._records)
 
     def seen(self) -> Iterator[QueuedWorkload]:
         """All of them, as last seen."""
-        return (sheet.seen for sheet in self._sheets.values())
+        return (record.seen for record in self._records.values())
 
-    def observe(self, workload: QueuedWorkload) -> tuple[Telling, ...]:
-        sheet = self._sheets.get(workload.key)
-        if sheet is None or sheet.seen.uid != workload.uid:
-            self._sheets[workload.key] = Sheet(workload)
+    def observe(self, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
+        record = self._records.get(workload.key)
+        if record is None or record.seen.uid != workload.uid:
+            self._records[workload.key] = WorkloadRecord(workload)
             return ()
-        if workload.version != sheet.seen.version:
-            sheet.tries = 0
-        sheet.seen, sheet.is_finished = workload, workload.is_true(FINISHED)
-        if sheet.sent is None:
-            sheet.foresee()
-            if sheet.wanted is not None:
-                self._forget(sheet)  # decided on what is no longer so
-        elif sheet.shows_what_was_sent():
-            events = sheet.take_events()
-            sheet.settle()
+        if workload.version != record.seen.version:
+            record.tries = 0
+        record.seen, record.is_finished = workload, workload.is_true(FINISHED)
+        if record.sent is None:
+            record.foresee()
+            if record.wanted is not None:
+                self._forget(record)  # decided on what is no longer so
+        elif record.shows_what_was_sent():
+            events = record.take_events()
+            record.settle()
             self._resting.pop(workload.key, None)
             return events
-        elif workload.version != sheet.base and sheet.answered:
-            self._believe(sheet)
-        elif workload.version != sheet.base and sheet.due is not None:
-            self._retract(sheet)
+        elif workload.version != record.base and record.answered:
+            self._believe(record)
+        elif workload.version != record.base and record.due is not None:
+            self._retract(record)
         else:
-            sheet.foresee()
+            record.foresee()
         return ()
 
-    def lose(self, key: Key, uid: str) -> Sheet | None:
+    def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
         """The workload is gone; None when another one has taken its place."""
-        sheet = self._sheets.get(key)
-        if sheet is None or sheet.seen.uid != uid:
+        record = self._records.get(key)
+        if record is None or record.seen.uid != uid:
             return None
-        for lines in (self._busy, self._resting, self._forgotten):
-            lines.pop(key, None)
-        return self._sheets.pop(key)
+        for sets in (self._busy, self._resting, self._forgotten):
+            sets.pop(key, None)
+        return self._records.pop(key)
 
-    def want(self, key: Key, change: Change, *events: Telling) -> None:
+    def want(self, key: Key, change: Change, *events: LazyEvent) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
-        sheet = self._sheets[key]
-        sheet.want(change, sheet.events + events)
+        record = self._records[key]
+        record.want(change, record.events + events)
         self._busy[key] = None
 
     def take_back(self, key: Key) -> None:
         """What was decided and not yet sent is not to be."""
-        self._sheets[key].want(None, ())
+        self._records[key].want(None, ())
         self._busy.pop(key, None)
 
     def take_forgotten(self) -> list[Key]:
@@ -232,53 +232,53 @@ class Desk:
     def give_up(self, now: float) -> None:
         """Refused as outdated, or accepted, and yet nothing newer came: it is decided anew on what is seen."""
         for key in self._due(now):
-            if self._sheets[key].answered:
-                self._retract(self._sheets[key])
+            if self._records[key].answered:
+                self._retract(self._records[key])
 
     def send(self, now: float) -> Iterator[Written]:
         """What can be sent now: nothing of the same workload may be under way."""
         for key in self._due(now):
             del self._resting[key]
-            sheet = self._sheets[key]
-            sheet.due = None
-            if sheet.sent is not None:
-                yield sheet.sent
+            record = self._records[key]
+            record.due = None
+            if record.sent is not None:
+                yield record.sent
         for key in list(self._busy) if self._busy else ():
-            sheet = self._sheets[key]
-            if sheet.sent is None:
+            record = self._records[key]
+            if record.sent is None:
                 del self._busy[key]
-                if sheet.wanted is not None and _shows(sheet.seen, sheet.wanted):
-                    sheet.want(None, ())  # it is so already: a write would make no version to be seen
-                elif sheet.wanted is not None:
-                    yield sheet.send(sheet.wanted)
+                if record.wanted is not None and _shows(record.seen, record.wanted):
+                    record.want(None, ())  # it is so already: a write would make no version to be seen
+                elif record.wanted is not None:
+                    yield record.send(record.wanted)
 
-    def answer(self, written: Written, trouble: Trouble | None, now: float) -> tuple[Telling, ...]:
+    def answer(self, written: Written, trouble: Trouble | None, now: float) -> tuple[LazyEvent, ...]:
         """How a write went. Conflicts say that something newer is to be seen, which then counts if it comes."""
-        sheet = self._sheets.get(written.target.key)
-        if sheet is None or sheet.sent != written:
+        record = self._records.get(written.target.key)
+        if record is None or record.sent != written:
             return ()
         if trouble in NOT_DONE:
-            self._try_again(sheet, now)
+            self._try_again(record, now)
             return ()
-        sheet.answered = True
-        sheet.accepted = sheet.accepted or trouble is None
-        events = sheet.take_events() if trouble is None else ()
+        record.answered = True
+        record.accepted = record.accepted or trouble is None
+        events = record.take_events() if trouble is None else ()
         if trouble in (Trouble.REFUSED, Trouble.GONE):
-            sheet.stuck = sheet.base
-            self._retract(sheet)
-        elif sheet.seen.version != sheet.base:
-            self._believe(sheet)
+            record.stuck = record.base
+            self._retract(record)
+        elif record.seen.version != record.base:
+            self._believe(record)
         elif trouble is Trouble.CONFLICT:
-            self._rest(sheet, now)
+            self._rest(record, now)
         else:
-            self._rest_until(sheet, now + PATIENCE)
+            self._rest_until(record, now + PATIENCE)
         return events
 
     def next_deadline(self) -> float | None:
-        dues, resting, sheets = self._dues, self._resting, self._sheets
+        dues, resting, known = self._dues, self._resting, self._records
         while dues:
             at, key = dues[0]
-            if key in resting and sheets[key].due == at:
+            if key in resting and known[key].due == at:
                 return at
             heapq.heappop(dues)
         return None
@@ -287,40 +287,40 @@ class Desk:
         """Those who have rested, in the order they began to."""
         if not self._dues or self._dues[0][0] > now:
             return []
-        return [key for key in self._resting if (due := self._sheets[key].due) is not None and due <= now]
+        return [key for key in self._resting if (due := self._records[key].due) is not None and due <= now]
 
-    def _rest_until(self, sheet: Sheet, at: float) -> None:
-        sheet.due = at
-        self._resting[sheet.seen.key] = None
-        heapq.heappush(self._dues, (at, sheet.seen.key))
+    def _rest_until(self, record: WorkloadRecord, at: float) -> None:
+        record.due = at
+        self._resting[record.seen.key] = None
+        heapq.heappush(self._dues, (at, record.seen.key))
 
-    def _try_again(self, sheet: Sheet, now: float) -> None:
+    def _try_again(self, record: WorkloadRecord, now: float) -> None:
         """If the object has moved on meanwhile, it was either not done, or done and seen: no use in asking again."""
-        if sheet.seen.version != sheet.base:
-            self._retract(sheet)
+        if record.seen.version != record.base:
+            self._retract(record)
         else:
-            self._rest(sheet, now)
+            self._rest(record, now)
 
-    def _rest(self, sheet: Sheet, now: float) -> None:
-        sheet.tries += 1
-        self._rest_until(sheet, now + self._backoff.after(sheet.tries))
+    def _rest(self, record: WorkloadRecord, now: float) -> None:
+        record.tries += 1
+        self._rest_until(record, now + self._backoff.after(record.tries))
 
-    def _believe(self, sheet: Sheet) -> None:
+    def _believe(self, record: WorkloadRecord) -> None:
         """What is seen is the truth. If our write is part of it, only what was to follow is decided anew."""
-        as_planned = sheet.accepted and sheet.wanted is None
-        sheet.settle()
-        self._resting.pop(sheet.seen.key, None)
+        as_planned = record.accepted and record.wanted is None
+        record.settle()
+        self._resting.pop(record.seen.key, None)
         if not as_planned:
-            self._forget(sheet)
+            self._forget(record)
 
-    def _retract(self, sheet: Sheet) -> None:
-        sheet.settle()
-        self._resting.pop(sheet.seen.key, None)
-        self._forget(sheet)
+    def _retract(self, record: WorkloadRecord) -> None:
+        record.settle()
+        self._resting.pop(record.seen.key, None)
+        self._forget(record)
 
-    def _forget(self, sheet: Sheet) -> None:
-        self.take_back(sheet.seen.key)
-        self._forgotten[sheet.seen.key] = None
+    def _forget(self, record: WorkloadRecord) -> None:
+        self.take_back(record.seen.key)
+        self._forgotten[record.seen.key] = None
 
 
 def _write(seen: QueuedWorkload, change: Change) -> Written:

@@ -12,7 +12,7 @@ from headgate.model.keys import Key
 from headgate.quota.tree import FlavorResource, Usage
 
 
-class Place(StrEnum):
+class WorkloadPhase(StrEnum):
     """Where a workload stands with its queues."""
 
     PENDING = "pending"
@@ -20,40 +20,40 @@ class Place(StrEnum):
     ADMITTED = "admitted"
 
 
-_PENDING, _ADMITTED = Place.PENDING, Place.ADMITTED
+_PENDING, _ADMITTED = WorkloadPhase.PENDING, WorkloadPhase.ADMITTED
 
 
-class QueueCount:
+class QueueUsage:
     """What is told of one queue. Whoever has quota is admitted, or only promised to be."""
 
-    __slots__ = ("admitted", "pending", "promised", "promised_usage", "usage")
+    __slots__ = ("admitted", "pending", "reserved", "reserved_usage", "usage")
 
     def __init__(self) -> None:
-        self.pending = self.promised = self.admitted = 0
-        self.promised_usage: Counter[FlavorResource] = Counter()
+        self.pending = self.reserved = self.admitted = 0
+        self.reserved_usage: Counter[FlavorResource] = Counter()
         self.usage: Counter[FlavorResource] = Counter()
 
     @property
     def reserving(self) -> int:
         """All who have quota, admitted or not."""
-        return self.promised + self.admitted
+        return self.reserved + self.admitted
 
     @property
     def reservation(self) -> Counter[FlavorResource]:
         """What all of them hold."""
         total = Counter(self.usage)
-        total.update(self.promised_usage)
+        total.update(self.reserved_usage)
         return total
 
-    def take_in(self, other: QueueCount) -> None:
+    def take_in(self, other: QueueUsage) -> None:
         self.pending += other.pending
-        self.promised += other.promised
+        self.reserved += other.reserved
         self.admitted += other.admitted
-        self.promised_usage.update(other.promised_usage)
+        self.reserved_usage.update(other.reserved_usage)
         self.usage.update(other.usage)
 
 
-class Crossing(QueueCount):
+class LocalQueueUsage(QueueUsage):
     """What there is of one local queue in one cluster queue."""
 
     __slots__ = ("local", "queue")
@@ -64,39 +64,39 @@ class Crossing(QueueCount):
         self.queue = queue
 
 
-class Standing(Struct, frozen=True, gc=False):
+class CountedWorkload(Struct, frozen=True, gc=False):
     """One workload in the books of its queues; `waits_for_pods` where it is admitted and its pods are not ready."""
 
-    of: Crossing
-    place: Place
+    of: LocalQueueUsage
+    place: WorkloadPhase
     usage: Usage = ()
     waits_for_pods: bool = False
 
 
-class Tally:
+class QueueUsages:
     """The counts of all queues, and which of them changed since they were last asked for.
 
     Counted is by local queue and cluster queue together, and put together for one of them when that is asked for.
     """
 
     def __init__(self) -> None:
-        self._standings: dict[Key, Standing] = {}
-        self._crossings: dict[tuple[Key, str], Crossing] = {}
-        self._of_locals: defaultdict[Key, list[Crossing]] = defaultdict(list)
-        self._of_queues: defaultdict[str, list[Crossing]] = defaultdict(list)
-        self._changed: dict[Crossing, None] = {}
+        self._standings: dict[Key, CountedWorkload] = {}
+        self._crossings: dict[tuple[Key, str], LocalQueueUsage] = {}
+        self._of_locals: defaultdict[Key, list[LocalQueueUsage]] = defaultdict(list)
+        self._of_queues: defaultdict[str, list[LocalQueueUsage]] = defaultdict(list)
+        self._changed: dict[LocalQueueUsage, None] = {}
         self.waiting_for_pods = 0
 
-    def crossing(self, local: Key, queue: str) -> Crossing:
+    def local_usage(self, local: Key, queue: str) -> LocalQueueUsage:
         """Of this local queue and this cluster queue."""
         found = self._crossings.get((local, queue))
         if found is None:
-            found = self._crossings[local, queue] = Crossing(local, queue)
+            found = self._crossings[local, queue] = LocalQueueUsage(local, queue)
             self._of_locals[local].append(found)
             self._of_queues[queue].append(found)
         return found
 
-    def put(self, key: Key, standing: Standing | None) -> None:
+    def put(self, key: Key, standing: CountedWorkload | None) -> None:
         """The workload stands so now; None: it is no concern of any queue."""
         before = self._standings.get(key)
         if before == standing:
@@ -109,10 +109,10 @@ class Tally:
         else:
             del self._standings[key]
 
-    def local(self, key: Key) -> QueueCount:
+    def local(self, key: Key) -> QueueUsage:
         return _sum(self._of_locals.get(key, ()))
 
-    def queue(self, name: str) -> QueueCount:
+    def queue(self, name: str) -> QueueUsage:
         return _sum(self._of_queues.get(name, ()))
 
     @property
@@ -127,7 +127,7 @@ class Tally:
         queues, changed, self._changed = self.changed_queues, self._changed, {}
         return dict.fromkeys([one.local for one in changed]), queues
 
-    def _count(self, standing: Standing, sign: int) -> None:
+    def _count(self, standing: CountedWorkload, sign: int) -> None:
         count = standing.of
         self._changed[count] = None
         if standing.place is _PENDING:
@@ -138,16 +138,16 @@ class Tally:
             count.admitted += sign
             self.waiting_for_pods += sign * standing.waits_for_pods
         else:
-            held = count.promised_usage
-            count.promised += sign
+            held = count.reserved_usage
+            count.reserved += sign
         for of, amount in standing.usage:
             held[of] += sign * amount
 
 
-def _sum(counts: Sequence[QueueCount]) -> QueueCount:
-    if len(counts) == 1:
-        return counts[0]
-    total = QueueCount()
-    for count in counts:
+def _sum(metrics: Sequence[QueueUsage]) -> QueueUsage:
+    if len(metrics) == 1:
+        return metrics[0]
+    total = QueueUsage()
+    for count in metrics:
         total.take_in(count)
     return total
