@@ -81,7 +81,7 @@ def test_what_was_answered_and_is_never_seen_is_decided_anew_in_the_end(records,
     list(records.answer(first, trouble, 6.0))
     due = records.next_deadline()
     assert due is not None and due <= 6.0 + PATIENCE
-    records.give_up(due)
+    records.flush_due(due)
     assert records.take_forgotten() == [KEY]
     assert records.get(KEY).now == WORK
 

@@ -60,7 +60,7 @@ class InFlightWrites(Generic[S, W]):
     def __init__(self, policy: WritePolicy) -> None:
         self._policy = policy
         self._writes: dict[S, InFlightWrite[W]] = {}
-        self._failures: dict[S, int] = {}  # in a row
+        self._failures: dict[S, tuple[int, str]] = {}  # in a row, of writes made from one version
         self._deadlines = Deadlines[S]()
 
     def __contains__(self, slot: S) -> bool:
@@ -95,8 +95,7 @@ class InFlightWrites(Generic[S, W]):
             return self._settle(slot, WriteResult.FORGOTTEN)
         else:
             flight.state = WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED
-            failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-            self._deadlines.set(slot, now + self._policy.backoff.after(failures))
+            self._deadlines.set(slot, now + self._policy.backoff.after(self._count_failure(slot, flight.base)))
         return WriteResult.PENDING
 
     def observe(self, slot: S, version: str) -> WriteResult | None:
@@ -142,6 +141,12 @@ class InFlightWrites(Generic[S, W]):
 
     def next_deadline(self) -> float | None:
         return self._deadlines.next_deadline()
+
+    def _count_failure(self, slot: S, base: str) -> int:
+        failures, version = self._failures.get(slot, (0, base))
+        failures = failures + 1 if version == base else 1
+        self._failures[slot] = failures, base
+        return failures
 
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         del self._writes[slot]

@@ -7,10 +7,10 @@ not show yet that it is admitted counts in advance.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsages
 from headgate.lifecycle.quota_conditions import ADMITTED, second
@@ -62,7 +62,7 @@ class Consumptions:
         self._objects = objects
         self._usage = usage
         self._accounts: dict[Key, _LocalQueueConsumption] = {}
-        self._line: list[tuple[float, Key]] = []  # when samples are due
+        self._samples = Deadlines[Key]()
         self._entered: dict[Key, tuple[Key, Amounts]] = {}  # what counts in advance, by workload, with its local queue
 
     # what is asked
@@ -88,7 +88,7 @@ class Consumptions:
         return account.shown if account is not None else None
 
     def next_deadline(self) -> float | None:
-        return self._line[0][0] if self._line else None
+        return self._samples.next_deadline()
 
     # what happens
 
@@ -100,23 +100,21 @@ class Consumptions:
         for entered, penalty in self._entered.values():
             if entered == local.key:
                 account.in_advance.update(penalty)
-        heapq.heappush(self._line, (self._due(account), local.key))
+        self._samples.set(local.key, self._due(account))
 
     def close(self, local: Key) -> None:
         self._accounts.pop(local, None)
+        self._samples.drop(local)
 
     def sample(self, now: float) -> list[Key]:
         """Those whose time has come; returned are those with something to show."""
         moved = []
-        while self._line and self._line[0][0] <= now:
-            _, key = heapq.heappop(self._line)
-            account = self._accounts.get(key)
-            if account is None:
-                continue
+        for key in sorted(self._samples.due(now)):
+            account = self._accounts[key]
             if self._due(account) <= now and self._move(key, account, now):
                 account.show()
                 moved.append(key)
-            heapq.heappush(self._line, (self._due(account), key))
+            self._samples.set(key, self._due(account))
         return moved
 
     def place(self, seen: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsages
-from headgate.engine.quota.rests import Rests
 from headgate.model.effects import Finalizers, PatchSpec
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
@@ -14,6 +14,7 @@ from headgate.model.kueue_names import IN_USE
 from headgate.model.queues import AdmissionCheck, ClusterQueue, ResourceFlavor
 from headgate.queueing.waiting import Backoff
 
+PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 KEPT = frozenset({Kind.CLUSTER_QUEUE, Kind.RESOURCE_FLAVOR, Kind.ADMISSION_CHECK})
 Kept = ClusterQueue | ResourceFlavor | AdmissionCheck
 
@@ -25,17 +26,18 @@ class InUse:
         self._objects = objects
         self._usage = usage
         self._dirty: dict[Key, None] = {}
-        self._sent: dict[Key, PatchSpec] = {}
-        self._rests = Rests(backoff)
+        self._writes = InFlightWrites[Key, PatchSpec](WritePolicy(backoff, PATIENCE, resends=False))
 
-    def mark_dirty(self, key: Key) -> None:
-        if key.kind in KEPT:
+    def observe(self, key: Key) -> None:
+        """The object is new or in another version."""
+        found = self._find(key) if key.kind in KEPT else None
+        if found is not None:
             self._dirty[key] = None
+            self._writes.observe(key, found.version)
 
     def lose(self, key: Key) -> None:
         self._dirty.pop(key, None)
-        self._sent.pop(key, None)
-        self._rests.forget(key)
+        self._writes.forget(key)
 
     def mark_leaving_dirty(self) -> None:
         """Something else is used than before: those that are to go may be free to."""
@@ -44,26 +46,19 @@ class InUse:
             self._dirty.update((one.key, None) for one in known.values() if one.deleted is not None)
 
     def answered(self, patch: PatchSpec, trouble: Trouble | None, now: float) -> None:
-        """What did not take hold is decided anew when a newer version is seen, and after a rest at the latest."""
+        """Takes the server's answer. A write that did not take effect is decided anew."""
         key = patch.target.key
-        if self._sent.get(key) != patch:
-            return
-        if trouble not in (None, Trouble.REFUSED, Trouble.GONE):
-            self._rests.begin(key, now)
-            return
-        self._rests.forget(key)
-        if trouble is not None:
-            del self._sent[key]
+        found = self._find(key)
+        if found is not None and self._writes.answer(key, patch, trouble, found.version, now) is WriteResult.FORGOTTEN:
+            self._dirty[key] = None
 
     def is_under_way(self, key: Key) -> bool:
         """A write is not seen yet, so any other write would be refused."""
-        sent = self._sent.get(key)
-        found = self._find(key) if sent is not None else None
-        return sent is not None and found is not None and found.version == sent.target.version
+        flight, found = self._writes.get(key), self._find(key)
+        return flight is not None and found is not None and found.version == flight.base
 
     def settle(self, now: float) -> Iterator[PatchSpec]:
-        for key in self._rests.over(now):
-            self._sent.pop(key, None)
+        for key, _, _ in self._writes.due(now):
             self._dirty[key] = None
         for name in self._usage.changed_queues:
             queue = self._objects.queues.get(name)
@@ -78,17 +73,16 @@ class InUse:
                 yield from self._news(found)
 
     def next_deadline(self) -> float | None:
-        return self._rests.next_deadline()
+        return self._writes.next_deadline()
 
     def _news(self, found: Kept) -> Iterator[PatchSpec]:
         names = self._wanted(found)
         if names == found.finalizers:
             return
         patch = PatchSpec(Target(found.key, found.uid, found.version), Finalizers(names))
-        if self._sent.get(found.key) != patch:
-            self._sent[found.key] = patch
-            self._rests.cut_short(found.key)
-            yield patch
+        flight = self._writes.get(found.key)
+        if flight is None or flight.write != patch:
+            yield self._writes.send(found.key, patch, found.version)
 
     def _wanted(self, found: Kept) -> tuple[str, ...]:
         others = tuple(name for name in found.finalizers if name != IN_USE)

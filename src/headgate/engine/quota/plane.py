@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import assert_never
 
+from headgate.engine.deadlines import Deadlines, Timer
 from headgate.engine.extension_points import ADMISSION, Watch, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
@@ -13,7 +14,6 @@ from headgate.engine.quota import events as telling
 from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.admission_loop import AdmissionLoop
 from headgate.engine.quota.cache import QuotaCache
-from headgate.engine.quota.deadlines import Deadlines
 from headgate.engine.quota.events import RateLimiter
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.gauges import (
@@ -53,6 +53,7 @@ from headgate.quota.pending_workload import changed_from_outside
 
 _WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums
 _CHANGES = (PatchStatus, PatchSpec, Delete)
+TIMER = "quota"
 MOST_STEPS = 10  # of one workload at once; each rule is true of it at most once
 
 
@@ -98,7 +99,8 @@ class QuotaPlane:
             is_fair=settings.quota.is_fair,
             consumptions=self._cache.consumptions,
         )
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[Key]()  # when workloads must be examined though nothing happens to them
+        self._timer = Timer(TIMER)
         self._dirty: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_pace = RateLimiter(seconds=0.125, ahead=200)
         self._waited_for_pods = False
@@ -123,7 +125,7 @@ class QuotaPlane:
     def decide(self, now: float) -> Iterator[Effect]:
         self._settle_surroundings(now)
         self._sample(now)
-        for key in self._deadlines.due(now):
+        for key in sorted(self._deadlines.due(now)):
             self._mark_dirty(key)
         self._settle_forgotten(now)
         self._examine_all(now)
@@ -134,7 +136,7 @@ class QuotaPlane:
         yield from self._records.send(now)
         yield from self._in_use.settle(now)
         yield from self._statuses.settle(self._cache.ledger, now)
-        yield from self._deadlines.wake_later(self._other_deadlines(), now)
+        yield from self._timer.wake_at(self._next_deadlines(), now)
 
     def check(self) -> None:
         """What must hold after every step, for what this step touched: no quota was given that was not there."""
@@ -220,7 +222,7 @@ class QuotaPlane:
         self._objects.observe(found)
         if self._cache.consumptions is not None and isinstance(found, LocalQueue):
             self._cache.consumptions.open(found, now)
-        self._in_use.mark_dirty(found.key)
+        self._in_use.observe(found.key)
 
     def _lose(self, key: Key, uid: str, now: float) -> None:
         if key.kind is not _WORKLOAD:
@@ -290,7 +292,7 @@ class QuotaPlane:
 
     def _settle_forgotten(self, now: float) -> None:
         """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
-        self._records.give_up(now)
+        self._records.flush_due(now)
         for key in self._records.take_forgotten():
             record = self._records.get(key)
             if record is not None:
@@ -312,11 +314,19 @@ class QuotaPlane:
                 record.rested = record.placed = None
             if not record.is_at_rest and record.is_open:
                 self._examine(record, now)
-                self._deadlines.put(key, next_deadline(record.now, self._settings), now)
+                self._set_deadline(record, now)
             place(record, now)
             if record.now.admission is None:
                 self._loop.pass_over(record, now)
         self.deciding = None
+
+    def _set_deadline(self, record: WorkloadRecord, now: float) -> None:
+        """Of a workload just examined, so only a deadline in the future counts."""
+        at = next_deadline(record.now, self._settings)
+        if at is None or at <= now:
+            self._deadlines.drop(record.seen.key)
+        else:
+            self._deadlines.set(record.seen.key, at)
 
     def _examine(self, record: WorkloadRecord, now: float) -> None:
         """Step after step, as far as one write goes: what changes the spec is a write of its own."""
@@ -357,9 +367,10 @@ class QuotaPlane:
             self._cache.wake_all(now)
         self._waited_for_pods = waits
 
-    def _other_deadlines(self) -> tuple[float | None, ...]:
+    def _next_deadlines(self) -> tuple[float | None, ...]:
         consumptions = self._cache.consumptions
         return (
+            self._deadlines.next_deadline(),
             self._records.next_deadline(),
             self._in_use.next_deadline(),
             self._cache.pending.next_deadline(),

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.activity import Activity
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.events import RateLimiter
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
-from headgate.engine.quota.rests import Rests
 from headgate.lifecycle.quota_conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
@@ -61,8 +61,7 @@ class QueueStatuses:
         self._counted: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
         self._pace = RateLimiter(seconds=0.05, ahead=100)  # for counts: they change with every workload
         self._held_up: dict[Key, None] = {}  # could be told by now, but for a write under way
-        self._sent: dict[Key, PatchStatus] = {}
-        self._rests = Rests(backoff)
+        self._writes = InFlightWrites[Key, PatchStatus](WritePolicy(backoff, resends=False))
         self._told: dict[Key, Told] = {}
         self._last: dict[Key, float] = {}
 
@@ -77,9 +76,9 @@ class QueueStatuses:
             heapq.heappush(self._counted, (self._not_before(key), key))
 
     def lose(self, key: Key) -> None:
-        for known in (self._dirty, self._held_up, self._sent, self._told, self._last):
+        for known in (self._dirty, self._held_up, self._told, self._last):
             known.pop(key, None)
-        self._rests.forget(key)
+        self._writes.forget(key)
 
     def answered(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
         """What was not written is news again, unless the server will never have it.
@@ -87,21 +86,16 @@ class QueueStatuses:
         What was written need not be waited for: if the object showed it before, there is no newer version to see.
         """
         key = patch.target.key
-        if self._sent.get(key) != patch:
-            return
-        if trouble is not None:
+        result = self._writes.answer(key, patch, trouble, "", now)
+        if result is not None and trouble is not None:
             self._told.pop(key, None)
-        if trouble in (None, Trouble.REFUSED, Trouble.GONE):
-            del self._sent[key]
-            self._rests.forget(key)
-        else:
-            self._rests.begin(key, now)
+        if result is WriteResult.PENDING:
             self.mark_dirty(key)
 
     def settle(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         self._collect(ledger)
-        for key in self._rests.over(now):
-            self._sent.pop(key, None)
+        for _ in self._writes.due(now):
+            pass  # forgotten: they are dirty since they failed
         for key in self._whose_turn_it_is(now):
             del self._dirty[key]
             teller = self._teller(key)
@@ -110,7 +104,7 @@ class QueueStatuses:
 
     def next_deadline(self) -> float | None:
         """When the next may be told again, of those that only wait for that or were turned away."""
-        earliest = self._rests.next_deadline()
+        earliest = self._writes.next_deadline()
         for line, paced_until in ((self._line, -math.inf), (self._counted, self._pace.next_turn)):
             while line and not self._is_next(*line[0]):
                 heapq.heappop(line)
@@ -169,7 +163,7 @@ class QueueStatuses:
 
     def _is_under_way(self, key: Key) -> bool:
         """A write is not answered yet, or rests after it was turned away."""
-        return key in self._sent or self._in_use.is_under_way(key)
+        return key in self._writes or self._in_use.is_under_way(key)
 
     def _teller(self, key: Key) -> Teller | None:
         match key.kind:
@@ -185,9 +179,8 @@ class QueueStatuses:
         if self._told.get(teller.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
             return
         patch = PatchStatus(Target(teller.key, teller.uid), status)
-        self._told[teller.key], self._sent[teller.key], self._last[teller.key] = status, patch, now
-        self._rests.cut_short(teller.key)
-        yield patch
+        self._told[teller.key], self._last[teller.key] = status, now
+        yield self._writes.send(teller.key, patch)
 
     def _status(self, teller: Teller, ledger: Ledger, now: float) -> Told:
         match teller:

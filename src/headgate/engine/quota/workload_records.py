@@ -1,13 +1,17 @@
-"""What is written about workloads: one write at a time for each, taken for true until the cluster says otherwise."""
+"""Workload records: each workload as observed and as decided, with its in-flight write.
+
+A write names the version it was made from, and is assumed to take effect until an answer or an observation contradicts
+it; `engine.in_flight` says what these mean.
+"""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from msgspec import structs
 
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.lifecycle.quota_conditions import FINISHED, with_status
 from headgate.lifecycle.quota_next import Change, Removal
 from headgate.model.effects import (
@@ -29,26 +33,20 @@ Written = PatchStatus | PatchSpec | Delete
 LazyEvent = Callable[[], EmitEvent]
 """An event that goes with a write: put into words when it is emitted, for most never are."""
 
-PATIENCE = 60.0  # seconds until what was accepted should have been seen
-NOT_DONE = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
-
+PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 
 Placed = tuple[QueuedWorkload, Admission | None, bool]
-"""How a workload stood when the books were brought in line with it: as it is, what it holds, and whether it is open."""
+"""A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
 
 
 class WorkloadRecord:
-    """One workload: as last seen, what was sent and not yet seen, and what is to be sent after that.
+    """One workload: as observed, the write in flight, what is decided and not sent, and what the quota cache has of it.
 
-    A write names the version it was made from. So whatever is seen of another version, once the write was answered,
-    is later than the write: it is the truth, and nothing is assumed any more.
+    `seen` is the workload as last observed, `so_far` with the write in flight applied, `now` with all that is decided.
     """
 
     __slots__ = (
-        "accepted",
-        "answered",
         "base",
-        "due",
         "events",
         "is_finished",
         "local",
@@ -57,48 +55,42 @@ class WorkloadRecord:
         "rested",
         "seen",
         "sent",
-        "sent_change",
         "sent_events",
         "so_far",
         "stuck",
-        "tries",
         "wanted",
     )
 
     def __init__(self, seen: QueuedWorkload) -> None:
         self.seen = seen
         self.is_finished = seen.is_true(FINISHED)
-        self.sent: Written | None = None
-        self.sent_change: Change | None = None
+        self.sent: Change | None = None  # in flight
         self.sent_events: tuple[LazyEvent, ...] = ()
-        self.base = ""
-        self.answered = self.accepted = False
-        self.due: float | None = None  # when it is sent again, or decided anew
-        self.tries = 0  # of writing to the version last seen
-        self.wanted: Change | None = None
+        self.base = ""  # the version it was made from
+        self.wanted: Change | None = None  # decided, to be sent next
         self.events: tuple[LazyEvent, ...] = ()  # that go with it
-        self.stuck = ""  # the version nothing more can be done about
-        self.so_far = seen  # the workload as it is once all that was sent has happened
-        self.now = seen  # the workload as it is once all that was decided has happened
+        self.stuck = ""  # the version for which the server refused our write
+        self.so_far = seen
+        self.now = seen
         self.rested: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
         self.placed: Placed | None = None
-        self.local: Key | None = None  # the local queue in whose books it is
+        self.local: Key | None = None  # the LocalQueue it is counted for
 
     @property
     def is_open(self) -> bool:
         """More can be decided about it.
 
-        Not while the server will have none of our writes, which it may when the object changes. And not while
-        something newer is seen than what the write was made from, and it cannot be told yet which came first.
+        A workload is closed while the server refuses our writes to this version, and while a version newer than the
+        one the write in flight was made from is observed: it cannot be told yet which of the two came first.
         """
         version = self.seen.version
-        return self.stuck != version and (self.sent is None or self.answered or version == self.base)
+        return self.stuck != version and (self.sent is None or version == self.base)
 
     @property
     def held(self) -> Admission | None:
-        """The quota it holds: it was promised some, or is seen with some.
+        """The quota it holds: assumed or observed.
 
-        One that gives it back holds it until that is seen: what is under way may still take hold.
+        A release counts when it is observed, not when it is sent: the reservation in flight may still take effect.
         """
         if self.is_finished:
             return None
@@ -111,8 +103,11 @@ class WorkloadRecord:
         return now is rested or (rested is not None and now.looks_like(rested))
 
     def shows_what_was_sent(self) -> bool:
-        """Where nothing else has changed, what was found out about the workload as foreseen is true of it."""
-        change = self.sent_change
+        """The observed workload is in a newer version and equals what the write in flight makes of it.
+
+        Where nothing else has changed, what was decided about the assumed workload holds for the observed one.
+        """
+        change = self.sent
         if change is None or isinstance(change, Removal) or self.seen.version == self.base:
             return False
         if self.wanted is None and self.seen.looks_like(self.now):
@@ -127,30 +122,27 @@ class WorkloadRecord:
             self.placed = same, self.placed[1], self.placed[2]
 
     def foresee(self) -> None:
-        """What was sent and what is wanted, on top of what is seen."""
-        sent, wanted = self.sent_change, self.wanted
+        """Applies what was sent and what is decided to the workload as observed."""
+        sent, wanted = self.sent, self.wanted
         self.so_far = self.seen if sent is None else _applied(self.seen, sent)
         self.now = self.so_far if wanted is None else _applied(self.so_far, wanted)
 
     def want(self, change: Change | None, events: tuple[LazyEvent, ...]) -> None:
-        """This is to be sent next, if anything."""
+        """This is sent next; None: nothing."""
         self.wanted, self.events = change, events
         self.now = self.so_far if change is None else _applied(self.so_far, change)
 
     def send(self, change: Change) -> Written:
-        """What was wanted is under way."""
-        self.sent, self.sent_change, self.wanted = _write(self.seen, change), change, None
+        """The write of what was decided, which is in flight from now on."""
+        self.sent, self.wanted = change, None
         self.sent_events, self.events = self.events, ()
         self.base = self.seen.version
-        self.answered = self.accepted = False
         self.so_far = self.now
-        return self.sent
+        return _write(self.seen, change)
 
     def settle(self) -> None:
-        """What was sent is seen, or never will be."""
-        self.sent = self.sent_change = self.due = None
-        self.sent_events = ()
-        self.answered = self.accepted = False
+        """Nothing is in flight any more, and nothing but what is observed and decided is assumed."""
+        self.sent, self.sent_events = None, ()
         self.foresee()
 
     def take_events(self) -> tuple[LazyEvent, ...]:
@@ -159,31 +151,31 @@ class WorkloadRecord:
 
 
 class WorkloadRecords:
-    """All workloads there are."""
+    """The records of all workloads, and their in-flight writes: at most one per workload, assumed to take effect."""
 
     def __init__(self, backoff: Backoff) -> None:
-        self._backoff = backoff
         self._records: dict[Key, WorkloadRecord] = {}
         self.get = self._records.get  # asked for at every turn
+        self._writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
         self._busy: dict[Key, None] = {}  # something is to be sent
-        self._resting: dict[Key, None] = {}  # something is to be sent again, or decided anew
-        self._dues: list[tuple[float, Key]] = []  # when, for those who still rest by then
-        self._forgotten: dict[Key, None] = {}  # plans fell through
+        self._resent: list[Written] = []  # writes that may not have arrived and are sent again
+        self._forgotten: dict[Key, None] = {}  # what was decided did not take effect
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
 
     def seen(self) -> Iterator[QueuedWorkload]:
-        """All of them, as last seen."""
+        """All of them, as last observed."""
         return (record.seen for record in self._records.values())
 
     def observe(self, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
-        record = self._records.get(workload.key)
+        """Takes the workload as observed; returns the events of the write that is confirmed by it."""
+        key = workload.key
+        record = self._records.get(key)
         if record is None or record.seen.uid != workload.uid:
-            self._records[workload.key] = WorkloadRecord(workload)
+            self._writes.forget(key)
+            self._records[key] = WorkloadRecord(workload)
             return ()
-        if workload.version != record.seen.version:
-            record.tries = 0
         record.seen, record.is_finished = workload, workload.is_true(FINISHED)
         if record.sent is None:
             record.foresee()
@@ -191,15 +183,11 @@ class WorkloadRecords:
                 self._forget(record)  # decided on what is no longer so
         elif record.shows_what_was_sent():
             events = record.take_events()
+            self._writes.confirm(key)
             record.settle()
-            self._resting.pop(workload.key, None)
             return events
-        elif workload.version != record.base and record.answered:
-            self._believe(record)
-        elif workload.version != record.base and record.due is not None:
-            self._retract(record)
         else:
-            record.foresee()
+            self._conclude(record, self._writes.observe(key, workload.version))
         return ()
 
     def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
@@ -207,8 +195,9 @@ class WorkloadRecords:
         record = self._records.get(key)
         if record is None or record.seen.uid != uid:
             return None
-        for sets in (self._busy, self._resting, self._forgotten):
-            sets.pop(key, None)
+        self._busy.pop(key, None)
+        self._forgotten.pop(key, None)
+        self._writes.forget(key)
         return self._records.pop(key)
 
     def want(self, key: Key, change: Change, *events: LazyEvent) -> None:
@@ -218,105 +207,71 @@ class WorkloadRecords:
         self._busy[key] = None
 
     def take_back(self, key: Key) -> None:
-        """What was decided and not yet sent is not to be."""
+        """What was decided and not yet sent is not sent."""
         self._records[key].want(None, ())
         self._busy.pop(key, None)
 
     def take_forgotten(self) -> list[Key]:
-        """Whose plans fell through since the last call."""
+        """Workloads about which something decided did not take effect since the last call."""
         if not self._forgotten:
             return []
         forgotten, self._forgotten = self._forgotten, {}
         return list(forgotten)
 
-    def give_up(self, now: float) -> None:
-        """Refused as outdated, or accepted, and yet nothing newer came: it is decided anew on what is seen."""
-        for key in self._due(now):
-            if self._records[key].answered:
-                self._retract(self._records[key])
+    def flush_due(self, now: float) -> None:
+        """Writes that were accepted or conflicted and not followed by a newer version in time are forgotten.
+
+        Those that may not have arrived are sent again by the next `send`.
+        """
+        for key, write, result in self._writes.due(now):
+            if result is WriteResult.PENDING:
+                self._resent.append(write)
+            else:
+                self._conclude(self._records[key], result)
 
     def send(self, now: float) -> Iterator[Written]:
-        """What can be sent now: nothing of the same workload may be under way."""
-        for key in self._due(now):
-            del self._resting[key]
-            record = self._records[key]
-            record.due = None
-            if record.sent is not None:
-                yield record.sent
+        """The writes that can be sent now: to workloads that have none in flight."""
+        self.flush_due(now)
+        resent, self._resent = self._resent, []
+        for write in resent:
+            if write.target.key in self._writes:
+                yield write
         for key in list(self._busy) if self._busy else ():
             record = self._records[key]
             if record.sent is None:
                 del self._busy[key]
                 if record.wanted is not None and _shows(record.seen, record.wanted):
-                    record.want(None, ())  # it is so already: a write would make no version to be seen
+                    record.want(None, ())  # it is so already: a write would make no version to be observed
                 elif record.wanted is not None:
-                    yield record.send(record.wanted)
+                    yield self._writes.send(key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: Trouble | None, now: float) -> tuple[LazyEvent, ...]:
-        """How a write went. Conflicts say that something newer is to be seen, which then counts if it comes."""
-        record = self._records.get(written.target.key)
-        if record is None or record.sent != written:
+        """Takes the server's answer; returns the events of a write that was accepted."""
+        key = written.target.key
+        record = self._records.get(key)
+        if record is None:
             return ()
-        if trouble in NOT_DONE:
-            self._try_again(record, now)
+        result = self._writes.answer(key, written, trouble, record.seen.version, now)
+        if result is None:
             return ()
-        record.answered = True
-        record.accepted = record.accepted or trouble is None
         events = record.take_events() if trouble is None else ()
-        if trouble in (Trouble.REFUSED, Trouble.GONE):
+        if result is WriteResult.REFUSED:
             record.stuck = record.base
-            self._retract(record)
-        elif record.seen.version != record.base:
-            self._believe(record)
-        elif trouble is Trouble.CONFLICT:
-            self._rest(record, now)
-        else:
-            self._rest_until(record, now + PATIENCE)
+        self._conclude(record, result)
         return events
 
     def next_deadline(self) -> float | None:
-        dues, resting, known = self._dues, self._resting, self._records
-        while dues:
-            at, key = dues[0]
-            if key in resting and known[key].due == at:
-                return at
-            heapq.heappop(dues)
-        return None
+        return self._writes.next_deadline()
 
-    def _due(self, now: float) -> list[Key]:
-        """Those who have rested, in the order they began to."""
-        if not self._dues or self._dues[0][0] > now:
-            return []
-        return [key for key in self._resting if (due := self._records[key].due) is not None and due <= now]
-
-    def _rest_until(self, record: WorkloadRecord, at: float) -> None:
-        record.due = at
-        self._resting[record.seen.key] = None
-        heapq.heappush(self._dues, (at, record.seen.key))
-
-    def _try_again(self, record: WorkloadRecord, now: float) -> None:
-        """If the object has moved on meanwhile, it was either not done, or done and seen: no use in asking again."""
-        if record.seen.version != record.base:
-            self._retract(record)
-        else:
-            self._rest(record, now)
-
-    def _rest(self, record: WorkloadRecord, now: float) -> None:
-        record.tries += 1
-        self._rest_until(record, now + self._backoff.after(record.tries))
-
-    def _believe(self, record: WorkloadRecord) -> None:
-        """What is seen is the truth. If our write is part of it, only what was to follow is decided anew."""
-        as_planned = record.accepted and record.wanted is None
+    def _conclude(self, record: WorkloadRecord, result: WriteResult | None) -> None:
+        """What is observed is the truth, unless the write is still in flight."""
+        if result is WriteResult.PENDING or result is None:
+            record.foresee()
+            return
+        as_planned = result is WriteResult.CONFIRMED and record.wanted is None
         record.settle()
-        self._resting.pop(record.seen.key, None)
         if not as_planned:
             self._forget(record)
-
-    def _retract(self, record: WorkloadRecord) -> None:
-        record.settle()
-        self._resting.pop(record.seen.key, None)
-        self._forget(record)
 
     def _forget(self, record: WorkloadRecord) -> None:
         self.take_back(record.seen.key)
