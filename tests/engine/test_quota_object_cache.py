@@ -126,7 +126,6 @@ def test_a_queue_whose_flavor_is_gone_is_inactive_once_that_is_settled():
 
 
 def test_what_is_kept_of_them_has_a_limit(monkeypatch):
-    monkeypatch.setattr(object_cache, "MOST_REQUESTS", 2)
     monkeypatch.setattr(object_cache, "MOST_CIRCUMSTANCES", 2)
     made = around(namespace(), flavor(), queue(), local())
     for cpu in range(1, 6):

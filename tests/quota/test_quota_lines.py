@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quota_builders import applies
 
-from headgate.quota.pending_queue import WorkloadLines
+from headgate.quota.pending_queue import SLACK, WorkloadLines
 
 applicants = st.builds(
     lambda name, cpu, created: applies(name, "q", cpu, created=created),
@@ -92,3 +92,16 @@ def test_who_asks_for_something_else_is_not_held_back_with_its_former_class():
     assert lines.firsts() == []
     lines.add("", after)
     assert lines.firsts() == [after]
+
+
+def test_workloads_that_come_and_go_behind_one_that_stays_do_not_pile_up():
+    lines, first = WorkloadLines(), applies("first", "q", created=0.0)
+    lines.add("", first)
+    for number in range(1000):
+        passing = [applies("same", "q", created=1.0 + number), applies("other", "q", 2 + number, created=1.0)]
+        for one in passing:
+            lines.add("", one)
+        for one in passing:
+            lines.remove(one.key)
+    assert lines.firsts() == [first]
+    assert len(lines._fronts[""]) + len(lines._classes[first.kind].positions[""]) < 4 * SLACK

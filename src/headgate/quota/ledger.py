@@ -126,6 +126,8 @@ class Ledger:
             return None
         if self._trials:
             self._reservation_changes.append((held, uid, reservation))
+        elif not held:
+            del self._reservations[queue]
         node = self.forest.queues.get(queue)
         if node is not None:
             self._remove(node, reservation.usage)

@@ -62,6 +62,7 @@ class Unreserved(StrEnum):
     PENDING = "PendingEvaluation"
 
 
+SLACK = 64  # positions left behind that are not worth a sweep
 QueuePosition = tuple[int, float, str, Key]
 """A rank, and whose it is. Made anew whenever somebody lines up: so one left behind is told from one that counts."""
 
@@ -112,6 +113,10 @@ class WorkloadLines:
         found = self._members.get(key)
         return found.head if found is not None else None
 
+    def has_class(self, kind: EquivalenceClass) -> bool:
+        """Whether anybody belongs to the class."""
+        return kind in self._classes
+
     def is_blocked(self, kind: EquivalenceClass) -> bool:
         return kind in self._blocked
 
@@ -149,6 +154,8 @@ class WorkloadLines:
             del self._classes[pending.kind]
         elif same_class.positions[member.line][0] is member.position:
             self._advance_class(member.line, same_class, pending.kind)
+        elif len(same_class.positions[member.line]) > 2 * same_class.size + SLACK:
+            self._sweep(same_class.positions[member.line])
         return pending
 
     def firsts(self) -> list[PendingWorkload]:
@@ -157,7 +164,7 @@ class WorkloadLines:
         Places left behind, of blocked classes, or behind others of the class are not looked at again.
         """
         found, fronts, members, blocked = [], self._fronts, self._members, self._blocked
-        for line in sorted(fronts) if len(fronts) > 1 else fronts:
+        for line in sorted(fronts) if len(fronts) > 1 else tuple(fronts):
             front = fronts[line]
             while front:
                 position = front[0]
@@ -172,6 +179,8 @@ class WorkloadLines:
                         found.append(pending)
                         break
                 heapq.heappop(front)
+            if not front:
+                del fronts[line]
         return found
 
     def block(self, kind: EquivalenceClass) -> None:
@@ -192,7 +201,17 @@ class WorkloadLines:
     def _push_front(self, line: str, kind: EquivalenceClass, position: QueuePosition) -> None:
         """A blocked class does so when it is unblocked."""
         if kind not in self._blocked:
-            heapq.heappush(self._fronts.setdefault(line, []), position)
+            front = self._fronts.setdefault(line, [])
+            heapq.heappush(front, position)
+            if len(front) > 2 * len(self._members) + SLACK:
+                self._sweep(front)
+
+    def _sweep(self, positions: list[QueuePosition]) -> None:
+        """Positions that were left behind stay in a heap until they come up; here they are swept out."""
+        members = self._members
+        current = {id(one): one for one in positions if one[3] in members and members[one[3]].position is one}
+        positions[:] = current.values()
+        heapq.heapify(positions)
 
     def _advance_class(self, line: str, same_class: _ClassMembers, kind: EquivalenceClass) -> None:
         """The first has left the line."""
@@ -286,6 +305,7 @@ class PendingQueue:
             return False
         aside = self._aside.pop(key, None)
         known = aside if aside is not None else self._lines.get(key)
+        former = known.kind if known is not None else pending.kind
         changed = known is None or _another_answer_is_possible(known, pending)
         if known is not None:
             pending = _going_on(pending, known)
@@ -294,6 +314,8 @@ class PendingQueue:
             self._set_aside(pending)
             return False
         self._line_up(pending)
+        if former != pending.kind:
+            self._drop_empty_class(former)
         return changed and not self._lines.is_blocked(pending.kind)
 
     def delete(self, key: Key) -> bool:
@@ -303,7 +325,17 @@ class PendingQueue:
             self._preemptor = None
         if self._taken is not None and self._taken.workload.key == key:
             self._taken = None
-        return self._lines.remove(key) is not None or self._aside.pop(key, None) is not None
+        removed = self._lines.remove(key)
+        if removed is not None:
+            self._drop_empty_class(removed.kind)
+        return removed is not None or self._aside.pop(key, None) is not None
+
+    def _drop_empty_class(self, kind: EquivalenceClass) -> None:
+        """Nobody waits for what was refused to the class: the next of it is evaluated."""
+        if not self._lines.has_class(kind):
+            self._refusals.pop(kind, None)
+            self._missed.pop(kind, None)
+            self._lines.unblock((kind,))
 
     def take(self) -> PendingWorkload | None:
         """The next to try, who keeps its place in line. It must come back by `bring_back`, or leave by `delete`."""

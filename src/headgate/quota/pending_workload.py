@@ -67,7 +67,7 @@ class EquivalenceClass(Struct, frozen=True, gc=False, cache_hash=True):
     pod_set_requests: tuple[PodSetRequests, ...]
 
 
-class WorkloadRequests(Struct, frozen=True, gc=False):
+class WorkloadRequests(Struct, frozen=True, weakref=True):
     """What all workloads that look alike apply for. `problem` says why they can never be admitted, where that is so."""
 
     kind: EquivalenceClass

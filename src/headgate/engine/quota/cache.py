@@ -39,7 +39,6 @@ class QuotaCache:
         used = self.consumptions
         self.ledger = Ledger(local_use=used.used_by_reservation if used is not None else None)
         self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None)
-        self._held: dict[Key, Reservation] = {}
         self._by_local: dict[Key, dict[Key, None]] = {}
 
     def reshape(self, now: float) -> None:
@@ -95,102 +94,109 @@ class QuotaCache:
             if same and was_open is is_open and held_before == held:
                 return
         record.placed = workload, held, is_open
-        local, reservation = record.local or self._enter(record), None
+        local = record.local or self._enter(record)
         if held is None:
-            self._place_other(workload, local, now, may_wait=is_open)
+            self._queue(record, local, now, may_wait=is_open)
         elif workload.admission is None:
-            reservation = self._place_holder(structs.replace(workload, admission=held), local, now)
+            self._reserve(record, structs.replace(workload, admission=held), local, now)
         else:
-            reservation = self._place_holder(workload, local, now)
+            self._reserve(record, workload, local, now)
         if self.consumptions is not None:
-            self.consumptions.place(record.seen, local, reservation)
+            self.consumptions.place(record.seen, local, record.reservation)
 
     def assume(self, record: WorkloadRecord, queue: str) -> None:
-        """A cycle gave it quota of this queue. That is settled in ledger and queues, and remains to be noted here."""
+        """A cycle reserved quota of this queue, in the ledger and the pending queues: the record follows."""
         workload, local = record.now, record.local
         reservation = self.ledger.reservation(queue, workload.uid)
-        assert reservation is not None and local is not None, "only who waits is given quota"
+        assert reservation is not None and local is not None, "only pending workloads are given quota"
         record.placed = workload, record.held, record.is_open
-        self._held[workload.key] = reservation
-        self._count(workload, local, reservation)
+        record.reservation, record.requests = reservation, None
+        self._count(record, workload, local, reservation)
         if self.consumptions is not None:
             self.consumptions.place(record.seen, local, reservation)
 
     def _enter(self, record: WorkloadRecord) -> Key:
-        """It is one of those that name its local queue."""
+        """The workload is one of those that name its LocalQueue."""
         local = record.local = self._objects.local_of(record.seen)
         self._by_local.setdefault(local, {})[record.seen.key] = None
         return local
 
-    def _place_holder(self, workload: QueuedWorkload, local: Key, now: float) -> Reservation:
-        reservation = self._reserve_observed(workload, now)
-        self.pending.delete(workload.key)
-        self._count(workload, local, reservation)
-        return reservation
-
-    def _count(self, workload: QueuedWorkload, local: Key, reservation: Reservation) -> None:
-        of = self.usage.local_usage(local, reservation.queue)
-        if workload.is_true(ADMITTED):
-            waits_for_pods = not reservation.evicted and _waits_for_pods(workload)
-            standing = CountedWorkload(of, _ADMITTED, reservation.usage, waits_for_pods)
-        else:
-            standing = CountedWorkload(of, _RESERVING, reservation.usage)
-        self.usage.put(workload.key, standing)
-
-    def _place_other(self, workload: QueuedWorkload, local: Key, now: float, *, may_wait: bool) -> None:
-        """It waits, if anything."""
-        key = workload.key
-        if key in self._held:
-            self._let_go(key, now)
-        queue = self._lets_in(local, workload) if may_wait else None
-        if queue is not None:
-            ordered = ordered_at(workload, self._settings)
-            self.pending.add(with_requests(workload, queue, self._objects.requests(workload), ordered), now)
-            of = self.usage.local_usage(local, queue)
-            self.usage.put(key, CountedWorkload(of, _PENDING) if key in self.pending else None)
-        else:
-            self.pending.leave(key, now)
-            self.usage.put(key, None)
-
-    def remove(self, record: WorkloadRecord, now: float) -> None:
-        """The workload is gone."""
-        key = record.seen.key
-        if key in self._held:
-            self._let_go(key, now)
-        self.pending.leave(key, now)
-        self.usage.put(key, None)
-        self.leave_local(record)
-        if self.consumptions is not None:
-            self.consumptions.leave(key)
-
-    def leave_local(self, record: WorkloadRecord) -> None:
-        """It no longer names the local queue it named."""
-        if record.local is not None:
-            del self._by_local[record.local][record.seen.key]
-            record.local = record.placed = None  # it may come back to it before it is looked at
-
-    def _reserve_observed(self, workload: QueuedWorkload, now: float) -> Reservation:
+    def _reserve(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, now: float) -> None:
+        """The workload holds the quota of its admission, and waits for none."""
         reservation = reservation_of(workload, ordered_at(workload, self._settings))
         assert reservation is not None
-        before = self._held.get(workload.key)
-        if before is not None and (before.queue != reservation.queue or before.uid != reservation.uid):
-            self._let_go(workload.key, now)
-        self._held[workload.key] = reservation
+        before = record.reservation
+        if before is not None and before.queue != reservation.queue:
+            self._release(record, now)
+        record.reservation, record.requests = reservation, None
+        self._put_on_ledger(reservation, now)
+        self.pending.delete(workload.key)
+        self._count(record, workload, local, reservation)
+
+    def _put_on_ledger(self, reservation: Reservation, now: float) -> None:
         known = self.ledger.reservation(reservation.queue, reservation.uid)
         if known == reservation:
-            return reservation
+            return
         if known is not None and reservation.evicted and structs.replace(known, evicted=True) == reservation:
             self.ledger.mark_evicted(known)
-            return reservation
+            return
         self.ledger.hold(reservation)
         if known is not None and _gives_back(known, reservation):
             self.pending.wake(reservation.queue, now)
-        return reservation
 
-    def _let_go(self, key: Key, now: float) -> None:
-        before = self._held.pop(key)
-        self.ledger.leave(before.queue, before.uid)
-        self.pending.wake(before.queue, now)
+    def _release(self, record: WorkloadRecord, now: float) -> None:
+        """The quota it held is free, and workloads that wait for it are evaluated again."""
+        reservation, record.reservation = record.reservation, None
+        if reservation is not None:
+            self.ledger.leave(reservation.queue, reservation.uid)
+            self.pending.wake(reservation.queue, now)
+
+    def _queue(self, record: WorkloadRecord, local: Key, now: float, *, may_wait: bool) -> None:
+        """The workload holds no quota, and waits for it if its LocalQueue lets it in."""
+        workload = record.now
+        self._release(record, now)
+        queue = self._lets_in(local, workload) if may_wait else None
+        if queue is None:
+            self._dequeue(record, now)
+            return
+        record.requests = self._objects.requests(workload)
+        self.pending.add(with_requests(workload, queue, record.requests, ordered_at(workload, self._settings)), now)
+        is_pending = workload.key in self.pending
+        self._count_as(record, CountedWorkload(local, queue, _PENDING) if is_pending else None)
+
+    def _dequeue(self, record: WorkloadRecord, now: float) -> None:
+        self.pending.leave(record.seen.key, now)
+        record.requests = None
+        self._count_as(record, None)
+
+    def _count(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, reservation: Reservation) -> None:
+        if workload.is_true(ADMITTED):
+            waits_for_pods = not reservation.evicted and _waits_for_pods(workload)
+            counted = CountedWorkload(local, reservation.queue, _ADMITTED, reservation.usage, waits_for_pods)
+        else:
+            counted = CountedWorkload(local, reservation.queue, _RESERVING, reservation.usage)
+        self._count_as(record, counted)
+
+    def _count_as(self, record: WorkloadRecord, counted: CountedWorkload | None) -> None:
+        self.usage.replace(record.counted, counted)
+        record.counted = counted
+
+    def remove(self, record: WorkloadRecord, now: float) -> None:
+        """The workload is gone."""
+        self._release(record, now)
+        self._dequeue(record, now)
+        self.leave_local(record)
+        if self.consumptions is not None:
+            self.consumptions.leave(record.seen.key)
+
+    def leave_local(self, record: WorkloadRecord) -> None:
+        """The workload no longer names the LocalQueue it named."""
+        if record.local is not None:
+            members = self._by_local[record.local]
+            del members[record.seen.key]
+            if not members:
+                del self._by_local[record.local]
+            record.local = record.placed = None  # it may come back to it before it is examined
 
     def _lets_in(self, local: Key, workload: QueuedWorkload) -> str | None:
         """The queue it may wait in. One that is stopped keeps those who wait, but its local queue must let them in."""

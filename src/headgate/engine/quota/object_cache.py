@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import structs
 
@@ -28,9 +29,6 @@ from headgate.model.selectors import selects
 from headgate.quota.pending_workload import WorkloadRequests, requests_of_workload
 from headgate.quota.requests import Adjustments, limits_of
 
-MOST_REQUESTS = 16_384
-"""How many are kept: more than there are sorts of work in most clusters."""
-
 _Look = tuple[str, tuple[PodSet, ...], tuple[tuple[str, int], ...], int]
 """Namespace, pod sets, pods that are done, priority: all that a wish depends on, besides what is around it."""
 
@@ -44,7 +42,7 @@ class NamespaceAdjustments:
         self._classes: dict[str, RuntimeClass] = {}
         self._elsewhere = Adjustments()  # what holds where there are no limit ranges
         self._by_namespace: dict[str, Adjustments] = {}
-        self._requests: dict[_Look, WorkloadRequests] = {}
+        self._requests = WeakValueDictionary[_Look, WorkloadRequests]()  # kept by the workloads that wait
 
     def of(self, namespace: str) -> Adjustments:
         return self._by_namespace.get(namespace, self._elsewhere)
@@ -55,8 +53,6 @@ class NamespaceAdjustments:
         look = namespace, workload.pod_sets, workload.reclaimable, workload.priority + workload.boost
         known = self._requests.get(look)
         if known is None:
-            if len(self._requests) >= MOST_REQUESTS:
-                self._requests.clear()
             known = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))
         return known
 
@@ -125,7 +121,7 @@ class QuotaObjectCache:
         self._settings = settings
         self.queues: dict[str, ClusterQueue] = {}
         self.locals: dict[Key, LocalQueue] = {}
-        self._local_keys: dict[tuple[str, str], Key] = {}  # of all that were ever named
+        self._local_keys: dict[tuple[str, str], Key] = {}  # of those that exist
         self.cohorts: dict[str, Cohort] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.checks: dict[str, AdmissionCheck] = {}
@@ -151,6 +147,7 @@ class QuotaObjectCache:
                 if _differs(self.locals.get(found.key), found):
                     self.changed_locals[found.key] = None
                 self.locals[found.key] = found
+                self._local_keys[found.key.namespace, found.key.name] = found.key
             case Cohort():
                 self._reshaped |= _differs(self.cohorts.get(found.name), found)
                 self.cohorts[found.name] = found
@@ -184,6 +181,7 @@ class QuotaObjectCache:
                 self._reshaped |= _drop(self.checks, key.name, uid)
             case Kind.LOCAL_QUEUE:
                 if _drop(self.locals, key, uid):
+                    del self._local_keys[key.namespace, key.name]
                     self.changed_locals[key] = None
             case Kind.WORKLOAD_PRIORITY_CLASS:
                 _drop(self.classes, key.name, uid)
@@ -238,12 +236,9 @@ class QuotaObjectCache:
         return local_activity(local, None if queue is None else self.activity(queue))
 
     def local_of(self, workload: QueuedWorkload) -> Key:
-        """The local queue it names: for all who do, the very same key."""
+        """The key of the LocalQueue it names, whether that exists or not."""
         named = workload.key.namespace, workload.queue
-        known = self._local_keys.get(named)
-        if known is None:
-            known = self._local_keys[named] = Key(_LOCAL_QUEUE, *named)
-        return known
+        return self._local_keys.get(named) or Key(_LOCAL_QUEUE, *named)
 
     def queue_of(self, workload: QueuedWorkload) -> str:
         """The cluster queue it has quota of, or would get it from; empty when there is none."""

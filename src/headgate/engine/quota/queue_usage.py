@@ -1,8 +1,11 @@
-"""How many workloads each queue has, and how much they hold: counted as they change, never recounted."""
+"""Queue usage: how many workloads each LocalQueue and ClusterQueue has, by phase, and how much quota these hold.
+
+Usage is updated as workloads change and never recounted; that of a queue without workloads is not kept.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
@@ -13,7 +16,7 @@ from headgate.quota.tree import FlavorResource, Usage
 
 
 class WorkloadPhase(StrEnum):
-    """Where a workload stands with its queues."""
+    """Which count of its queues a workload is part of."""
 
     PENDING = "pending"
     RESERVING = "reserving"
@@ -24,7 +27,7 @@ _PENDING, _ADMITTED = WorkloadPhase.PENDING, WorkloadPhase.ADMITTED
 
 
 class QueueUsage:
-    """What is told of one queue. Whoever has quota is admitted, or only promised to be."""
+    """The counts and usage of one queue. A workload with quota is `admitted`, or only `reserved`."""
 
     __slots__ = ("admitted", "pending", "reserved", "reserved_usage", "usage")
 
@@ -54,7 +57,7 @@ class QueueUsage:
 
 
 class LocalQueueUsage(QueueUsage):
-    """What there is of one local queue in one cluster queue."""
+    """The workloads of one LocalQueue in one ClusterQueue."""
 
     __slots__ = ("local", "queue")
 
@@ -63,85 +66,95 @@ class LocalQueueUsage(QueueUsage):
         self.local = local
         self.queue = queue
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.pending or self.reserved or self.admitted)
+
 
 class CountedWorkload(Struct, frozen=True, gc=False):
-    """One workload in the books of its queues; `waits_for_pods` where it is admitted and its pods are not ready."""
+    """How one workload is counted; `waits_for_pods` where it is admitted and its pods are not ready."""
 
-    of: LocalQueueUsage
-    place: WorkloadPhase
+    local: Key
+    queue: str
+    phase: WorkloadPhase
     usage: Usage = ()
     waits_for_pods: bool = False
 
 
 class QueueUsages:
-    """The counts of all queues, and which of them changed since they were last asked for.
+    """The usage of all queues, and which of them changed since they were last asked for.
 
-    Counted is by local queue and cluster queue together, and put together for one of them when that is asked for.
+    Workloads are counted by LocalQueue and ClusterQueue together, and summed up for one of them when that is asked for.
     """
 
     def __init__(self) -> None:
-        self._standings: dict[Key, CountedWorkload] = {}
-        self._crossings: dict[tuple[Key, str], LocalQueueUsage] = {}
-        self._of_locals: defaultdict[Key, list[LocalQueueUsage]] = defaultdict(list)
-        self._of_queues: defaultdict[str, list[LocalQueueUsage]] = defaultdict(list)
-        self._changed: dict[LocalQueueUsage, None] = {}
+        self._of_locals: dict[Key, dict[str, LocalQueueUsage]] = {}
+        self._of_queues: dict[str, dict[Key, LocalQueueUsage]] = {}
+        self._changed: dict[tuple[Key, str], None] = {}
         self.waiting_for_pods = 0
 
-    def local_usage(self, local: Key, queue: str) -> LocalQueueUsage:
-        """Of this local queue and this cluster queue."""
-        found = self._crossings.get((local, queue))
-        if found is None:
-            found = self._crossings[local, queue] = LocalQueueUsage(local, queue)
-            self._of_locals[local].append(found)
-            self._of_queues[queue].append(found)
-        return found
-
-    def put(self, key: Key, standing: CountedWorkload | None) -> None:
-        """The workload stands so now; None: it is no concern of any queue."""
-        before = self._standings.get(key)
-        if before == standing:
+    def replace(self, before: CountedWorkload | None, counted: CountedWorkload | None) -> None:
+        """A workload was counted as `before` and is counted so from now on; None: not at all."""
+        if before == counted:
             return
         if before is not None:
             self._count(before, -1)
-        if standing is not None:
-            self._count(standing, 1)
-            self._standings[key] = standing
-        else:
-            del self._standings[key]
+        if counted is not None:
+            self._count(counted, 1)
+        if before is not None:
+            self._drop_if_empty(before.local, before.queue)
 
     def local(self, key: Key) -> QueueUsage:
-        return _sum(self._of_locals.get(key, ()))
+        return _sum(tuple(self._of_locals.get(key, {}).values()))
 
     def queue(self, name: str) -> QueueUsage:
-        return _sum(self._of_queues.get(name, ()))
+        return _sum(tuple(self._of_queues.get(name, {}).values()))
 
     @property
     def changed_queues(self) -> Iterable[str]:
-        """Those that count otherwise since `take_changed` was last called."""
-        return dict.fromkeys([one.queue for one in self._changed]) if self._changed else ()
+        """The ClusterQueues whose usage has changed since `take_changed` was last called."""
+        return dict.fromkeys([queue for _, queue in self._changed]) if self._changed else ()
 
     def take_changed(self) -> tuple[Iterable[Key], Iterable[str]]:
-        """The local queues and the cluster queues that count otherwise since the last call."""
+        """The LocalQueues and the ClusterQueues whose usage has changed since the last call."""
         if not self._changed:
             return (), ()
         queues, changed, self._changed = self.changed_queues, self._changed, {}
-        return dict.fromkeys([one.local for one in changed]), queues
+        return dict.fromkeys([local for local, _ in changed]), queues
 
-    def _count(self, standing: CountedWorkload, sign: int) -> None:
-        count = standing.of
-        self._changed[count] = None
-        if standing.place is _PENDING:
+    def _count(self, counted: CountedWorkload, sign: int) -> None:
+        local, queue = counted.local, counted.queue
+        self._changed[local, queue] = None
+        count = self._usage(local, queue)
+        if counted.phase is _PENDING:
             count.pending += sign
             return
-        if standing.place is _ADMITTED:
+        if counted.phase is _ADMITTED:
             held = count.usage
             count.admitted += sign
-            self.waiting_for_pods += sign * standing.waits_for_pods
+            self.waiting_for_pods += sign * counted.waits_for_pods
         else:
             held = count.reserved_usage
             count.reserved += sign
-        for of, amount in standing.usage:
+        for of, amount in counted.usage:
             held[of] += sign * amount
+
+    def _usage(self, local: Key, queue: str) -> LocalQueueUsage:
+        by_queue = self._of_locals.setdefault(local, {})
+        found = by_queue.get(queue)
+        if found is None:
+            found = by_queue[queue] = LocalQueueUsage(local, queue)
+            self._of_queues.setdefault(queue, {})[local] = found
+        return found
+
+    def _drop_if_empty(self, local: Key, queue: str) -> None:
+        by_queue, by_local = self._of_locals[local], self._of_queues[queue]
+        if by_queue[queue].is_empty:
+            del by_queue[queue], by_local[local]
+            if not by_queue:
+                del self._of_locals[local]
+            if not by_local:
+                del self._of_queues[queue]
 
 
 def _sum(metrics: Sequence[QueueUsage]) -> QueueUsage:

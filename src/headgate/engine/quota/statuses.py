@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.activity import Activity
@@ -219,7 +218,6 @@ class QueueStatuses:
         )
 
 
-@lru_cache(maxsize=4096)
 def _queue_key(name: str) -> Key:
     return Key(Kind.CLUSTER_QUEUE, "", name)
 

@@ -12,6 +12,7 @@ from typing import assert_never
 from msgspec import structs
 
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
+from headgate.engine.quota.queue_usage import CountedWorkload
 from headgate.lifecycle.quota_conditions import FINISHED, with_status
 from headgate.lifecycle.quota_next import Change, Removal
 from headgate.model.effects import (
@@ -28,6 +29,8 @@ from headgate.model.events import Trouble
 from headgate.model.keys import Key, Target
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.queueing.waiting import Backoff
+from headgate.quota.ledger import Reservation
+from headgate.quota.pending_workload import WorkloadRequests
 
 Written = PatchStatus | PatchSpec | Delete
 LazyEvent = Callable[[], EmitEvent]
@@ -47,11 +50,14 @@ class WorkloadRecord:
 
     __slots__ = (
         "base",
+        "counted",
         "events",
         "is_finished",
         "local",
         "now",
         "placed",
+        "requests",
+        "reservation",
         "rested",
         "seen",
         "sent",
@@ -75,6 +81,9 @@ class WorkloadRecord:
         self.rested: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
         self.placed: Placed | None = None
         self.local: Key | None = None  # the LocalQueue it is counted for
+        self.counted: CountedWorkload | None = None  # in the usage of its queues
+        self.reservation: Reservation | None = None  # on the ledger
+        self.requests: WorkloadRequests | None = None  # while it waits for quota
 
     @property
     def is_open(self) -> bool:
