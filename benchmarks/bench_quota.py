@@ -12,8 +12,7 @@ import itertools
 import time
 from typing import NamedTuple
 
-from headgate.engine.quota.admission_cycle import QuotaSnapshot, admit_all
-from headgate.engine.quota.outcomes import Admitted, Preempting
+from headgate.engine.quota.admission_cycle import Admitted, Preempting, QuotaSnapshot, admit_all
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
@@ -31,8 +30,8 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
 from headgate.model.resources import Resources
 from headgate.quota.ledger import Ledger
-from headgate.quota.order import Applicant, applicant
-from headgate.quota.queues import PendingQueues
+from headgate.quota.pending_queues import PendingQueues
+from headgate.quota.pending_workload import PendingWorkload, pending_workload
 
 NAMESPACE = "default"
 
@@ -86,23 +85,23 @@ class Run:
         self.snapshot = QuotaSnapshot(self.ledger, flavors, lambda queue, namespace: True)
         self.settings = settings
         self.sequence = itertools.count()
-        self.events: list[tuple[float, int, str, Applicant, int]] = []
+        self.events: list[tuple[float, int, str, PendingWorkload, int]] = []
         self.runtimes: dict[Key, float] = {}
         self.attempts: dict[Key, int] = {}
-        self.applicants: dict[str, Applicant] = {}
+        self.applicants: dict[str, PendingWorkload] = {}
         self.waits: dict[int, list[float]] = {kind.priority: [] for kind in classes}
         self.cycles = self.heads = self.admitted = self.evicted = 0
         for one in made:
             for kind in classes:
                 for index in range(kind.count):
-                    self.arrive(applicant(workload(one.name, kind, index), one.name, settings), kind)
+                    self.arrive(pending_workload(workload(one.name, kind, index), one.name, settings), kind)
 
-    def arrive(self, one: Applicant, kind: Class) -> None:
+    def arrive(self, one: PendingWorkload, kind: Class) -> None:
         self.runtimes[one.key] = kind.runtime
         self.applicants[one.workload.uid] = one
         self.at(one.workload.created, "arrives", one, 0)
 
-    def at(self, when: float, what: str, one: Applicant, attempt: int) -> None:
+    def at(self, when: float, what: str, one: PendingWorkload, attempt: int) -> None:
         heapq.heappush(self.events, (when, next(self.sequence), what, one, attempt))
 
     def go(self) -> float:
@@ -116,15 +115,15 @@ class Run:
             self.decide(now)
         return time.process_time() - began
 
-    def happens(self, now: float, what: str, one: Applicant, attempt: int) -> None:
+    def happens(self, now: float, what: str, one: PendingWorkload, attempt: int) -> None:
         if what != "has left":
             self.ledger.forget_allocations(one.queue)  # a change from outside
         if what == "arrives":
-            self.pending.offer(one, now)
+            self.pending.add(one, now)
         elif self.attempts.get(one.key) == attempt and self.ledger.leave(one.queue, one.workload.uid):
             self.pending.wake(one.queue, now)
             if what == "has left":
-                self.pending.offer(one, now)
+                self.pending.add(one, now)
 
     def decide(self, now: float) -> None:
         for outcomes in admit_all(self.pending, self.snapshot, self.settings, now):
@@ -132,11 +131,11 @@ class Run:
             self.heads += len(outcomes)
             for outcome in outcomes:
                 if isinstance(outcome, Admitted):
-                    self.start(outcome.applicant, now)
+                    self.start(outcome.head, now)
                 elif isinstance(outcome, Preempting):
                     self.stop(outcome, now)
 
-    def start(self, one: Applicant, now: float) -> None:
+    def start(self, one: PendingWorkload, now: float) -> None:
         self.admitted += 1
         attempt = self.attempts[one.key] = self.attempts.get(one.key, 0) + 1
         self.waits[one.priority].append(now - one.workload.created)
@@ -144,9 +143,9 @@ class Run:
 
     def stop(self, outcome: Preempting, now: float) -> None:
         for victim in outcome.victims:
-            if not victim.holder.evicted:
+            if not victim.reservation.evicted:
                 self.evicted += 1
-                one = self.applicants[victim.holder.uid]
+                one = self.applicants[victim.reservation.uid]
                 self.at(now + 0.001, "has left", one, self.attempts[one.key])
 
 

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from headgate.engine.loop import Engine
 from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot, cycle
-from headgate.engine.quota.outcomes import Outcome as Decided
+from headgate.engine.quota.admission_cycle import Outcome as Decided
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.lifecycle.workload.eviction import finished
 from headgate.model.effects import Effect, PatchStatus, QueuedWorkloadStatus
@@ -31,7 +31,7 @@ from headgate.model.queues import LocalQueue, QueuedWorkload, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
 from headgate.placement.neighbours import TermRole
-from headgate.quota.order import Applicant
+from headgate.quota.pending_workload import PendingWorkload
 
 GOAL = 0.020  # seconds
 R = TypeVar("R")
@@ -46,7 +46,9 @@ class Cycles:
     def watch(self, rule: R, point: str) -> R:
         return cast(R, self) if isinstance(rule, AdmissionCycle) else rule
 
-    def outcomes(self, snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Decided]:
+    def outcomes(
+        self, snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings
+    ) -> list[Decided]:
         self.count += 1
         return cycle(snapshot, heads, settings)
 

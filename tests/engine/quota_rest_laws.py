@@ -27,11 +27,10 @@ from headgate.model.queues import (
 )
 from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
 from headgate.quota.allocations import MOST_EVICTIONS
-from headgate.quota.flavors import FlavorSearch, assign
+from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, assign
 from headgate.quota.ledger import Ledger
-from headgate.quota.modes import Fitness, Granular, Mode
-from headgate.quota.order import applicant, ordered_at
-from headgate.quota.requests import holder_of
+from headgate.quota.pending_workload import ordered_at, pending_workload
+from headgate.quota.requests import reservation_of
 
 LAWS = {}
 """Every law by its name."""
@@ -158,12 +157,12 @@ def who_fits(history):
     workloads = [one for one in steps.workloads if not one.is_true("Finished")]
     for one in workloads:
         if one.admission is not None:
-            books.hold(holder_of(one, ordered_at(one, settings)))
+            books.hold(reservation_of(one, ordered_at(one, settings)))
     found = []
     for one in workloads:
         if one.admission is None:
-            search = FlavorSearch(books.forest.queues[one.queue], flavors, never)
-            if assign(search, applicant(one, one.queue, settings).asks).mode is Mode.FIT:
+            search = FlavorAssigner(books.forest.queues[one.queue], flavors, never)
+            if assign(search, pending_workload(one, one.queue, settings).pod_set_requests).mode is Mode.FIT:
                 found.append(one.key.name)
     return found
 

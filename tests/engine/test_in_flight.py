@@ -128,6 +128,15 @@ def test_back_offs_go_on_growing_while_the_same_version_is_written_in_vain():
     assert writes.next_deadline() == 4.0
 
 
+def test_back_offs_begin_anew_with_a_version_that_came_while_nothing_was_in_flight():
+    writes = in_flight()
+    play(writes, [CONFLICT])
+    list(writes.due(2.0))
+    writes.send(POD, a_write(), "6")
+    writes.answer(POD, a_write(), Trouble.CONFLICT, "6", 2.0)
+    assert writes.next_deadline() == 3.0
+
+
 def test_an_object_that_is_gone_leaves_nothing_behind():
     writes = in_flight()
     play(writes, [DOWN])

@@ -7,8 +7,7 @@ from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, check, local, queue, quota, work
 
 from headgate.engine.distributions import Distribution, Distributions, Spread
-from headgate.engine.quota.counts import QuotaCounts
-from headgate.engine.quota.waits import BOUNDS
+from headgate.engine.quota.metrics import BOUNDS, AdmissionMetrics
 from headgate.model.queues import (
     CheckState,
     CheckStatus,
@@ -259,17 +258,17 @@ def test_victims_that_must_go_for_others_already_are_counted_as_searched_for_ane
 
 
 def test_skipped_preemptions_are_those_of_the_last_cycle_a_queue_was_in():
-    counts = QuotaCounts(lambda local: True, lambda queue: [])
+    metrics = AdmissionMetrics(lambda local: True, lambda queue: [])
 
     def skips():
-        return {dict(labels)["cluster_queue"]: value for name, labels, value in counts.numbers() if "skips" in name}
+        return {dict(labels)["cluster_queue"]: value for name, labels, value in metrics.collect() if "skips" in name}
 
-    counts.attempt(["a", "b"], success=False)
-    counts.skipped_preemption("a")
+    metrics.attempt(["a", "b"], success=False)
+    metrics.skipped_preemption("a")
     assert skips() == {"a": 1}
-    counts.attempt(["b"], success=True)
+    metrics.attempt(["b"], success=True)
     assert skips() == {"a": 1}
-    counts.attempt(["a"], success=False)
+    metrics.attempt(["a"], success=False)
     assert skips() == {"a": 0}
 
 

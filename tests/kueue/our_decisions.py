@@ -10,18 +10,27 @@ from kueue_worlds import Manifest
 from msgspec import structs
 
 from headgate.api.decode import decode
-from headgate.engine.quota.admission_cycle import QuotaSnapshot, cycle, settle
-from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
+from headgate.engine.quota.admission_cycle import (
+    Admitted,
+    Deferred,
+    Gated,
+    Outcome,
+    Preempting,
+    QuotaSnapshot,
+    Waits,
+    cycle,
+    settle,
+)
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import FairStrategy, QuotaSettings
-from headgate.quota.assignment import Assignment
-from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.order import applicant, ordered_at
-from headgate.quota.queues import PendingQueues
-from headgate.quota.requests import holder_of
-from headgate.quota.requeue import Unreserved
+from headgate.quota.flavors import Assignment
+from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_queue import Unreserved
+from headgate.quota.pending_queues import PendingQueues
+from headgate.quota.pending_workload import ordered_at, pending_workload
+from headgate.quota.requests import reservation_of
 
 FIRST_TIME, ROUND_TIME = 1_000_000.0, 1_000.0  # seconds, as the oracle counts
 
@@ -50,8 +59,8 @@ def _ledger(world: Manifest) -> Ledger:
     return Ledger(decoded(Kind.CLUSTER_QUEUE, world["queues"]), decoded(Kind.COHORT, world["cohorts"]))
 
 
-def _holder(workload: QueuedWorkload) -> Holder | None:
-    return holder_of(workload, ordered_at(workload, QuotaSettings()))
+def _holder(workload: QueuedWorkload) -> Reservation | None:
+    return reservation_of(workload, ordered_at(workload, QuotaSettings()))
 
 
 class OurWorld:
@@ -82,7 +91,7 @@ class OurWorld:
             {name: self.ledger.forest.tree_of(name) for name in nodes},
         )
         for workload in self._waiting.values():
-            self._pending.offer(applicant(workload, workload.queue, self.settings), self.now)
+            self._pending.add(pending_workload(workload, workload.queue, self.settings), self.now)
 
     def tree_of(self, queue: str) -> str:
         """One name for all queues that share quota with this one."""
@@ -92,11 +101,11 @@ class OurWorld:
         """What becomes of each head, by name; settled as if all of it had happened. Nothing when all is quiet."""
         heads = self._pending.heads()
         outcomes = cycle(self._snapshot(), heads, self.settings)
-        told = {one.applicant.key.name: _told(one) for one in outcomes}
+        told = {one.head.key.name: _told(one) for one in outcomes}
         for outcome in outcomes:
             settle(outcome, self._pending, self.ledger, self.now)
             if isinstance(outcome, Admitted):
-                del self._waiting[outcome.applicant.key]
+                del self._waiting[outcome.head.key]
         return told
 
     def _snapshot(self) -> QuotaSnapshot:
@@ -106,19 +115,19 @@ class OurWorld:
         """The evicted are gone and queue up again."""
         self.now += ROUND_TIME
         for name in self.ledger.forest.queues:
-            for holder in sorted(self.ledger.holders(name), key=lambda one: one.uid):
+            for holder in sorted(self.ledger.reservations(name), key=lambda one: one.uid):
                 if holder.evicted:
                     self._send_away(holder)
         if self._restarts:
             self._line_up()
 
-    def _send_away(self, holder: Holder) -> None:
+    def _send_away(self, holder: Reservation) -> None:
         conditions = (Condition("Evicted", "True", "Preempted", "", self.now),)
         workload = structs.replace(self._workloads[holder.key], admission=None, conditions=conditions)
         self._waiting[holder.key] = workload
         self.ledger.leave(holder.queue, holder.uid)
         self._pending.wake(holder.queue, self.now)
-        self._pending.offer(applicant(workload, holder.queue, self.settings), self.now)
+        self._pending.add(pending_workload(workload, holder.queue, self.settings), self.now)
 
 
 def _told(outcome: Outcome) -> Told:
@@ -126,7 +135,7 @@ def _told(outcome: Outcome) -> Told:
         case Admitted(_, assignment):
             return {"admitted": True, **_assigned(assignment)}
         case Preempting(_, _, victims, message):
-            new = {one.holder.key.name: one.reason.value for one in victims if not one.holder.evicted}
+            new = {one.reservation.key.name: one.reason.value for one in victims if not one.reservation.evicted}
             return _waits(Unreserved.PREEMPTING, message, new)
         case Deferred(_, _, message):
             return _waits(Unreserved.PREEMPTING, message)

@@ -87,5 +87,5 @@ def test_ours_does_the_same_and_stops_before_the_circle_is_closed():
         ("small-right", "wants-more"),
     ]
     assert set(withheld) == {"grows"}
-    held = sorted(one.key.name for name in ("left", "right") for one in ours.ledger.holders(name))
+    held = sorted(one.key.name for name in ("left", "right") for one in ours.ledger.reservations(name))
     assert held == ["big-left", "big-right", "small-left", "small-right"]

@@ -18,9 +18,9 @@ from kueue_worlds import Manifest, random_world
 from our_decisions import OurWorld, Told, without_overcommitment
 
 from headgate.preemption.quota.search import VictimReason
-from headgate.quota import wording
-from headgate.quota.modes import NoFit
-from headgate.quota.requeue import Unreserved
+from headgate.quota import messages as wording
+from headgate.quota.flavors import NoFit
+from headgate.quota.pending_queue import Unreserved
 
 WORLDS = 400
 HISTORIES = 200

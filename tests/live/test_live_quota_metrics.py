@@ -28,7 +28,7 @@ from headgate.api.install_manifests import queue_definitions
 from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
 from headgate.engine.integrations import metrics as start_waits
 from headgate.engine.loop import Engine
-from headgate.engine.quota import waits as quota_waits
+from headgate.engine.quota.metrics import BOUNDS
 from headgate.live.health import Readiness, pages, serving
 from headgate.live.metric_texts import ENGINE, TEXTS
 from headgate.live.metrics import LEADER, Metrics
@@ -142,7 +142,7 @@ async def test_every_family_of_kueues_is_explained_and_says_whose_word_it_is(tol
 
 
 def test_what_only_comes_with_time_is_explained_as_well() -> None:
-    assert {*quota_waits.BOUNDS, *start_waits.BOUNDS} <= TEXTS.keys()
+    assert {*BOUNDS, *start_waits.BOUNDS} <= TEXTS.keys()
 
 
 async def test_the_build_is_told_of_by_kueues_labels(told: str) -> None:

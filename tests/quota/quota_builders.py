@@ -25,9 +25,9 @@ from headgate.model.queues import (
 )
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
-from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.order import Applicant, applicant
-from headgate.quota.queues import PendingQueues
+from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_queues import PendingQueues
+from headgate.quota.pending_workload import PendingWorkload, pending_workload
 from headgate.quota.tree import FlavorResource, usage_of
 
 CPU = FlavorResource("default", "cpu")
@@ -84,22 +84,22 @@ def work(name: str = "a", cpu: int = 1, priority: int = 0, created: float = 0.0,
     return QueuedWorkload(key, f"uid-{name}", "1", created, pod_sets, **{**defaults, **fields})
 
 
-def applies(name: str, to: str, cpu: int = 1, settings: QuotaSettings = PLAIN, **fields: Any) -> Applicant:
-    return applicant(work(name, cpu, **fields), to, settings)
+def applies(name: str, to: str, cpu: int = 1, settings: QuotaSettings = PLAIN, **fields: Any) -> PendingWorkload:
+    return pending_workload(work(name, cpu, **fields), to, settings)
 
 
-def holds(name: str, of: str, cpu: int = 1, priority: int = 0, flavor: str = "default", **fields: Any) -> Holder:
+def holds(name: str, of: str, cpu: int = 1, priority: int = 0, flavor: str = "default", **fields: Any) -> Reservation:
     key = Key(Kind.KUEUE_WORKLOAD, "default", name)
     usage = fields.pop("usage", None) or usage_of({FlavorResource(flavor, "cpu"): cpu * 1000})
-    return Holder(key, f"uid-{name}", of, usage, priority, **fields)
+    return Reservation(key, f"uid-{name}", of, usage, priority, **fields)
 
 
-def ledger(*parts: ClusterQueue | Cohort | Holder) -> Ledger:
+def ledger(*parts: ClusterQueue | Cohort | Reservation) -> Ledger:
     made = Ledger(
         [part for part in parts if isinstance(part, ClusterQueue)], [part for part in parts if isinstance(part, Cohort)]
     )
     for part in parts:
-        if isinstance(part, Holder):
+        if isinstance(part, Reservation):
             made.hold(part)
     return made
 
@@ -109,12 +109,12 @@ def snapshot(books: Ledger, *flavors: ResourceFlavor, **fields: Any) -> QuotaSna
     return QuotaSnapshot(books, {one.name: one for one in flavors or (flavor(),)}, **fields)
 
 
-def pending(books: Ledger, *applicants: Applicant, now: float = 0.0) -> PendingQueues:
+def pending(books: Ledger, *applicants: PendingWorkload, now: float = 0.0) -> PendingQueues:
     queues = PendingQueues()
     nodes = books.forest.queues
     queues.configure([node.queue for node in nodes.values()], {name: books.forest.tree_of(name) for name in nodes})
     for one in applicants:
-        queues.offer(one, now)
+        queues.add(one, now)
     return queues
 
 

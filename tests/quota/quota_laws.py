@@ -8,12 +8,10 @@ from quota_oracle import Rules
 from quota_oracle_tree import State
 from quota_worlds import FLAVORS, crowded, crowded_applicant
 
-from headgate.engine.quota.admission_cycle import admit_all, cycle, settle
-from headgate.engine.quota.outcomes import Admitted, Preempting
+from headgate.engine.quota.admission_cycle import Admitted, Preempting, admit_all, cycle, settle
 from headgate.model.queues import QueueingStrategy, QueuePreemption, Reclaim
 from headgate.model.quota_settings import QuotaSettings
-from headgate.quota.flavors import FlavorSearch, assign
-from headgate.quota.modes import Fitness, Granular, Mode
+from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, assign
 
 MOST_CYCLES = 500
 LAWS = {}
@@ -50,11 +48,11 @@ class History:
         one = crowded_applicant(self.dice, f"w{len(self.known)}", home, self.may_shrink)
         self.known[one.workload.uid] = one
         self.books.forget_allocations(home.name)
-        self.pending.offer(one, self.now)
+        self.pending.add(one, self.now)
 
     def leave(self):
         """Somebody is done, or has left after its eviction and applies again."""
-        held = [one for name in self.books.forest.queues for one in self.books.holders(name)]
+        held = [one for name in self.books.forest.queues for one in self.books.reservations(name)]
         if not held:
             return
         holder = self.dice.choice(sorted(held, key=lambda one: one.uid))
@@ -62,7 +60,7 @@ class History:
         self.left.append(holder.queue)
         self.pending.wake(holder.queue, self.now)
         if holder.evicted:
-            self.pending.offer(self.known[holder.uid], self.now)
+            self.pending.add(self.known[holder.uid], self.now)
         else:
             self.books.forget_allocations(holder.queue)
 
@@ -108,7 +106,7 @@ def quota_is_never_exceeded_and_deciding_comes_to_an_end(seed):
     history = History(Random(seed))
     for rounds in history.go_on():
         assert_within_quota(history.books)
-        assert all(len({one.applicant.queue for one in outcomes}) == len(outcomes) for outcomes in rounds)
+        assert all(len({one.head.queue for one in outcomes}) == len(outcomes) for outcomes in rounds)
 
 
 def never(of, amount):
@@ -118,7 +116,7 @@ def never(of, amount):
 def fits_now(history, one):
     node = history.books.forest.queues[one.queue]
     known = {name: flavor(name) for name in FLAVORS}
-    return assign(FlavorSearch(node, known, never), one.asks).mode is Mode.FIT
+    return assign(FlavorAssigner(node, known, never), one.pod_set_requests).mode is Mode.FIT
 
 
 @law
@@ -144,13 +142,15 @@ def in_a_strict_queue_nobody_overtakes(seed):
 def calm_down(history):
     """Nothing arrives and nothing ends: victims leave, and apply again, until there are none."""
     for _ in range(60):
-        evicted = [one for name in history.books.forest.queues for one in history.books.holders(name) if one.evicted]
+        evicted = [
+            one for name in history.books.forest.queues for one in history.books.reservations(name) if one.evicted
+        ]
         if not evicted:
             return
         for holder in evicted:
             history.books.leave(holder.queue, holder.uid)
             history.pending.wake(holder.queue, history.now)
-            history.pending.offer(history.known[holder.uid], history.now)
+            history.pending.add(history.known[holder.uid], history.now)
         history.decide()
     raise AssertionError("evictions go on for ever")
 
@@ -212,10 +212,10 @@ def many_at_one_go_are_what_one_cycle_after_the_other_decides_by_the_rules(seed)
         history.dice.choice((history.arrive, history.leave))()
         history.now += 1
         while heads := history.pending.heads():
-            held = [one for name in history.books.forest.queues for one in history.books.holders(name)]
+            held = [one for name in history.books.forest.queues for one in history.books.reservations(name)]
             expected = rules.cycle(heads, State(tuple(held)))
             for outcome in cycle(history.shot, heads, history.settings):
-                told = expected[outcome.applicant.queue][0]
+                told = expected[outcome.head.queue][0]
                 assert isinstance(outcome, Admitted) == (told == "admitted")
                 assert isinstance(outcome, Preempting) == (told == "preempts")
                 settle(outcome, history.pending, history.books, history.now)
@@ -252,7 +252,7 @@ def no_victim_is_needless(seed):
         books = world.ledger
         (outcome,) = cycle(snapshot(books, *map(flavor, FLAVORS)), [head], world.settings)
         if isinstance(outcome, Preempting):
-            victims = [victim.holder for victim in outcome.victims]
+            victims = [victim.reservation for victim in outcome.victims]
             assert _has_room(books, outcome, victims)
             for spared in victims:
                 others = [holder for holder in victims if holder is not spared]
@@ -263,11 +263,11 @@ def _has_room(books, outcome, gone):
     with books.trial():
         for holder in gone:
             books.leave(holder.queue, holder.uid)
-        return books.fits(outcome.applicant.queue, outcome.assignment.usage)
+        return books.fits(outcome.head.queue, outcome.assignment.usage)
 
 
 def _borrows(books, outcome, gone):
-    node = books.forest.queues[outcome.applicant.queue]
+    node = books.forest.queues[outcome.head.queue]
     with books.trial():
         for holder in gone:
             books.leave(holder.queue, holder.uid)

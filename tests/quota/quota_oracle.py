@@ -10,7 +10,7 @@ from quota_oracle_tree import Pair, State
 from quota_oracle_victims import VictimRules
 
 from headgate.model.queues import BorrowWithinCohort, ClusterQueue, FlavorPreference, FlavorSearch, Reclaim
-from headgate.quota.order import Applicant
+from headgate.quota.pending_workload import PendingWorkload
 
 NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
 SEVERITY = ["TopologyPlacementFailed", "WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor"]
@@ -42,7 +42,9 @@ class Rules(VictimRules):
             return one[1] < other[1] or (one[1] == other[1] and one[0] > other[0])
         return one[0] > other[0] or (one[0] == other[0] and one[1] < other[1])
 
-    def one_resource(self, head: Applicant, of: Pair, assumed: int, asked: int, state: State) -> tuple[int, int, str]:
+    def one_resource(
+        self, head: PendingWorkload, of: Pair, assumed: int, asked: int, state: State
+    ) -> tuple[int, int, str]:
         node, queue, value = ("q", head.queue), self.queues[head.queue], assumed + asked
         if value > self.potential(node, of):
             return NO_FIT, 0, "ExceedsMaxQuota"
@@ -59,7 +61,7 @@ class Rules(VictimRules):
         return (PREEMPT if own & victims.keys() else RECLAIM) if victims else NO_CANDIDATES, height, ""
 
     def plan(
-        self, head: Applicant, counts: tuple[int, ...], state: State, pinned: dict[Pair, str] | None = None
+        self, head: PendingWorkload, counts: tuple[int, ...], state: State, pinned: dict[Pair, str] | None = None
     ) -> Plan:
         """One resource group and no scan progress: the worlds compared are made so."""
         queue = self.queues[head.queue]
@@ -67,7 +69,7 @@ class Rules(VictimRules):
         usage: dict[Pair, int] = {}
         short: set[Pair] = set()
         mode, borrow = FIT, 0
-        for ask, count in zip(head.asks, counts, strict=True):
+        for ask, count in zip(head.pod_set_requests, counts, strict=True):
             asked = {name: amount * count for name, amount in ask.each}
             best: tuple[int, int] = (NO_FIT, 0)
             chosen: dict[str, tuple[int, int]] = {}
@@ -111,9 +113,9 @@ class Rules(VictimRules):
         return Plan(mode, flavors, counts, usage, borrow, tuple(sorted(short)))
 
     def nominate(
-        self, head: Applicant, state: State, pinned: dict[Pair, str] | None = None
+        self, head: PendingWorkload, state: State, pinned: dict[Pair, str] | None = None
     ) -> tuple[Plan, dict[str, str]]:
-        counts = tuple(ask.count for ask in head.asks)
+        counts = tuple(ask.count for ask in head.pod_set_requests)
 
         def attempt(counts: tuple[int, ...]) -> tuple[Plan, dict[str, str]]:
             plan = self.plan(head, counts, state, pinned)
@@ -122,7 +124,7 @@ class Rules(VictimRules):
         whole = attempt(counts)
         if whole[0].mode == FIT or whole[1]:
             return whole
-        spare = [ask.count - ask.min_count if ask.min_count is not None else 0 for ask in head.asks]
+        spare = [ask.count - ask.min_count if ask.min_count is not None else 0 for ask in head.pod_set_requests]
         low, high, found = 0, sum(spare) + 1, None
         while sum(spare) and low < high:  # the search itself is part of the rule: fitting need not be monotone
             fewer = (low + high) // 2
@@ -134,7 +136,7 @@ class Rules(VictimRules):
                 low = fewer + 1
         return found or whole
 
-    def turns(self, nominated: dict[str, tuple[Applicant, Plan]], states: list[State]) -> Iterator[str]:
+    def turns(self, nominated: dict[str, tuple[PendingWorkload, Plan]], states: list[State]) -> Iterator[str]:
         waiting = dict(nominated)
         while waiting:
             if not self.fair:
@@ -145,10 +147,10 @@ class Rules(VictimRules):
             yield name
             del waiting[name]
 
-    def turn(self, head: Applicant, plan: Plan) -> tuple[Any, ...]:
+    def turn(self, head: PendingWorkload, plan: Plan) -> tuple[Any, ...]:
         return not head.is_preemptor, plan.borrow, head.rank
 
-    def tournament(self, node: Pair, waiting: dict[str, tuple[Applicant, Plan]], state: State) -> str:
+    def tournament(self, node: Pair, waiting: dict[str, tuple[PendingWorkload, Plan]], state: State) -> str:
         if node[0] == "q":
             return node[1] if node[1] in waiting else ""
         best, best_score = "", None
@@ -167,7 +169,7 @@ class Rules(VictimRules):
                 best, best_score = name, score
         return best
 
-    def cycle(self, heads: list[Applicant], state: State) -> dict[str, tuple[Any, ...]]:
+    def cycle(self, heads: list[PendingWorkload], state: State) -> dict[str, tuple[Any, ...]]:
         """By queue: what became of its head."""
         by_queue = {head.queue: head for head in heads}
         nominated = {name: self.nominate(head, state) for name, head in by_queue.items()}

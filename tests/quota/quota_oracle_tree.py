@@ -13,7 +13,7 @@ from typing import Any
 
 from headgate.model.queues import ClusterQueue, Cohort, Quota
 from headgate.model.quota_settings import FairStrategy
-from headgate.quota.ledger import Holder
+from headgate.quota.ledger import Reservation
 
 Pair = tuple[str, str]
 Pairs = tuple[Pair, ...]
@@ -22,7 +22,7 @@ Amounts = Mapping[Pair, int]
 
 @dataclass(frozen=True)
 class State:
-    holders: tuple[Holder, ...]
+    holders: tuple[Reservation, ...]
     extra: tuple[tuple[str, Pair, int], ...] = ()
 
     def without(self, *uids: str) -> State:

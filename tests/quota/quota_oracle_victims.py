@@ -8,14 +8,14 @@ from quota_oracle_tree import Amounts, Pair, Pairs, State, TreeRules
 
 from headgate.model.queues import BorrowWithinCohort, Reclaim, WithinQueue
 from headgate.model.quota_settings import FairStrategy
-from headgate.quota.ledger import Holder
-from headgate.quota.order import Applicant
+from headgate.quota.ledger import Reservation
+from headgate.quota.pending_workload import PendingWorkload
 
 Reasons = dict[str, str]
 
 
 class VictimRules(TreeRules):
-    def allowed(self, head: Applicant, holder: Holder, short: Pairs) -> bool:
+    def allowed(self, head: PendingWorkload, holder: Reservation, short: Pairs) -> bool:
         policy = self.queues[head.queue].preemption
         if not any(of in short for of, _ in holder.usage):
             return False
@@ -29,14 +29,14 @@ class VictimRules(TreeRules):
             WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY: lower or newer,
         }[policy.within_queue]
 
-    def order(self, head: Applicant, holder: Holder) -> tuple[Any, ...]:
+    def order(self, head: PendingWorkload, holder: Reservation) -> tuple[Any, ...]:
         return not holder.evicted, holder.queue == head.queue, holder.priority, -holder.reserved, holder.uid
 
-    def victims(self, head: Applicant, usage: Amounts, short: tuple[Pair, ...], state: State) -> Reasons:
+    def victims(self, head: PendingWorkload, usage: Amounts, short: tuple[Pair, ...], state: State) -> Reasons:
         return self.fair_victims(head, usage, short, state) if self.fair else self.classical(head, usage, short, state)
 
     def fill_back(
-        self, head: Applicant, usage: Amounts, taken: list[tuple[Holder, str]], state: State, borrow: bool
+        self, head: PendingWorkload, usage: Amounts, taken: list[tuple[Reservation, str]], state: State, borrow: bool
     ) -> Reasons:
         gone = {holder.uid: reason for holder, reason in taken}
         for holder, _ in reversed(taken[:-1]):
@@ -45,7 +45,7 @@ class VictimRules(TreeRules):
                 gone = fewer
         return gone
 
-    def classical(self, head: Applicant, usage: Amounts, short: tuple[Pair, ...], state: State) -> Reasons:
+    def classical(self, head: PendingWorkload, usage: Amounts, short: tuple[Pair, ...], state: State) -> Reasons:
         node, policy = ("q", head.queue), self.queues[head.queue].preemption
         own = [one for one in state.holders if one.queue == head.queue and self.allowed(head, one, short)]
         nearer, other = self.from_others(head, usage, short, state) if policy.reclaim is not Reclaim.NEVER else ([], [])
@@ -60,7 +60,7 @@ class VictimRules(TreeRules):
         else:
             attempts = [False, True] if off and not nearer else [True, False]
         for borrow in attempts:
-            taken: list[tuple[Holder, str]] = []
+            taken: list[tuple[Reservation, str]] = []
             for holder, reason, meeting in line:
                 now = state.without(*(one.uid for one, _ in taken))
                 if meeting is not None:
@@ -74,7 +74,7 @@ class VictimRules(TreeRules):
                     return self.fill_back(head, usage, taken, state, borrow)
         return {}
 
-    def from_others(self, head: Applicant, usage: Amounts, short: Pairs, state: State) -> Any:
+    def from_others(self, head: PendingWorkload, usage: Amounts, short: Pairs, state: State) -> Any:
         policy, node = self.queues[head.queue].preemption, ("q", head.queue)
         nearer, other = [], []
         rest, advantage, visited = dict(usage), False, {node}
@@ -102,7 +102,7 @@ class VictimRules(TreeRules):
             previous = cohort
         return nearer, other
 
-    def fair_victims(self, head: Applicant, usage: Amounts, short: tuple[Pair, ...], state: State) -> Reasons:
+    def fair_victims(self, head: PendingWorkload, usage: Amounts, short: tuple[Pair, ...], state: State) -> Reasons:
         node, policy = ("q", head.queue), self.queues[head.queue].preemption
         candidates = [one for one in state.holders if one.queue == head.queue and self.allowed(head, one, short)]
         if policy.reclaim is not Reclaim.NEVER:
@@ -114,8 +114,8 @@ class VictimRules(TreeRules):
         candidates.sort(key=lambda one: self.order(head, one))
         full = state.charged(head.queue, usage)
         entitled = not self.over(node, short, full)
-        taken: list[tuple[Holder, str]] = []
-        spared: list[Holder] = []
+        taken: list[tuple[Reservation, str]] = []
+        spared: list[Reservation] = []
 
         def enough() -> bool:
             return self.fits(head.queue, usage, state.without(*(one.uid for one, _ in taken)))
@@ -167,7 +167,7 @@ class VictimRules(TreeRules):
         meeting = next(node for node in theirs if node in ours)
         return ours[ours.index(meeting) - 1], theirs[theirs.index(meeting) - 1]
 
-    def target(self, head: Applicant, left: list[Holder], state: State) -> Pair | None:
+    def target(self, head: PendingWorkload, left: list[Reservation], state: State) -> Pair | None:
         """Down from the root; a cohort that turns out to have nobody is left out and the descent begins anew."""
         node, spent = ("q", head.queue), set[Pair]()
         mine = [node, *self.above(node)]

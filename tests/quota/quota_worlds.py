@@ -24,8 +24,8 @@ from headgate.model.queues import (
     WithinQueue,
 )
 from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy, QuotaSettings
-from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.order import Applicant
+from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.tree import FlavorResource, usage_of
 
 FLAVORS = ("one", "two")
@@ -37,7 +37,7 @@ FAIRNESS = ((), DEFAULT_FAIR, (FairStrategy.FINAL_SHARE,), (FairStrategy.INITIAL
 class World:
     queues: list[ClusterQueue]
     cohorts: list[Cohort]
-    holders: list[Holder]
+    holders: list[Reservation]
     settings: QuotaSettings
 
     @property
@@ -120,7 +120,7 @@ def holders(draw, index: int, queues, resources):
 
 
 @st.composite
-def applicants(draw, name: str, to: ClusterQueue) -> Applicant:
+def applicants(draw, name: str, to: ClusterQueue) -> PendingWorkload:
     sets = []
     for index in range(draw(st.sampled_from((1, 1, 1, 2)))):
         count = draw(st.sampled_from((1, 1, 1, 2, 3)))
@@ -138,7 +138,7 @@ def worlds_with_heads(draw, fair=choices_of_fairness):
     return world, heads
 
 
-def crowded(dice: Random) -> tuple[World, list[Applicant]]:
+def crowded(dice: Random) -> tuple[World, list[PendingWorkload]]:
     """A world in which little is free and much is wanted, so that most heads have to preempt or wait."""
     resources = ("cpu", "gpu")[: dice.choice((1, 1, 2))]
     names = COHORTS[: dice.choice((1, 2, 3, 4))]
@@ -194,7 +194,7 @@ def _crowded_groups(dice: Random, resources: tuple[str, ...], limited: bool) -> 
     )
 
 
-def _crowded_holder(dice: Random, index: int, home: ClusterQueue, resources: tuple[str, ...]) -> Holder:
+def _crowded_holder(dice: Random, index: int, home: ClusterQueue, resources: tuple[str, ...]) -> Reservation:
     flavor = dice.choice([entry.flavor for entry in home.groups[0].flavors])
     usage = usage_of({FlavorResource(flavor, name): dice.choice((1000, 1000, 2000)) for name in resources})
     times = {"ordered": float(dice.randint(0, 3)), "reserved": float(dice.randint(0, 3))}
@@ -203,7 +203,7 @@ def _crowded_holder(dice: Random, index: int, home: ClusterQueue, resources: tup
     )
 
 
-def crowded_applicant(dice: Random, name: str, to: ClusterQueue, may_shrink: bool = True) -> Applicant:
+def crowded_applicant(dice: Random, name: str, to: ClusterQueue, may_shrink: bool = True) -> PendingWorkload:
     sets = []
     for index in range(dice.choice((1, 1, 2))):
         fewer = 1 if index == 0 and may_shrink and dice.random() < 0.4 else None

@@ -19,15 +19,14 @@ from quota_builders import (
     snapshot,
 )
 
-from headgate.engine.quota.admission_cycle import admit_all, cycle
-from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
+from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, Waits, admit_all, cycle
 from headgate.lifecycle.workload.admission import reserved
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR, QuotaSettings
-from headgate.quota.assignment import admission
-from headgate.quota.order import ordered_at
-from headgate.quota.requests import holder_of
+from headgate.quota.flavors import admission
+from headgate.quota.pending_workload import ordered_at
+from headgate.quota.requests import reservation_of
 
 LOWER = policy(within_queue=WithinQueue.LOWER_PRIORITY)
 FAIR = QuotaSettings(fair=DEFAULT_FAIR)
@@ -35,7 +34,7 @@ GATES = QuotaSettings(preemption_gates=True)
 
 
 def told(outcomes):
-    return {outcome.applicant.key.name: type(outcome).__name__ for outcome in outcomes}
+    return {outcome.head.key.name: type(outcome).__name__ for outcome in outcomes}
 
 
 def outcome_of(head, *parts, settings=PLAIN, **fields):
@@ -194,7 +193,9 @@ def test_who_needs_the_same_victims_waits_for_them_too_when_they_are_enough_for_
 def test_who_needs_the_same_victims_finds_others_when_they_are_not():
     books = ledger(*reclaimers("p", "q"), queue("r", 0, "c"), holds("a", "r", 2), holds("b", "r", 2))
     heads = [applies("first", "p", 2, priority=1), applies("second", "q", 2)]
-    victims = [[one.holder.key.name for one in outcome.victims] for outcome in cycle(snapshot(books), heads, PLAIN)]
+    victims = [
+        [one.reservation.key.name for one in outcome.victims] for outcome in cycle(snapshot(books), heads, PLAIN)
+    ]
     assert victims == [["a"], ["b"]]
 
 
@@ -251,7 +252,7 @@ def test_a_cycle_leaves_the_ledger_as_it_was():
     before = {name: node.used(CPU) for name, node in books.forest.queues.items()}
     cycle(snapshot(books), [applies("a", "q", 4), applies("b", "r", 2)], PLAIN)
     assert {name: node.used(CPU) for name, node in books.forest.queues.items()} == before
-    assert [one.uid for one in books.holders("r")] == ["uid-w"]
+    assert [one.uid for one in books.reservations("r")] == ["uid-w"]
 
 
 def test_who_was_skipped_at_one_flavor_goes_on_with_the_next():
@@ -318,4 +319,4 @@ def test_what_is_held_at_once_is_what_will_be_read_of_the_workload(head):
     ((outcome,),) = admit_all(pending(books, head), snapshot(books), PLAIN, 7.5)
     given = admission("q", outcome.assignment.pod_sets)
     shown = with_status(head.workload, reserved(head.workload, given, (), 7.5))
-    assert books.holder("q", head.workload.uid) == holder_of(shown, ordered_at(shown, PLAIN))
+    assert books.reservation("q", head.workload.uid) == reservation_of(shown, ordered_at(shown, PLAIN))

@@ -11,13 +11,12 @@ from msgspec import structs
 from quota_builders import applies, flavor, holds, pending, queue, snapshot
 from quota_worlds import FLAVORS, World, crowded, crowded_applicant
 
-from headgate.engine.quota.admission_cycle import admit_all
-from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting
+from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, admit_all
 from headgate.engine.why_waiting.decision import MOST_BEFORE, Question, decide
 from headgate.engine.why_waiting.rivals import Rivals
 from headgate.model.queues import QueueingStrategy
 from headgate.model.quota_settings import QuotaSettings
-from headgate.quota.cohorts import cohort_forest
+from headgate.quota.tree import cohort_forest
 
 DECISIVE = Admitted | Preempting | Deferred | Gated
 NOW = 100.0
@@ -48,14 +47,14 @@ def as_engine_decides(world, waiting):
     for outcomes in admit_all(pending(books, *waiting, now=NOW), snapshot(books, *flavors), world.settings, NOW):
         for outcome in outcomes:
             if isinstance(outcome, DECISIVE):
-                found.setdefault(outcome.applicant.key, outcome)
+                found.setdefault(outcome.head.key, outcome)
     return found
 
 
 def question(world, waiting, mine):
     tree = cohort_forest(world.queues, world.cohorts).tree_of(mine.queue)
     return Question(
-        applicant=mine,
+        head=mine,
         rivals=Rivals(one for one in waiting if one.key != mine.key and one.queue in tree),
         holders=tuple(one for one in world.holders if one.queue in tree),
         queues=tuple(one for one in world.queues if one.name in tree),
@@ -99,7 +98,7 @@ def assert_told_as_decided(dice):
 
 
 def _victims(outcome):
-    return [victim.holder.uid for victim in getattr(outcome, "victims", ())]
+    return [victim.reservation.uid for victim in getattr(outcome, "victims", ())]
 
 
 def two_kin(strategy):
@@ -119,7 +118,7 @@ def test_kin(strategy, is_told):
     books = structs.replace(question(world, waiting, waiting[1]), flavors={"default": flavor()})
     decision = decide(books)
     assert (decision.outcome is not None) == is_told
-    assert decision.head is not None and decision.head.applicant.key.name == "first"
+    assert decision.head is not None and decision.head.head.key.name == "first"
 
 
 def test_it_gives_up_when_too_many_others_go_first():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from quota_builders import FlavorResource, applies, cohort, flavor, group, holds, pods, policy, queue
 from quota_worlds import FLAVORS, crowded
 
-from headgate.engine.quota.outcomes import Admitted, Preempting
+from headgate.engine.quota.admission_cycle import Admitted, Preempting
 from headgate.engine.why_waiting import changing
 from headgate.engine.why_waiting.answers import FewerPods, Field, Finish, HigherPriority, RaiseQuota, SmallerPods
 from headgate.engine.why_waiting.decision import Question, decide
@@ -19,16 +19,16 @@ from headgate.engine.why_waiting.shortages import flavor_reports
 from headgate.engine.why_waiting.smallest import Range, smallest
 from headgate.model.queues import QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import QuotaSettings
-from headgate.quota.ledger import Holder
+from headgate.quota.ledger import Reservation
 
 
 def question(applicant, *parts, rivals=(), flavors=("default",), fair=()):
     queues = tuple(part for part in parts if type(part).__name__ == "ClusterQueue")
     cohorts = tuple(part for part in parts if type(part).__name__ == "Cohort")
     return Question(
-        applicant=applicant,
+        head=applicant,
         rivals=Rivals(rivals),
-        holders=tuple(part for part in parts if isinstance(part, Holder)),
+        holders=tuple(part for part in parts if isinstance(part, Reservation)),
         queues=queues,
         cohorts=cohorts,
         flavors={name: flavor(name) for name in flavors},
@@ -43,7 +43,7 @@ def found_for(asked):
     if decision.admits or (decision.outcome is None and decision.head is None):
         return ()
     judged = decision.outcome or decision.head
-    return remedies(Case(asked, decision, flavor_reports(asked, decision, judged.applicant)))
+    return remedies(Case(asked, decision, flavor_reports(asked, decision, judged.head)))
 
 
 def said(asked):
@@ -267,7 +267,7 @@ def test_every_change_is_enough_and_nothing_less_would_be(dice):
         assert is_enough(after(asked, change), change), f"too little: {change}"
         for less in lesser(asked, change):
             assert not is_enough(less, change), f"too much: {change}"
-    own = [one for one in changes if isinstance(one, RaiseQuota) and one.name == asked.applicant.queue]
+    own = [one for one in changes if isinstance(one, RaiseQuota) and one.name == asked.head.queue]
     assert any(one.field is Field.NOMINAL for one in own), "more quota always helps"
 
 

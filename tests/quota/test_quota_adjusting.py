@@ -11,7 +11,8 @@ from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.pod import PodShape
 from headgate.model.queues import PodSet
 from headgate.model.resources import Resources
-from headgate.quota.adjusting import Adjustments, Limits, limits_of, problem_of, requests_of
+from headgate.quota.requests import Adjustments, limits_of, problem_of, requests_of
+from headgate.quota.requests import NamespaceLimits as Limits
 
 SPEC = "spec.podSets[0].template.spec"
 OVERHEADS = {"sandboxed": amounts(cpu=250)}

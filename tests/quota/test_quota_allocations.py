@@ -4,12 +4,11 @@ import pytest
 from msgspec import structs
 from quota_builders import applies, condition, flavor, group, holds, ledger, pending, policy, queue, snapshot, work
 
-from headgate.engine.quota.admission_cycle import cycle, settle
-from headgate.engine.quota.outcomes import Admitted, Preempting, Waits
+from headgate.engine.quota.admission_cycle import Admitted, Preempting, Waits, cycle, settle
 from headgate.model.queues import FlavorSearch, Fungibility, WithinQueue
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.allocations import MOST_ENTRIES, MOST_EVICTIONS
-from headgate.quota.order import changed_from_outside
+from headgate.quota.pending_workload import changed_from_outside
 
 LOWER = policy(within_queue=WithinQueue.LOWER_PRIORITY)
 LOW, HIGH = holds("low", "q"), holds("high", "q", priority=1)

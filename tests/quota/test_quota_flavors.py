@@ -17,12 +17,10 @@ from headgate.model.queues import (
     ResourceGroup,
 )
 from headgate.model.selectors import Operator, Requirement
-from headgate.quota.flavors import FlavorSearch as Search
-from headgate.quota.flavors import assign
-from headgate.quota.modes import Fitness, Granular, Mode, is_preferred, stops_search
-from headgate.quota.partial import most_pods
-from headgate.quota.progress import Progress
-from headgate.quota.requests import Ask
+from headgate.quota.flavors import Fitness, Granular, Mode, assign, is_preferred, most_pods, stops_search
+from headgate.quota.flavors import FlavorAssigner as Search
+from headgate.quota.pending_workload import Progress
+from headgate.quota.requests import PodSetRequests
 from headgate.quota.tree import FlavorResource
 
 SPOT = Taint("instance", "spot", TaintEffect.NO_SCHEDULE)
@@ -39,7 +37,7 @@ def assigned(books, asks, *flavors, oracle=nobody, counts=None, **fields):
 
 
 def asks(*pod_sets):
-    return applies("w", "q", pod_sets=pod_sets or (pods(),)).asks
+    return applies("w", "q", pod_sets=pod_sets or (pods(),)).pod_set_requests
 
 
 def chosen(assignment):
@@ -379,7 +377,7 @@ def test_one_resource_that_is_short_is_never_hidden_by_another_that_borrows():
     ],
 )
 def test_fewer_pods_than_asked_for(counts, free, got):
-    wanted = [Ask(f"set-{index}", count, PLAIN_CORE, least) for index, (count, least) in enumerate(counts)]
+    wanted = [PodSetRequests(f"set-{index}", count, PLAIN_CORE, least) for index, (count, least) in enumerate(counts)]
     assert most_pods(wanted, lambda tried: list(tried) if sum(tried) <= free else None) == got
 
 

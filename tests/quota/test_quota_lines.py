@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quota_builders import applies
 
-from headgate.quota.lines import Lines
+from headgate.quota.pending_queue import SLACK, WorkloadLines
 
 applicants = st.builds(
     lambda name, cpu, created: applies(name, "q", cpu, created=created),
@@ -56,7 +56,7 @@ class PlainLines:
 
 @given(st.lists(actions, max_size=40))
 def test_the_first_of_each_line_is_the_best_that_is_not_blocked(actions):
-    lines, plain = Lines(), PlainLines()
+    lines, plain = WorkloadLines(), PlainLines()
     for name, *arguments in actions:
         assert getattr(lines, name)(*arguments) == getattr(plain, name)(*arguments)
         assert lines.firsts() == plain.firsts()
@@ -67,7 +67,7 @@ def test_the_first_of_each_line_is_the_best_that_is_not_blocked(actions):
 
 
 def test_who_is_told_anew_of_keeps_its_place_and_is_known_as_it_is_now():
-    lines = Lines()
+    lines = WorkloadLines()
     lines.add("", applies("a", "q"))
     lines.add("", applies("b", "q", created=1.0))
     lines.add("", applies("a", "q", labels={"x": "y"}))
@@ -77,7 +77,7 @@ def test_who_is_told_anew_of_keeps_its_place_and_is_known_as_it_is_now():
 
 def test_when_the_first_leaves_the_next_of_its_class_steps_forward():
     first, second, third = (applies(name, "q", created=float(at)) for at, name in enumerate("abc"))
-    lines = Lines()
+    lines = WorkloadLines()
     for one in (third, first, second):
         lines.add("", one)
     lines.remove(second.key)
@@ -86,9 +86,22 @@ def test_when_the_first_leaves_the_next_of_its_class_steps_forward():
 
 
 def test_who_asks_for_something_else_is_not_held_back_with_its_former_class():
-    lines, before, after = Lines(), applies("a", "q", cpu=1), applies("a", "q", cpu=2)
+    lines, before, after = WorkloadLines(), applies("a", "q", cpu=1), applies("a", "q", cpu=2)
     lines.add("", before)
     lines.block(before.kind)
     assert lines.firsts() == []
     lines.add("", after)
     assert lines.firsts() == [after]
+
+
+def test_workloads_that_come_and_go_behind_one_that_stays_do_not_pile_up():
+    lines, first = WorkloadLines(), applies("first", "q", created=0.0)
+    lines.add("", first)
+    for number in range(1000):
+        passing = [applies("same", "q", created=1.0 + number), applies("other", "q", 2 + number, created=1.0)]
+        for one in passing:
+            lines.add("", one)
+        for one in passing:
+            lines.remove(one.key)
+    assert lines.firsts() == [first]
+    assert len(lines._fronts[""]) + len(lines._classes[first.kind].positions[""]) < 4 * SLACK

@@ -14,7 +14,7 @@ from headgate.model.quota_settings import DEFAULT_FAIR
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
 from headgate.preemption.quota.search import Preemptor
-from headgate.quota.decay import ONE, by_resource, decayed, entry_penalty, remaining
+from headgate.quota.fair_sharing import ONE, by_resource, decayed, entry_penalty, remaining
 from headgate.quota.tree import FlavorResource
 
 WEEK, FIVE_MINUTES = 168 * 3600.0, 300.0
@@ -128,7 +128,7 @@ def books(*parts):
 )
 def test_victims_by_what_their_local_queues_used(victims_of, parts, cpu, victims):
     preemptor = Preemptor("q", 2, 5.0, ((CPU, cpu * 1000),), (CPU,))
-    assert [victim.holder.key.name for victim in victims_of(books(*parts), preemptor)] == victims
+    assert [victim.reservation.key.name for victim in victims_of(books(*parts), preemptor)] == victims
 
 
 def test_between_cluster_queues_use_says_nothing():
@@ -142,4 +142,4 @@ def test_between_cluster_queues_use_says_nothing():
         holds("s-middle", "s", 2, priority=0, local="busy"),
     )
     found = classical_victims(world, Preemptor("q", 2, 5.0, ((CPU, 1000),), (CPU,)))
-    assert [victim.holder.key.name for victim in found] == ["r-busy"]
+    assert [victim.reservation.key.name for victim in found] == ["r-busy"]

@@ -9,9 +9,8 @@ from quota_oracle import Rules
 from quota_oracle_tree import State
 from quota_worlds import FLAVORS, crowded, worlds, worlds_with_heads
 
-from headgate.engine.quota.admission_cycle import cycle
-from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting, Waits
-from headgate.quota.shares import share_of
+from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, Waits, cycle
+from headgate.quota.fair_sharing import share_of
 from headgate.quota.tree import FlavorResource
 
 
@@ -24,7 +23,7 @@ def as_told(outcome):
         case Admitted(_, assignment):
             return "admitted", assignment.flavors, tuple(pod_set.count for pod_set in assignment.pod_sets)
         case Preempting(_, _, victims, _):
-            return "preempts", {victim.holder.uid: victim.reason for victim in victims}
+            return "preempts", {victim.reservation.uid: victim.reason for victim in victims}
         case Deferred():
             return ("deferred",)
         case Gated():
@@ -55,7 +54,7 @@ def test_the_tree_counts_as_the_formulas_say(world):
 def assert_decided_as_the_rules_say(world, heads):
     rules, state = rules_of(world)
     found = cycle(snapshot(world.ledger, *map(flavor, FLAVORS)), heads, world.settings)
-    assert {one.applicant.queue: as_told(one) for one in found} == rules.cycle(heads, state)
+    assert {one.head.queue: as_told(one) for one in found} == rules.cycle(heads, state)
 
 
 @settings(max_examples=60, deadline=None)

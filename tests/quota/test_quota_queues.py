@@ -6,10 +6,9 @@ from quota_builders import PLAIN, applies, condition, ledger, pending, queue, wo
 
 from headgate.model.queues import PodSet, QueueingStrategy, RequeueState
 from headgate.model.quota_settings import QuotaSettings, RequeueTime
-from headgate.quota.order import applicant, differs, has_rested, may_queue, ordered_at
-from headgate.quota.progress import Progress
-from headgate.quota.queues import PendingQueues
-from headgate.quota.requeue import Requeue, Unreserved, comes_back_at_once
+from headgate.quota.pending_queue import Requeue, Unreserved, comes_back_at_once
+from headgate.quota.pending_queues import PendingQueues
+from headgate.quota.pending_workload import Progress, differs, has_rested, may_queue, ordered_at, pending_workload
 
 STRICT, BEST_EFFORT = QueueingStrategy
 MORE = Progress(((("cpu", 0),),), 0, 0, None)
@@ -31,7 +30,7 @@ def drained(queues):
     while heads := queues.heads():
         order += names(heads)
         for head in heads:
-            queues.withdraw(head.key)
+            queues.delete(head.key)
     return order
 
 
@@ -111,7 +110,7 @@ def test_local_queues_that_used_less_go_first_where_usage_decides():
     queues = PendingQueues(local_usage=lambda applicant: used[applicant.workload.queue])
     queues.configure([queue("q", 9, usage_based=True)], {"q": ("q",)})
     for name in ("busy-1", "idle-1", "busy-2", "idle-2"):
-        queues.offer(applies(name, "q", queue=name.split("-")[0], priority=9 if "busy" in name else 0), 0.0)
+        queues.add(applies(name, "q", queue=name.split("-")[0], priority=9 if "busy" in name else 0), 0.0)
     assert drained(queues) == ["idle-1", "idle-2", "busy-1", "busy-2"]
 
 
@@ -176,7 +175,7 @@ def test_one_that_is_refused_speaks_for_all_of_its_class():
     queues.refused(head, Requeue.NO_FIT, ALL_TRIED, Unreserved.TOO_LARGE)
     assert (queues.of("q").active, queues.of("q").inadmissible) == (1, 3)
     assert drained(queues) == ["other"]
-    queues.offer(applies("same-9", "q", 5), 0.0)
+    queues.add(applies("same-9", "q", 5), 0.0)
     assert queues.heads() == [], "also for those that come later"
     assert queues.passed_over(applies("same-9", "q").key)[1] is Unreserved.TOO_LARGE
     assert queues.passed_over(applies("other", "q").key) is None
@@ -259,7 +258,7 @@ def test_waking_leaves_out_who_may_not_enter():
     allowed = []
     queues = PendingQueues(may_enter=lambda queue, namespace: namespace in allowed)
     queues.configure([queue("q", 9)], {"q": ("q",)})
-    queues.offer(applies("a", "q"), 0.0)
+    queues.add(applies("a", "q"), 0.0)
     (head,) = queues.heads()
     queues.refused(head, Requeue.NAMESPACE_MISMATCH)
     queues.wake("q", 1.0)
@@ -273,10 +272,10 @@ def test_a_preemptor_stays_in_front_until_it_leaves():
     queues = one_queue(applies("preemptor", "q"))
     (head,) = queues.heads()
     queues.refused(head, Requeue.PENDING_PREEMPTION)
-    queues.offer(applies("more-important", "q", priority=9), 1.0)
+    queues.add(applies("more-important", "q", priority=9), 1.0)
     (head,) = queues.heads()
     assert head.key.name == "preemptor"
-    queues.withdraw(head.key)
+    queues.delete(head.key)
     assert names(queues.heads()) == ["more-important"]
 
 
@@ -284,8 +283,8 @@ def test_a_preemptor_that_was_changed_is_like_any_other():
     queues = one_queue(applies("preemptor", "q"))
     (head,) = queues.heads()
     queues.refused(head, Requeue.PENDING_PREEMPTION)
-    queues.offer(applies("preemptor", "q", generation=2), 1.0)
-    queues.offer(applies("more-important", "q", priority=9), 1.0)
+    queues.add(applies("preemptor", "q", generation=2), 1.0)
+    queues.add(applies("more-important", "q", priority=9), 1.0)
     assert names(queues.heads()) == ["more-important"]
 
 
@@ -293,7 +292,7 @@ def test_in_a_strict_queue_a_preemptor_is_like_any_other():
     queues = one_queue(applies("preemptor", "q"), strategy=STRICT)
     (head,) = queues.heads()
     queues.refused(head, Requeue.PENDING_PREEMPTION)
-    queues.offer(applies("more-important", "q", priority=9), 1.0)
+    queues.add(applies("more-important", "q", priority=9), 1.0)
     assert names(queues.heads()) == ["more-important"]
 
 
@@ -302,7 +301,7 @@ def test_who_rests_is_tried_when_the_rest_is_over():
     assert (queues.heads(), queues.next_deadline()) == ([], 10.0)
     queues.wake("q", 5.0)
     assert queues.heads() == []
-    queues.ripen(10.0)
+    queues.flush_backoff(10.0)
     assert names(queues.heads()) == ["a"]
     assert queues.next_deadline() is None
 
@@ -312,7 +311,7 @@ def refused_once():
     (head,) = queues.heads()
     queues.refused(head, Requeue.GENERIC, ALL_TRIED)
     (head,) = queues.heads()
-    queues.withdraw(head.key)
+    queues.delete(head.key)
     assert queues.heads() == []
     return queues
 
@@ -329,23 +328,23 @@ def refused_once():
 )
 def test_what_brings_back_a_workload_that_was_set_aside(fields, tried):
     queues = refused_once()
-    queues.offer(applies("a", "q", 5, **fields), 2.0)
+    queues.add(applies("a", "q", 5, **fields), 2.0)
     assert names(queues.heads()) == tried
 
 
 def test_a_workload_that_changes_while_it_is_tried_comes_back_as_it_is_now():
     queues = one_queue(applies("a", "q"))
     (head,) = queues.heads()
-    queues.offer(applies("a", "q", 3), 1.0)
+    queues.add(applies("a", "q", 3), 1.0)
     queues.refused(head, Requeue.PENDING_PREEMPTION)
     queues.wake("q", 1.0)
-    assert [one.asks[0].each["cpu"] for one in queues.heads()] == [3000]
+    assert [one.pod_set_requests[0].each["cpu"] for one in queues.heads()] == [3000]
 
 
 def test_a_workload_moves_with_its_queue():
     books = ledger(queue("q", 9), queue("r", 9))
     queues = pending(books, applies("a", "q"))
-    queues.offer(applies("a", "r"), 1.0)
+    queues.add(applies("a", "r"), 1.0)
     assert [head.queue for head in queues.heads()] == ["r"]
 
 
@@ -353,7 +352,7 @@ def test_inactive_queues_keep_their_workloads_and_hand_out_none():
     spec = queue("q", 9)
     queues = PendingQueues()
     queues.configure([spec], {"q": ("q",)}, inactive=frozenset({"q"}))
-    queues.offer(applies("a", "q"), 0.0)
+    queues.add(applies("a", "q"), 0.0)
     assert (queues.heads(), queues.of("q").active) == ([], 1)
     queues.configure([spec], {"q": ("q",)})
     assert names(queues.heads()) == ["a"]
@@ -377,7 +376,7 @@ def test_only_what_matters_is_a_difference():
     old = work("a")
     assert not differs(old, structs.replace(old, version="2", labels={"x": "y"}))
     assert differs(old, structs.replace(old, pod_sets=(PodSet("main", old.pod_sets[0].shape, 2),)))
-    assert applicant(old, "q", PLAIN).rank == (0, 0.0, "uid-a")
+    assert pending_workload(old, "q", PLAIN).rank == (0, 0.0, "uid-a")
 
 
 @pytest.mark.parametrize(

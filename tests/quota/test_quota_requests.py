@@ -6,7 +6,7 @@ from quota_builders import PLAIN, condition, pods, reserved, work
 
 from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
-from headgate.quota.requests import asks_of, counted, holder_of, usage_held
+from headgate.quota.requests import counted, pod_set_requests_of, reservation_of, usage_held
 from headgate.quota.tree import FlavorResource
 
 MIG = "nvidia.com/mig-1g.5gb"
@@ -60,7 +60,7 @@ def test_what_counts_of_the_requests_of_a_pod(asked, settings, counts):
 
 
 def test_pods_that_are_done_for_good_are_not_asked_for():
-    (ask,) = asks_of(work(pod_sets=(pods(count=5, min_count=2),), reclaimable=(("main", 2),)), PLAIN)
+    (ask,) = pod_set_requests_of(work(pod_sets=(pods(count=5, min_count=2),), reclaimable=(("main", 2),)), PLAIN)
     assert (ask.count, ask.spare, ask.scaled(ask.count)["cpu"]) == (3, 1, 3000)
 
 
@@ -80,9 +80,9 @@ def test_what_an_admitted_workload_holds(done, held):
 def test_a_holder_says_all_that_decides_whether_it_is_a_victim():
     conditions = (condition("QuotaReserved", True, at=7.0), condition("Evicted", True))
     workload = structs.replace(reserved(work(priority=3, boost=1), "q", cpu="spot"), conditions=conditions)
-    holder = holder_of(workload, ordered=5.0)
+    holder = reservation_of(workload, ordered=5.0)
     assert (holder.queue, holder.priority, holder.ordered, holder.reserved, holder.evicted) == ("q", 4, 5.0, 7.0, True)
 
 
 def test_without_an_admission_nothing_is_held():
-    assert (usage_held(work()), holder_of(work(), 0.0)) == ((), None)
+    assert (usage_held(work()), reservation_of(work(), 0.0)) == ((), None)

@@ -9,7 +9,7 @@ from quota_builders import CPU, cohort, holds, ledger, queue
 from quota_worlds import asked_for, worlds
 
 from headgate.model.queues import Quota
-from headgate.quota.shares import share_of
+from headgate.quota.fair_sharing import share_of
 from headgate.quota.tree import FlavorResource, Forest, QuotaNode, usage_of
 
 UNKNOWN = FlavorResource("default", "gpu")
@@ -170,7 +170,7 @@ def test_what_a_queue_has_no_quota_for_is_carried_by_its_cohort_as_long_as_it_is
 def everything(books):
     nodes = {above for node in books.forest.queues.values() for above in (node, *node.ancestors())}
     used = {(node.name, of): amount for node in nodes for of, one in node.accounts.items() if (amount := one.used)}
-    return used, {one.uid: one for name in books.forest.queues for one in books.holders(name)}
+    return used, {one.uid: one for name in books.forest.queues for one in books.reservations(name)}
 
 
 @settings(max_examples=60, deadline=None)

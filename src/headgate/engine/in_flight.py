@@ -65,7 +65,7 @@ class InFlightWrites(Generic[S, W]):
     def __init__(self, policy: WritePolicy) -> None:
         self._policy = policy
         self._writes: dict[S, InFlightWrite[W]] = {}
-        self._failures: dict[S, int] = {}  # in a row
+        self._failures: dict[S, tuple[int, str]] = {}  # in a row, of writes made from one version
         self._deadlines = Deadlines[S]()
         self._idle_deadlines = Deadlines[S]()
 
@@ -107,7 +107,7 @@ class InFlightWrites(Generic[S, W]):
             return self._settle(slot, WriteResult.REFUSED)
         if moved:
             return self._settle(slot, WriteResult.FORGOTTEN)
-        failures = self._failures[slot] = self._failures.get(slot, 0) + 1
+        failures = self._count_failure(slot, flight.base)
         if trouble is Trouble.REFUSED and policy.refusal_rest is not None:
             flight.state = WriteState.REFUSED
             self._set_deadline(slot, now + policy.refusal_rest, policy.idle_nets)
@@ -172,6 +172,12 @@ class InFlightWrites(Generic[S, W]):
     def _drop_deadline(self, slot: S) -> None:
         self._deadlines.drop(slot)
         self._idle_deadlines.drop(slot)
+
+    def _count_failure(self, slot: S, base: str) -> int:
+        failures, version = self._failures.get(slot, (0, base))
+        failures = failures + 1 if version == base else 1
+        self._failures[slot] = failures, base
+        return failures
 
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         del self._writes[slot]

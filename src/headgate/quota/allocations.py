@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headgate.quota.tree import QuotaNode, Usage
 
 if TYPE_CHECKING:
-    from headgate.quota.ledger import Holder
+    from headgate.quota.ledger import Reservation
 
 MOST_ENTRIES = 2  # of one allocation, by preemptors that stay within nominal quota
 MOST_EVICTIONS = 10  # of one workload by preemption, between two changes from outside
@@ -29,18 +29,18 @@ class _History:
         self.alike = self.exact = 0
         self.alike_entered: dict[int, int] = {0: 1}  # how often
         self.exact_entered: dict[int, int] = {0: 1}
-        self.reserved: dict[str, Holder] = {}  # preemptors by uid, with what they get once their victims are gone
+        self.reserved: dict[str, Reservation] = {}  # preemptors by uid, with what they get once their victims are gone
         self.leaving: dict[str, tuple[int, int]] = {}  # victims by uid, with the allocation they leave for
         self.evictions: dict[str, int] = {}  # by uid
         self.withheld = False  # some preemption was
 
-    def add(self, holder: Holder) -> None:
-        self.alike = (self.alike + _alike(holder)) % _MODULUS
-        self.exact = (self.exact + _exact(holder)) % _MODULUS
+    def add(self, reservation: Reservation) -> None:
+        self.alike = (self.alike + _alike(reservation)) % _MODULUS
+        self.exact = (self.exact + _exact(reservation)) % _MODULUS
 
-    def remove(self, holder: Holder) -> None:
-        self.alike = (self.alike - _alike(holder)) % _MODULUS
-        self.exact = (self.exact - _exact(holder)) % _MODULUS
+    def remove(self, reservation: Reservation) -> None:
+        self.alike = (self.alike - _alike(reservation)) % _MODULUS
+        self.exact = (self.exact - _exact(reservation)) % _MODULUS
 
     def enter(self) -> None:
         """The tree is in this allocation now."""
@@ -87,7 +87,7 @@ class Allocations:
         if history is not None:
             history.withheld = True
 
-    def replace(self, root: QuotaNode, before: Holder | None, after: Holder | None) -> None:
+    def replace(self, root: QuotaNode, before: Reservation | None, after: Reservation | None) -> None:
         """The workload held `before` and holds `after`; None: nothing."""
         history = self._histories.get(root)
         if history is None:
@@ -100,7 +100,7 @@ class Allocations:
         elif not after.evicted:
             self._arrive(history, before, after)
 
-    def _arrive(self, history: _History, before: Holder | None, after: Holder) -> None:
+    def _arrive(self, history: _History, before: Reservation | None, after: Reservation) -> None:
         reserved = history.reserved.pop(after.uid, None)
         if reserved is not None:
             history.remove(reserved)
@@ -129,7 +129,7 @@ class Allocations:
         if root not in self._histories:
             self._histories[root] = _History()
 
-    def reserve(self, root: QuotaNode, preemptor: Holder, victims: Sequence[Holder]) -> None:
+    def reserve(self, root: QuotaNode, preemptor: Reservation, victims: Sequence[Reservation]) -> None:
         """These were marked as evicted just now, for one that will hold what `preemptor` says."""
         history = self._histories.get(root)
         if history is None:
@@ -143,13 +143,13 @@ class Allocations:
         if victims:
             history.enter()
 
-    def plan(self, root: QuotaNode) -> Plan | None:
+    def plan(self, root: QuotaNode) -> AllocationPlan | None:
         """What this tree may do next without going in a circle; None while it may do anything."""
         history = self._histories.get(root)
-        return Plan(history) if history is not None else None
+        return AllocationPlan(history) if history is not None else None
 
 
-class Plan:
+class AllocationPlan:
     """What is decided about one tree in a cycle, one workload after the other, before any of it is settled."""
 
     __slots__ = ("_alike", "_exact", "_history")
@@ -158,7 +158,7 @@ class Plan:
         self._history = history
         self._alike, self._exact = history.alike, history.exact
 
-    def closes_circle(self, preemptor: Holder, victims: Sequence[Holder], *, borrows: bool) -> bool:
+    def closes_circle(self, preemptor: Reservation, victims: Sequence[Reservation], *, borrows: bool) -> bool:
         """Whether the preemption leads back to an allocation the tree was in before.
 
         Who takes back its nominal quota may do so once more: then the one who borrowed it is held back next time.
@@ -182,30 +182,30 @@ class Plan:
             self._alike -= _alike(reserved)
             self._exact -= _exact(reserved)
 
-    def admit(self, holder: Holder, victims: Sequence[Holder] = ()) -> None:
+    def admit(self, reservation: Reservation, victims: Sequence[Reservation] = ()) -> None:
         """The workload gets this, now or once the victims are gone."""
-        self._alike, self._exact = self._with(holder, [victim for victim in victims if not victim.evicted])
+        self._alike, self._exact = self._with(reservation, [victim for victim in victims if not victim.evicted])
 
-    def _with(self, holder: Holder, victims: Sequence[Holder]) -> tuple[int, int]:
-        alike, exact = _difference(holder, victims)
-        reserved = self._history.reserved.get(holder.uid)
+    def _with(self, reservation: Reservation, victims: Sequence[Reservation]) -> tuple[int, int]:
+        alike, exact = _difference(reservation, victims)
+        reserved = self._history.reserved.get(reservation.uid)
         if reserved is not None:
             alike, exact = alike - _alike(reserved), exact - _exact(reserved)
         return (self._alike + alike) % _MODULUS, (self._exact + exact) % _MODULUS
 
 
-def _difference(gets: Holder, lose: Sequence[Holder]) -> tuple[int, int]:
+def _difference(gets: Reservation, lose: Sequence[Reservation]) -> tuple[int, int]:
     alike = _alike(gets) - sum(_alike(one) for one in lose)
     exact = _exact(gets) - sum(_exact(one) for one in lose)
     return alike, exact
 
 
-def _alike(holder: Holder) -> int:
-    return _class_digest(holder.queue, holder.priority, holder.usage)
+def _alike(reservation: Reservation) -> int:
+    return _class_digest(reservation.queue, reservation.priority, reservation.usage)
 
 
-def _exact(holder: Holder) -> int:
-    return _digest(holder.uid) * _alike(holder) % _MODULUS
+def _exact(reservation: Reservation) -> int:
+    return _digest(reservation.uid) * _alike(reservation) % _MODULUS
 
 
 @lru_cache(maxsize=4096)  # many ask for the same

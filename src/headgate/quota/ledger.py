@@ -9,11 +9,10 @@ from msgspec import Struct, structs
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, Cohort
 from headgate.quota.allocations import Allocations
-from headgate.quota.cohorts import ClusterQueueNode, cohort_forest
-from headgate.quota.tree import Before, FlavorResource, QuotaNode, Usage, take_back
+from headgate.quota.tree import Before, ClusterQueueNode, FlavorResource, QuotaNode, Usage, cohort_forest, take_back
 
 
-class Holder(Struct, frozen=True, gc=False):
+class Reservation(Struct, frozen=True, gc=False):
     """A workload that holds quota, with all that decides whether and when it is a victim."""
 
     key: Key
@@ -30,7 +29,7 @@ class Holder(Struct, frozen=True, gc=False):
         return any(of in needed for of, _ in self.usage)
 
 
-class Trial:
+class LedgerTrial:
     """A stretch of time after which the ledger is as before."""
 
     __slots__ = ("_ledger", "_mark")
@@ -59,14 +58,16 @@ class Ledger:
         self,
         queues: Sequence[ClusterQueue] = (),
         cohorts: Sequence[Cohort] = (),
-        local_use: Callable[[Holder], LocalUse] | None = None,
+        local_use: Callable[[Reservation], LocalUse] | None = None,
     ) -> None:
         self.local_use = local_use
         self.forest = cohort_forest(queues, cohorts)
-        self._holders: dict[str, dict[str, Holder]] = {}
+        self._reservations: dict[str, dict[str, Reservation]] = {}
         self._trials = 0
         self._uses: list[Before] = []  # what trials changed
-        self._holds: list[tuple[dict[str, Holder], str, Holder | None]] = []  # and who held it before
+        self._reservation_changes: list[
+            tuple[dict[str, Reservation], str, Reservation | None]
+        ] = []  # and who held it before
         self._generation = 0
         self.allocations = Allocations()
 
@@ -76,9 +77,9 @@ class Ledger:
         fresh._generation = self._generation + 1
         for root in fresh.forest.roots:
             root.generation = fresh._generation
-        for holders in self._holders.values():
-            for holder in holders.values():
-                fresh.hold(holder)
+        for reservations in self._reservations.values():
+            for reservation in reservations.values():
+                fresh.hold(reservation)
         return fresh
 
     def node(self, queue: str) -> ClusterQueueNode | None:
@@ -89,64 +90,66 @@ class Ledger:
         node = self.forest.queues.get(queue)
         return node.root.generation if node is not None else 0
 
-    def holders(self, queue: str) -> Iterator[Holder]:
+    def reservations(self, queue: str) -> Iterator[Reservation]:
         """Those who hold quota of this queue, in no order that means anything."""
-        return iter(self._holders.get(queue, {}).values())
+        return iter(self._reservations.get(queue, {}).values())
 
-    def holder(self, queue: str, uid: str) -> Holder | None:
-        return self._holders.get(queue, {}).get(uid)
+    def reservation(self, queue: str, uid: str) -> Reservation | None:
+        return self._reservations.get(queue, {}).get(uid)
 
-    def hold(self, holder: Holder) -> None:
+    def hold(self, reservation: Reservation) -> None:
         """The workload holds this much quota, in place of whatever it held of the same queue."""
-        queue, uid = holder.queue, holder.uid
-        held = self._holders.setdefault(queue, {})
+        queue, uid = reservation.queue, reservation.uid
+        held = self._reservations.setdefault(queue, {})
         before = held.pop(uid, None)
         if self._trials:
-            self._holds.append((held, uid, before))
-        held[uid] = holder
+            self._reservation_changes.append((held, uid, before))
+        held[uid] = reservation
         node = self.forest.queues.get(queue)
         if node is not None:  # who holds quota of a queue that is gone, or below a ring, is only on record
             if before is None:
-                self._add(node, holder.usage)
-            elif before.usage != holder.usage:
+                self._add(node, reservation.usage)
+            elif before.usage != reservation.usage:
                 self._remove(node, before.usage)
-                self._add(node, holder.usage)
+                self._add(node, reservation.usage)
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
                 if self.allocations:
-                    self.allocations.replace(node.root, before, holder)
+                    self.allocations.replace(node.root, before, reservation)
 
-    def leave(self, queue: str, uid: str) -> Holder | None:
+    def leave(self, queue: str, uid: str) -> Reservation | None:
         """The workload gives back what it holds of this queue."""
-        held = self._holders.get(queue, {})
-        holder = held.pop(uid, None)
-        if holder is None:
+        held = self._reservations.get(queue, {})
+        reservation = held.pop(uid, None)
+        if reservation is None:
             return None
         if self._trials:
-            self._holds.append((held, uid, holder))
+            self._reservation_changes.append((held, uid, reservation))
+        elif not held:
+            del self._reservations[queue]
         node = self.forest.queues.get(queue)
         if node is not None:
-            self._remove(node, holder.usage)
+            self._remove(node, reservation.usage)
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
                 if self.allocations:
-                    self.allocations.replace(node.root, holder, None)
-        return holder
+                    self.allocations.replace(node.root, reservation, None)
+        return reservation
 
-    def mark_evicted(self, holder: Holder) -> None:
+    def mark_evicted(self, reservation: Reservation) -> None:
         """It was told to go, and holds its quota until it is gone."""
-        if not holder.evicted:
-            held = self._holders.setdefault(holder.queue, {})
+        if not reservation.evicted:
+            held = self._reservations.setdefault(reservation.queue, {})
             if self._trials:
-                self._holds.append((held, holder.uid, held.get(holder.uid)))
-            held[holder.uid] = evicted = structs.replace(holder, evicted=True)
-            node = self.forest.queues.get(holder.queue)
+                self._reservation_changes.append((held, reservation.uid, held.get(reservation.uid)))
+            held[reservation.uid] = evicted = structs.replace(reservation, evicted=True)
+            node = self.forest.queues.get(reservation.queue)
             if self.allocations and not self._trials and node is not None:
-                self.allocations.replace(node.root, holder, evicted)
+                self.allocations.replace(node.root, reservation, evicted)
 
-    def preempt(self, preemptor: Holder, victims: Sequence[Holder]) -> None:
+    def preempt(self, preemptor: Reservation, victims: Sequence[Reservation]) -> None:
         """These are told to go for one that will hold what `preemptor` says; some may have been told before."""
         new, root = [one for one in victims if not one.evicted], self.forest.queues[preemptor.queue].root
         if new:
@@ -186,23 +189,23 @@ class Ledger:
                 return False
         return True
 
-    def trial(self) -> Trial:
+    def trial(self) -> LedgerTrial:
         """All that happens inside is taken back on exit, also when the body raises. Trials nest."""
-        return Trial(self)
+        return LedgerTrial(self)
 
     def begin(self) -> tuple[int, int]:
         self._trials += 1
-        return len(self._uses), len(self._holds)
+        return len(self._uses), len(self._reservation_changes)
 
     def take_back(self, uses: int, holds: int) -> None:
         self._trials -= 1
         take_back(self._uses, uses)
-        while len(self._holds) > holds:
-            held, uid, holder = self._holds.pop()
-            if holder is None:
+        while len(self._reservation_changes) > holds:
+            held, uid, reservation = self._reservation_changes.pop()
+            if reservation is None:
                 held.pop(uid, None)
             else:
-                held[uid] = holder
+                held[uid] = reservation
 
     def _add(self, node: QuotaNode, usage: Usage) -> None:
         noted = self._uses if self._trials else None

@@ -7,25 +7,115 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
-from headgate.engine.quota.victims import VictimsFor, search_by
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch
-from headgate.quota import wording
-from headgate.quota.allocations import Plan
-from headgate.quota.assignment import Assignment
-from headgate.quota.flavors import FlavorSearch, assign
-from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.modes import Mode
-from headgate.quota.order import Applicant, has_failed_checks
-from headgate.quota.partial import most_pods
-from headgate.quota.progress import Progress
-from headgate.quota.queues import MayEnter, PendingQueues
-from headgate.quota.requeue import Requeue, Unreserved
+from headgate.preemption.quota.classical import classical_victims
+from headgate.preemption.quota.fair import fair_victims
+from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch, fitness_with
+from headgate.quota import messages as wording
+from headgate.quota.allocations import AllocationPlan
+from headgate.quota.fair_sharing import by_priority, by_share
+from headgate.quota.flavors import Assignment, Fitness, FlavorAssigner, Mode, assign, most_pods
+from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_queue import Requeue, Unreserved
+from headgate.quota.pending_queues import MayEnter, PendingQueues
+from headgate.quota.pending_workload import PendingWorkload, Progress, has_failed_checks
 from headgate.quota.tree import FlavorResource, QuotaNode, Usage, usage_of
-from headgate.quota.turns import by_priority, by_share
+
+Needed = tuple[FlavorResource, ...]
+"""What is short."""
+
+
+class VictimsFor(Struct, gc=False):
+    """Whom one workload would preempt. The same question is answered once, for the ledger does not change meanwhile."""
+
+    ledger: Ledger
+    head: PendingWorkload
+    find: VictimSearch
+    known: dict[tuple[Usage, Needed], tuple[Victim, ...]] = {}
+
+    def of(self, assignment: Assignment) -> tuple[Victim, ...]:
+        """Those who make room for all of it; nobody where there is room, or where there can be none."""
+        if assignment.mode is not _PREEMPT:
+            return ()
+        return self._victims(self._preemptor(assignment.usage, assignment.needing_preemption))
+
+    def fitness(self, of: FlavorResource, amount: int) -> Fitness:
+        """How it would go if only this was short."""
+        preemptor = self._preemptor(((of, amount),), (of,))
+        return fitness_with(self.ledger, preemptor, self._victims(preemptor))
+
+    def _preemptor(self, usage: Usage, needed: Needed) -> Preemptor:
+        return Preemptor(self.head.queue, self.head.priority, self.head.ordered, usage, needed)
+
+    def _victims(self, preemptor: Preemptor) -> tuple[Victim, ...]:
+        question = preemptor.usage, preemptor.needed
+        found = self.known.get(question)
+        if found is None:
+            found = self.known[question] = self.find(self.ledger, preemptor)
+        return found
+
+
+def search_by(settings: QuotaSettings) -> VictimSearch:
+    """How victims are found by these settings."""
+    strategies = settings.fair
+    if not strategies:
+        return classical_victims
+    return lambda ledger, preemptor: fair_victims(ledger, preemptor, strategies)
+
+
+class Admitted(Struct, frozen=True, gc=False):
+    head: PendingWorkload
+    assignment: Assignment
+
+
+class Preempting(Struct, frozen=True, gc=False):
+    """It gets what it was assigned once the victims are gone; some of them may be on their way out already."""
+
+    head: PendingWorkload
+    assignment: Assignment
+    victims: tuple[Victim, ...]
+    message: str
+    recomputed: bool = False  # these are not the victims it had at first, for some were others' already
+
+
+class Deferred(Struct, frozen=True, gc=False):
+    """It fits once the victims of others are gone; until then quota would be exceeded."""
+
+    head: PendingWorkload
+    assignment: Assignment
+    message: str
+    recomputed: bool = False
+
+
+class Gated(Struct, frozen=True, gc=False):
+    """It would have to preempt these, which a closed gate forbids."""
+
+    head: PendingWorkload
+    victims: tuple[Victim, ...]
+    message: str
+    recomputed: bool = False
+
+
+class Waits(Struct, frozen=True, gc=False):
+    """`skipped_preemption`: it would have preempted, had others not gone before.
+
+    `withheld`: it would have preempted, had that not led back to an allocation from before.
+    """
+
+    head: PendingWorkload
+    reason: Unreserved
+    requeue: Requeue
+    message: str
+    progress: Progress | None = None
+    skipped_preemption: bool = False
+    recomputed: bool = False
+    withheld: bool = False
+
+
+Outcome = Admitted | Preempting | Deferred | Gated | Waits
+
 
 _FIT, _PREEMPT, _NO_FIT = Mode.FIT, Mode.PREEMPT, Mode.NO_FIT  # found sooner than members of enums
 
@@ -47,18 +137,18 @@ class _Tree(Struct):
     What is `lent` was charged for this cycle only: whoever it is kept for steps aside in the next.
     """
 
-    leaving: dict[str, Holder] = {}
-    promised: list[tuple[str, Usage]] = []
+    leaving: dict[str, Reservation] = {}
+    assume: list[tuple[str, Usage]] = []
     lent: list[tuple[str, Usage]] = []
     admits: bool = False
     is_as_found: bool = True  # nothing was charged to any of its queues yet
-    plan: Plan | None = None  # where it has preempted since the last change from outside
+    plan: AllocationPlan | None = None  # where it has preempted since the last change from outside
 
 
 class _Nominee(Struct, frozen=True, gc=False):
     """A head with what it was assigned, who must leave for that, and what was decided in its tree so far."""
 
-    applicant: Applicant
+    head: PendingWorkload
     assignment: Assignment
     victims: tuple[Victim, ...]
     tree: _Tree
@@ -72,10 +162,10 @@ class _Nominee(Struct, frozen=True, gc=False):
     def shares_victims(self) -> bool:
         """Some of those that must leave for it leave for somebody else already."""
         leaving = self.tree.leaving
-        return any(victim.holder.uid in leaving for victim in self.victims)
+        return any(victim.reservation.uid in leaving for victim in self.victims)
 
 
-def cycle(snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Outcome]:
+def cycle(snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings) -> list[Outcome]:
     """One outcome for each head, at most one head of each queue, in the order they were decided."""
     return _Cycle(snapshot, settings).outcomes(heads)
 
@@ -85,11 +175,13 @@ class AdmissionCycle:
 
     name = "AdmissionCycle"
 
-    def outcomes(self, snapshot: QuotaSnapshot, heads: Sequence[Applicant], settings: QuotaSettings) -> list[Outcome]:
+    def outcomes(
+        self, snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings
+    ) -> list[Outcome]:
         return cycle(snapshot, heads, settings)
 
 
-Attempt = Callable[[QuotaSnapshot, Sequence[Applicant], QuotaSettings], list[Outcome]]
+Attempt = Callable[[QuotaSnapshot, Sequence[PendingWorkload], QuotaSettings], list[Outcome]]
 
 
 def admit_all(
@@ -108,40 +200,40 @@ def admit_all(
 
 def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
     """The outcome is taken as happened: quota is held, victims are on their way out, who waits is back in its queue."""
-    applicant = outcome.applicant
+    head = outcome.head
     if isinstance(outcome, Admitted):
-        ledger.hold(_holder(applicant, outcome.assignment.usage, now))
-        pending.withdraw(applicant.workload.key)
+        ledger.hold(_reservation(head, outcome.assignment.usage, now))
+        pending.delete(head.workload.key)
     elif isinstance(outcome, Preempting):
-        victims = [victim.holder for victim in outcome.victims]
-        ledger.preempt(_holder(applicant, outcome.assignment.usage, now), victims)
-        pending.refused(applicant, Requeue.PENDING_PREEMPTION)
+        victims = [victim.reservation for victim in outcome.victims]
+        ledger.preempt(_reservation(head, outcome.assignment.usage, now), victims)
+        pending.refused(head, Requeue.PENDING_PREEMPTION)
     elif isinstance(outcome, Waits | Deferred | Gated):
-        ledger.refuse(applicant.queue, applicant.workload.uid)
+        ledger.refuse(head.queue, head.workload.uid)
         if isinstance(outcome, Waits) and outcome.withheld:
-            ledger.allocations.withhold(ledger.forest.queues[applicant.queue].root)
+            ledger.allocations.withhold(ledger.forest.queues[head.queue].root)
         _bring_back(outcome, pending)
     else:
         assert_never(outcome)
 
 
 def _bring_back(outcome: Waits | Deferred | Gated, pending: PendingQueues) -> None:
-    applicant = outcome.applicant
+    head = outcome.head
     if isinstance(outcome, Waits):
-        pending.refused(applicant, outcome.requeue, outcome.progress, outcome.reason)
+        pending.refused(head, outcome.requeue, outcome.progress, outcome.reason)
     else:
         is_gated = isinstance(outcome, Gated)
-        pending.refused(applicant, Requeue.PREEMPTION_GATED if is_gated else Requeue.PENDING_PREEMPTION)
+        pending.refused(head, Requeue.PREEMPTION_GATED if is_gated else Requeue.PENDING_PREEMPTION)
 
 
-def _holder(applicant: Applicant, usage: Usage, now: float) -> Holder:
-    workload = applicant.workload
-    return Holder(
+def _reservation(head: PendingWorkload, usage: Usage, now: float) -> Reservation:
+    workload = head.workload
+    return Reservation(
         workload.key,
         workload.uid,
-        applicant.queue,
+        head.queue,
         usage,
-        applicant.kind.priority,
+        head.kind.priority,
         workload.created,  # whatever sent it back is past
         reserved=second(now),  # as it will be told
         local=workload.queue,
@@ -160,7 +252,7 @@ class _Cycle:
         self._trees: dict[QuotaNode, _Tree] = {}
         self._all_ready = snapshot.all_ready
 
-    def outcomes(self, heads: Sequence[Applicant]) -> list[Outcome]:
+    def outcomes(self, heads: Sequence[PendingWorkload]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         nominees: list[_Nominee] = []
         for head in heads:
@@ -177,21 +269,21 @@ class _Cycle:
 
     def _plan(self, outcome: Outcome) -> None:
         """Those that follow in this cycle find the allocation as this outcome leaves it."""
-        head = outcome.applicant
+        head = outcome.head
         node = self._ledger.forest.queues.get(head.queue)
         plan = self._tree(node.root).plan if node is not None else None
         if plan is None:
             return
         if isinstance(outcome, Admitted | Preempting):
             victims = outcome.victims if isinstance(outcome, Preempting) else ()
-            plan.admit(_holder(head, outcome.assignment.usage, 0.0), [victim.holder for victim in victims])
+            plan.admit(_reservation(head, outcome.assignment.usage, 0.0), [victim.reservation for victim in victims])
         else:
             plan.refuse(head.workload.uid)
 
     def _in_turn(self, nominees: Sequence[_Nominee]) -> Iterable[_Nominee]:
         return by_share(self._ledger, nominees) if self._is_fair else by_priority(nominees)
 
-    def _inadmissible(self, head: Applicant) -> Waits | None:
+    def _inadmissible(self, head: PendingWorkload) -> Waits | None:
         """What keeps it out whatever the quota."""
         if head.workload.checks and has_failed_checks(head.workload):
             return Waits(head, Unreserved.PENDING, Requeue.GENERIC, wording.FAILED_CHECKS)
@@ -209,7 +301,7 @@ class _Cycle:
 
     def _nominate(
         self,
-        head: Applicant,
+        head: PendingWorkload,
         progress: Progress | None,
         pinned: Mapping[tuple[str, str], str] | None = None,
         find_victims: VictimSearch | None = None,
@@ -217,7 +309,7 @@ class _Cycle:
         """Flavors for all its pods, or for as many as can be had, and who has to go for that."""
         settings, node = self._settings, self._ledger.forest.queues[head.queue]
         victims = VictimsFor(self._ledger, head, find_victims or self._find_victims)
-        search = FlavorSearch(
+        search = FlavorAssigner(
             node,
             self._snapshot.flavors,
             victims.fitness,
@@ -226,13 +318,13 @@ class _Cycle:
             progress,
             pinned,
         )
-        assignment, tree = assign(search, head.kind.asks), self._tree(node.root)
+        assignment, tree = assign(search, head.kind.pod_set_requests), self._tree(node.root)
         if assignment.mode is _FIT:
             return _Nominee(head, assignment, (), tree)
         whole = _Nominee(head, assignment, victims.of(assignment), tree)
         return whole if whole.may_go else _of_fewer_pods(whole, search, victims) or whole
 
-    def _still_valid(self, head: Applicant, progress: Progress) -> Progress | None:
+    def _still_valid(self, head: PendingWorkload, progress: Progress) -> Progress | None:
         """How far it got, if that still counts."""
         generation = self._ledger.generation(head.queue)
         return progress if progress.holds(generation, self._snapshot.number, head.kind) else None
@@ -259,7 +351,7 @@ class _Cycle:
         return outcome if isinstance(outcome, Admitted) else structs.replace(outcome, recomputed=True)
 
     def _outcome(self, nominee: _Nominee) -> Outcome:
-        head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
+        head, assignment, victims = nominee.head, nominee.assignment, nominee.victims
         if assignment.mode is _NO_FIT:
             reason = Unreserved(assignment.no_fit.value)
             return Waits(head, reason, Requeue.NO_FIT, assignment.message, self._progress(nominee))
@@ -278,7 +370,7 @@ class _Cycle:
 
         If one was admitted for good, or if it would fit but for those that step aside, it tries all of them again then.
         """
-        head, progress = nominee.applicant, self._progress(nominee)
+        head, progress = nominee.head, self._progress(nominee)
         if nominee.tree.admits or self._fits_in_the_next(nominee):
             progress = structs.replace(progress, tried=progress.tried if progress.has_more else (), missed=True)
         message, skipped = wording.NO_LONGER_FITS, bool(nominee.victims)
@@ -286,19 +378,19 @@ class _Cycle:
 
     def _defer(self, before: _Nominee, assignment: Assignment) -> Deferred:
         """Victims of others are enough; the room they leave is spoken for."""
-        head = before.applicant
+        head = before.head
         self._promise(before, assignment.usage)
         return Deferred(head, assignment, wording.WAITS_FOR_THE_SAME, recomputed=True)
 
     def _go(self, nominee: _Nominee) -> Outcome:
         """There is room, or there will be."""
-        head, assignment, victims = nominee.applicant, nominee.assignment, nominee.victims
+        head, assignment, victims = nominee.head, nominee.assignment, nominee.victims
         leaving = nominee.tree.leaving
         if victims and self._closes_circle(nominee):
             return self._withhold(nominee)
         if victims:
             self._promise(nominee, assignment.usage)
-            leaving.update((victim.holder.uid, victim.holder) for victim in victims)
+            leaving.update((victim.reservation.uid, victim.reservation) for victim in victims)
             return Preempting(head, assignment, victims, wording.pending_preemption(assignment.message, len(victims)))
         if not self._fits_as_yet(nominee):
             self._promise(nominee, assignment.usage)
@@ -315,13 +407,13 @@ class _Cycle:
         plan, assignment = nominee.tree.plan, nominee.assignment
         if plan is None:
             return False
-        victims = [victim.holder for victim in nominee.victims]
-        gets = _holder(nominee.applicant, assignment.usage, 0.0)
+        victims = [victim.reservation for victim in nominee.victims]
+        gets = _reservation(nominee.head, assignment.usage, 0.0)
         return plan.closes_circle(gets, victims, borrows=assignment.borrow > 0)
 
     def _withhold(self, nominee: _Nominee) -> Outcome:
         """Nobody is preempted for it until something changes from outside; it may still have what is free."""
-        head = nominee.applicant
+        head = nominee.head
         free = self._nominate(head, None, find_victims=_nobody)
         if free.may_go:
             return self._go(free)
@@ -329,12 +421,12 @@ class _Cycle:
         return Waits(head, Unreserved.WAITING, Requeue.PREEMPTION_GATED, message, withheld=True)
 
     def _charge(self, nominee: _Nominee, usage: Usage) -> None:
-        self._ledger.charge(nominee.applicant.queue, usage)
+        self._ledger.charge(nominee.head.queue, usage)
         nominee.tree.is_as_found = False
 
     def _promise(self, nominee: _Nominee, usage: Usage) -> None:
         self._charge(nominee, usage)
-        nominee.tree.promised.append((nominee.applicant.queue, usage))
+        nominee.tree.assume.append((nominee.head.queue, usage))
 
     def _fits_as_yet(self, nominee: _Nominee) -> bool:
         """While the victims of this cycle still hold their quota, and those they leave for do not use any."""
@@ -342,30 +434,30 @@ class _Cycle:
         if not tree.leaving:
             return True
         with self._ledger.trial():
-            for queue, usage in tree.promised:
+            for queue, usage in tree.assume:
                 self._ledger.credit(queue, usage)
-            return self._ledger.fits(nominee.applicant.queue, nominee.assignment.usage)
+            return self._ledger.fits(nominee.head.queue, nominee.assignment.usage)
 
     def _again_without_the_leaving(self, nominee: _Nominee) -> _Nominee:
         """The same flavors, as if all victims so far were gone."""
         with self._ledger.trial():
-            for holder in nominee.tree.leaving.values():
-                self._ledger.leave(holder.queue, holder.uid)
-            return self._nominate(nominee.applicant, None, nominee.assignment.flavors)
+            for reservation in nominee.tree.leaving.values():
+                self._ledger.leave(reservation.queue, reservation.uid)
+            return self._nominate(nominee.head, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:
         """Once all victims so far and its own are gone: so it was nominated, which holds until others go first."""
         if nominee.tree.is_as_found:
             return True
-        ledger, queue, usage = self._ledger, nominee.applicant.queue, nominee.assignment.usage
+        ledger, queue, usage = self._ledger, nominee.head.queue, nominee.assignment.usage
         leaving, victims = nominee.tree.leaving, nominee.victims
         if not victims and ledger.fits(queue, usage):
             return True
         if not victims and not leaving:
             return False
         with ledger.trial():
-            for holder in (*leaving.values(), *(victim.holder for victim in victims)):
-                ledger.credit(holder.queue, holder.usage)
+            for reservation in (*leaving.values(), *(victim.reservation for victim in victims)):
+                ledger.credit(reservation.queue, reservation.usage)
             return ledger.fits(queue, usage)
 
     def _fits_in_the_next(self, nominee: _Nominee) -> bool:
@@ -377,7 +469,7 @@ class _Cycle:
 
     def _progress(self, nominee: _Nominee) -> Progress:
         """How far its search got. One that began midway and met a changed ledger has left out what may do by now."""
-        head, before = nominee.applicant, nominee.applicant.progress
+        head, before = nominee.head, nominee.head.progress
         generation, number = self._ledger.generation(head.queue), self._snapshot.number
         unchanged = before is not None and before.generation == generation
         earlier = (*before.earlier, before.tried) if before is not None and unchanged else ()
@@ -391,25 +483,25 @@ class _Cycle:
 
     def _reserve(self, nominee: _Nominee) -> None:
         """It cannot take its own quota back, so at least nobody after it in this cycle takes more of it."""
-        node = self._ledger.forest.queues[nominee.applicant.queue]
+        node = self._ledger.forest.queues[nominee.head.queue]
         if node.queue.preemption.reclaim is not Reclaim.ANY:
             borrows = nominee.assignment.borrow > 0
             kept = {of: _own_part(node, of, amount, borrows) for of, amount in nominee.assignment.usage}
             self._promise(nominee, usage_of(kept))
             if node.queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO:
-                nominee.tree.lent.append((nominee.applicant.queue, usage_of(kept)))
+                nominee.tree.lent.append((nominee.head.queue, usage_of(kept)))
 
 
-def _of_fewer_pods(whole: _Nominee, search: FlavorSearch, victims: VictimsFor) -> _Nominee | None:
+def _of_fewer_pods(whole: _Nominee, search: FlavorAssigner, victims: VictimsFor) -> _Nominee | None:
     """With as many pods as can be had; None when even the fewest are too many."""
-    head = whole.applicant
+    head = whole.head
 
-    def attempt(counts: Sequence[int]) -> _Nominee | None:
-        assignment = assign(search, head.kind.asks, counts)
+    def attempt(metrics: Sequence[int]) -> _Nominee | None:
+        assignment = assign(search, head.kind.pod_set_requests, metrics)
         nominee = _Nominee(head, assignment, victims.of(assignment), whole.tree)
         return nominee if nominee.may_go else None
 
-    return most_pods(head.kind.asks, attempt)
+    return most_pods(head.kind.pod_set_requests, attempt)
 
 
 def _nobody(ledger: Ledger, preemptor: Preemptor) -> tuple[Victim, ...]:

@@ -7,12 +7,12 @@ not show yet that it is admitted counts in advance.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
 
-from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.engine.quota.tally import Tally
+from headgate.engine.deadlines import Deadlines
+from headgate.engine.quota.object_cache import QuotaObjectCache
+from headgate.engine.quota.queue_usage import QueueUsages
 from headgate.lifecycle.workload.conditions import ADMITTED, second
 from headgate.model.effects import Consumption
 from headgate.model.keys import Key, Kind
@@ -20,16 +20,16 @@ from headgate.model.quantity import NANOS
 from headgate.model.queues import WHOLE_WEIGHT, LocalQueue, QueuedWorkload
 from headgate.model.quota_settings import RESOURCE_WEIGHT, UsageSharing
 from headgate.model.resources import Resources
-from headgate.quota.decay import Amounts, by_resource, decayed, entry_penalty
-from headgate.quota.ledger import Holder, LocalUse
-from headgate.quota.order import Applicant
+from headgate.quota.fair_sharing import Amounts, by_resource, decayed, entry_penalty
+from headgate.quota.ledger import LocalUse, Reservation
+from headgate.quota.pending_workload import PendingWorkload
 
 SHORTEST_INTERVAL = 1.0  # seconds: statuses show whole ones
 WHOLE_USE = NANOS * RESOURCE_WEIGHT
 """One unit of a resource that weighs one, of a local queue that weighs one."""
 
 
-class _Account:
+class _LocalQueueConsumption:
     """Of one local queue."""
 
     __slots__ = ("at", "consumed", "in_advance", "shown")
@@ -56,39 +56,39 @@ class _Account:
 class Consumptions:
     """Of all local queues there are."""
 
-    def __init__(self, sharing: UsageSharing, surroundings: QuotaSurroundings, tally: Tally) -> None:
+    def __init__(self, sharing: UsageSharing, objects: QuotaObjectCache, usage: QueueUsages) -> None:
         self._sharing = sharing
         self._weights = dict(sharing.weights)
-        self._surroundings = surroundings
-        self._tally = tally
-        self._accounts: dict[Key, _Account] = {}
-        self._line: list[tuple[float, Key]] = []  # when samples are due
+        self._objects = objects
+        self._usage = usage
+        self._accounts: dict[Key, _LocalQueueConsumption] = {}
+        self._samples = Deadlines[Key]()
         self._entered: dict[Key, tuple[Key, Amounts]] = {}  # what counts in advance, by workload, with its local queue
 
     # what is asked
 
     def used(self, local: Key) -> LocalUse:
         """By weight. A local queue that weighs nothing comes after all others."""
-        found, account = self._surroundings.locals.get(local), self._accounts.get(local)
+        found, account = self._objects.locals.get(local), self._accounts.get(local)
         weight = found.fair_weight if found is not None else WHOLE_WEIGHT
         if weight <= 0:
             return math.inf
         return self._weighed(account) * WHOLE_WEIGHT // weight if account is not None else 0
 
-    def used_by(self, applicant: Applicant) -> LocalUse:
-        return self.used(self._surroundings.local_of(applicant.workload))
+    def used_by(self, head: PendingWorkload) -> LocalUse:
+        return self.used(self._objects.local_of(head.workload))
 
-    def used_by_holder(self, holder: Holder) -> LocalUse:
+    def used_by_reservation(self, reservation: Reservation) -> LocalUse:
         """Nothing where it does not matter."""
-        matters = self._matters(holder.queue)
-        return self.used(Key(Kind.LOCAL_QUEUE, holder.key.namespace, holder.local)) if matters else 0
+        matters = self._matters(reservation.queue)
+        return self.used(Key(Kind.LOCAL_QUEUE, reservation.key.namespace, reservation.local)) if matters else 0
 
     def shown(self, local: Key) -> Consumption | None:
         account = self._accounts.get(local)
         return account.shown if account is not None else None
 
     def next_deadline(self) -> float | None:
-        return self._line[0][0] if self._line else None
+        return self._samples.next_deadline()
 
     # what happens
 
@@ -96,35 +96,33 @@ class Consumptions:
         """The local queue is there; what its status says counts when it is first seen."""
         if local.key in self._accounts:
             return
-        account = self._accounts[local.key] = _Account(local, now)
+        account = self._accounts[local.key] = _LocalQueueConsumption(local, now)
         for entered, penalty in self._entered.values():
             if entered == local.key:
                 account.in_advance.update(penalty)
-        heapq.heappush(self._line, (self._due(account), local.key))
+        self._samples.set(local.key, self._due(account))
 
     def close(self, local: Key) -> None:
         self._accounts.pop(local, None)
+        self._samples.drop(local)
 
     def sample(self, now: float) -> list[Key]:
         """Those whose time has come; returned are those with something to show."""
         moved = []
-        while self._line and self._line[0][0] <= now:
-            _, key = heapq.heappop(self._line)
-            account = self._accounts.get(key)
-            if account is None:
-                continue
+        for key in sorted(self._samples.due(now)):
+            account = self._accounts[key]
             if self._due(account) <= now and self._move(key, account, now):
                 account.show()
                 moved.append(key)
-            heapq.heappush(self._line, (self._due(account), key))
+            self._samples.set(key, self._due(account))
         return moved
 
-    def place(self, seen: QueuedWorkload, local: Key, holder: Holder | None) -> None:
+    def place(self, seen: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
         """The workload holds quota, or no longer does."""
-        if holder is None:
+        if reservation is None:
             self.leave(seen.key)
-        elif not seen.is_true(ADMITTED) and self._matters(holder.queue):
-            self._enter(seen.key, local, holder)
+        elif not seen.is_true(ADMITTED) and self._matters(reservation.queue):
+            self._enter(seen.key, local, reservation)
 
     def settle(self, workload: Key, local: Key, queue: str, now: float) -> None:
         """The workload shows that it is admitted: what counted in advance has come about."""
@@ -145,21 +143,21 @@ class Consumptions:
         if account is not None:
             account.in_advance.subtract(penalty)
 
-    def _enter(self, workload: Key, local: Key, holder: Holder) -> None:
+    def _enter(self, workload: Key, local: Key, reservation: Reservation) -> None:
         known = self._entered.get(workload)
         if known is not None and known[0] == local:
             return
         self.leave(workload)
-        penalty = entry_penalty(by_resource(holder.usage), self._sharing.interval, self._sharing.half_life)
+        penalty = entry_penalty(by_resource(reservation.usage), self._sharing.interval, self._sharing.half_life)
         self._entered[workload] = local, penalty
         if local in self._accounts:
             self._accounts[local].in_advance.update(penalty)
 
-    def _move(self, local: Key, account: _Account, now: float) -> bool:
-        in_use = by_resource(tuple(self._tally.local(local).usage.items()))
+    def _move(self, local: Key, account: _LocalQueueConsumption, now: float) -> bool:
+        in_use = by_resource(tuple(self._usage.local(local).usage.items()))
         return account.move(in_use, self._sharing.half_life, now)
 
-    def _weighed(self, account: _Account) -> int:
+    def _weighed(self, account: _LocalQueueConsumption) -> int:
         names = account.consumed.keys() | account.in_advance.keys()
         return sum(
             self._weights.get(name, RESOURCE_WEIGHT) * (account.consumed.get(name, 0) + account.in_advance[name])
@@ -167,8 +165,8 @@ class Consumptions:
         )
 
     def _matters(self, queue: str) -> bool:
-        found = self._surroundings.queues.get(queue)
+        found = self._objects.queues.get(queue)
         return found is not None and found.usage_based
 
-    def _due(self, account: _Account) -> float:
+    def _due(self, account: _LocalQueueConsumption) -> float:
         return account.at + max(self._sharing.interval, SHORTEST_INTERVAL)

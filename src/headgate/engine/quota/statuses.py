@@ -8,15 +8,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.activity import Activity
 from headgate.engine.quota.consumption import Consumptions
+from headgate.engine.quota.events import RateLimiter
 from headgate.engine.quota.finalizers import InUse
-from headgate.engine.quota.pace import Pace
-from headgate.engine.quota.rests import Rests
-from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.engine.quota.tally import QueueCount, Tally
+from headgate.engine.quota.object_cache import QuotaObjectCache
+from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
@@ -25,8 +24,8 @@ from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import ClusterQueue, Cohort, LocalQueue
 from headgate.model.resources import Resources
 from headgate.queueing.waiting import Backoff
+from headgate.quota.fair_sharing import share_of
 from headgate.quota.ledger import Ledger
-from headgate.quota.shares import share_of
 from headgate.quota.tree import FlavorResource
 
 PACE = 1.0  # seconds between two writes about one queue
@@ -43,8 +42,8 @@ class QueueStatuses:
 
     def __init__(
         self,
-        surroundings: QuotaSurroundings,
-        tally: Tally,
+        objects: QuotaObjectCache,
+        usage: QueueUsages,
         in_use: InUse,
         backoff: Backoff,
         *,
@@ -52,34 +51,33 @@ class QueueStatuses:
         consumptions: Consumptions | None,
     ) -> None:
         self._consumptions = consumptions
-        self._surroundings = surroundings
+        self._objects = objects
         self._in_use = in_use
-        self._tally = tally
+        self._usage = usage
         self._is_fair = is_fair
-        self._touched: dict[Key, None] = {}  # something about it is news, perhaps
+        self._dirty: dict[Key, None] = {}  # something about it is news, perhaps
         self._line: list[tuple[float, Key]] = []  # when those may be told
         self._counted: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
-        self._pace = Pace(seconds=0.05, ahead=100)  # for counts: they change with every workload
+        self._pace = RateLimiter(seconds=0.05, ahead=100)  # for counts: they change with every workload
         self._held_up: dict[Key, None] = {}  # could be told by now, but for a write under way
-        self._sent: dict[Key, PatchStatus] = {}
-        self._rests = Rests(backoff)
+        self._writes = InFlightWrites[Key, PatchStatus](WritePolicy(backoff, resends=False))
         self._told: dict[Key, Told] = {}
         self._last: dict[Key, float] = {}
 
-    def touch(self, key: Key) -> None:
+    def mark_dirty(self, key: Key) -> None:
         """It may have more to tell than other counts."""
-        self._touched[key] = None
+        self._dirty[key] = None
         heapq.heappush(self._line, (self._not_before(key), key))
 
     def _count(self, key: Key) -> None:
-        if key not in self._touched:
-            self._touched[key] = None
+        if key not in self._dirty:
+            self._dirty[key] = None
             heapq.heappush(self._counted, (self._not_before(key), key))
 
     def lose(self, key: Key) -> None:
-        for known in (self._touched, self._held_up, self._sent, self._told, self._last):
+        for known in (self._dirty, self._held_up, self._told, self._last):
             known.pop(key, None)
-        self._rests.forget(key)
+        self._writes.forget(key)
 
     def answered(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
         """What was not written is news again, unless the server will never have it.
@@ -87,30 +85,25 @@ class QueueStatuses:
         What was written need not be waited for: if the object showed it before, there is no newer version to see.
         """
         key = patch.target.key
-        if self._sent.get(key) != patch:
-            return
-        if trouble is not None:
+        result = self._writes.answer(key, patch, trouble, "", now)
+        if result is not None and trouble is not None:
             self._told.pop(key, None)
-        if trouble in (None, Trouble.REFUSED, Trouble.GONE):
-            del self._sent[key]
-            self._rests.forget(key)
-        else:
-            self._rests.begin(key, now)
-            self.touch(key)
+        if result is WriteResult.PENDING:
+            self.mark_dirty(key)
 
     def settle(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         self._collect(ledger)
-        for key in self._rests.over(now):
-            self._sent.pop(key, None)
+        for _ in self._writes.due(now):
+            pass  # forgotten: they are dirty since they failed
         for key in self._whose_turn_it_is(now):
-            del self._touched[key]
+            del self._dirty[key]
             teller = self._teller(key)
             if teller is not None:
                 yield from self._news(teller, ledger, now)
 
     def next_deadline(self) -> float | None:
         """When the next may be told again, of those that only wait for that or were turned away."""
-        earliest = self._rests.next_deadline()
+        earliest = self._writes.next_deadline()
         for line, paced_until in ((self._line, -math.inf), (self._counted, self._pace.next_turn)):
             while line and not self._is_next(*line[0]):
                 heapq.heappop(line)
@@ -142,7 +135,7 @@ class QueueStatuses:
 
     def _is_next(self, at: float, key: Key) -> bool:
         """It waits for this time and for nothing else."""
-        if key not in self._touched or at != self._not_before(key):
+        if key not in self._dirty or at != self._not_before(key):
             return False  # told meanwhile; if it is touched again, it stands in line once more
         if self._is_under_way(key):
             self._held_up[key] = None
@@ -151,7 +144,7 @@ class QueueStatuses:
 
     def _collect(self, ledger: Ledger) -> None:
         """All whose counts have changed, and the cohorts above them where shares are told."""
-        locals_, queues = self._tally.take_changed()
+        locals_, queues = self._usage.take_changed()
         for local in locals_:
             self._count(local)
         for name in queues:
@@ -169,41 +162,40 @@ class QueueStatuses:
 
     def _is_under_way(self, key: Key) -> bool:
         """A write is not answered yet, or rests after it was turned away."""
-        return key in self._sent or self._in_use.is_under_way(key)
+        return key in self._writes or self._in_use.is_under_way(key)
 
     def _teller(self, key: Key) -> Teller | None:
         match key.kind:
             case Kind.CLUSTER_QUEUE:
-                return self._surroundings.queues.get(key.name)
+                return self._objects.queues.get(key.name)
             case Kind.LOCAL_QUEUE:
-                return self._surroundings.locals.get(key)
+                return self._objects.locals.get(key)
             case _:
-                return self._surroundings.cohorts.get(key.name)
+                return self._objects.cohorts.get(key.name)
 
     def _news(self, teller: Teller, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         status = self._status(teller, ledger, now)
         if self._told.get(teller.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
             return
         patch = PatchStatus(Target(teller.key, teller.uid), status)
-        self._told[teller.key], self._sent[teller.key], self._last[teller.key] = status, patch, now
-        self._rests.cut_short(teller.key)
-        yield patch
+        self._told[teller.key], self._last[teller.key] = status, now
+        yield self._writes.send(teller.key, patch)
 
     def _status(self, teller: Teller, ledger: Ledger, now: float) -> Told:
         match teller:
             case ClusterQueue(name=name):
-                return self._of_queue(teller, self._tally.queue(name), ledger, now)
+                return self._of_queue(teller, self._usage.queue(name), ledger, now)
             case LocalQueue(key=key):
-                return self._of_local(teller, self._tally.local(key), now)
+                return self._of_local(teller, self._usage.local(key), now)
             case Cohort(name=name):
                 node = ledger.forest.cohort(name)
                 return CohortStatus(share_of(node).rounded if node is not None else 0)
 
-    def _of_queue(self, queue: ClusterQueue, count: QueueCount, ledger: Ledger, now: float) -> ClusterQueueStatus:
+    def _of_queue(self, queue: ClusterQueue, count: QueueUsage, ledger: Ledger, now: float) -> ClusterQueueStatus:
         node = ledger.node(queue.name)
         share = share_of(node).rounded if self._is_fair and node is not None else None
         return ClusterQueueStatus(
-            _with_activity(queue.conditions, self._surroundings.activity(queue), queue.generation, now),
+            _with_activity(queue.conditions, self._objects.activity(queue), queue.generation, now),
             count.pending,
             count.reserving,
             count.admitted,
@@ -212,9 +204,9 @@ class QueueStatuses:
             share,
         )
 
-    def _of_local(self, local: LocalQueue, count: QueueCount, now: float) -> LocalQueueStatus:
-        queue = self._surroundings.queues.get(local.cluster_queue)
-        activity = self._surroundings.local_activity(local)
+    def _of_local(self, local: LocalQueue, count: QueueUsage, now: float) -> LocalQueueStatus:
+        queue = self._objects.queues.get(local.cluster_queue)
+        activity = self._objects.local_activity(local)
         return LocalQueueStatus(
             _with_activity(local.conditions, activity, local.generation, now),
             count.pending,
@@ -226,7 +218,6 @@ class QueueStatuses:
         )
 
 
-@lru_cache(maxsize=4096)
 def _queue_key(name: str) -> Key:
     return Key(Kind.CLUSTER_QUEUE, "", name)
 

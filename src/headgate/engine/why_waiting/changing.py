@@ -57,7 +57,7 @@ def with_less(question: Question, pod_set: str, less: Mapping[str, int]) -> Ques
 
 
 def with_priority(question: Question, priority: int) -> Question:
-    workload = question.applicant.workload
+    workload = question.head.workload
     return question.about(structs.replace(workload, priority=priority - workload.boost))
 
 
@@ -74,13 +74,13 @@ def suited(question: Question, taints: Sequence[Taint], *, anywhere: bool) -> Qu
         tolerant = structs.replace(shape, tolerations=(*shape.tolerations, *extra))
         return structs.replace(tolerant, node_selector=(), required_terms=None) if anywhere else tolerant
 
-    workload = question.applicant.workload
+    workload = question.head.workload
     sets = tuple(structs.replace(one, shape=suit(one.shape)) for one in workload.pod_sets)
     return question.about(structs.replace(workload, pod_sets=sets))
 
 
 def _with_pod_set(question: Question, name: str, change: Callable[[PodSet], PodSet]) -> Question:
-    workload = question.applicant.workload
+    workload = question.head.workload
     sets = tuple(change(one) if one.name == name else one for one in workload.pod_sets)
     return question.about(structs.replace(workload, pod_sets=sets))
 

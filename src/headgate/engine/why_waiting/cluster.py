@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from headgate.engine.quota.consumption import Consumptions
+from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.plane import QuotaPlane
-from headgate.engine.quota.surroundings import QuotaSurroundings
-from headgate.engine.quota.tally import Tally
+from headgate.engine.quota.queue_usage import QueueUsages
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
 from headgate.model.keys import Key
@@ -17,10 +17,10 @@ from headgate.model.objects import Job, Object
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
-from headgate.quota.cohorts import cohort_forest
-from headgate.quota.ledger import Holder
-from headgate.quota.order import Applicant, applicant, has_rested, may_queue, ordered_at
-from headgate.quota.requests import holder_of
+from headgate.quota.ledger import Reservation
+from headgate.quota.pending_workload import PendingWorkload, has_rested, may_queue, ordered_at, pending_workload
+from headgate.quota.requests import reservation_of
+from headgate.quota.tree import cohort_forest
 
 READ = QuotaPlane.reads
 """The kinds an answer depends on. Jobs and pods may be added where work that was admitted does not run."""
@@ -31,7 +31,7 @@ class Cluster:
 
     def __init__(self, objects: Iterable[Object], settings: QuotaSettings, now: float) -> None:
         self.settings, self.now = settings, now
-        self.around = QuotaSurroundings(settings)
+        self.around = QuotaObjectCache(settings)
         self.workloads: dict[Key, QueuedWorkload] = {}
         self.jobs: dict[Key, Job] = {}
         self.pods: dict[Key, Pod] = {}
@@ -44,25 +44,25 @@ class Cluster:
         self.forest = cohort_forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
 
     def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
-        return self.around.around(workload)
+        return self.around.circumstances(workload)
 
     def queue_of(self, workload: QueuedWorkload) -> ClusterQueue | None:
         return self.around.queues.get(self.around.queue_of(workload))
 
-    def holders(self, queues: frozenset[str]) -> Iterator[Holder]:
+    def holders(self, queues: frozenset[str]) -> Iterator[Reservation]:
         """Those who hold quota of these queues, the workloads that are leaving among them."""
         for workload in self.workloads.values():
             if workload.admission is not None and workload.admission.cluster_queue in queues:
-                holder = holder_of(workload, ordered_at(workload, self.settings))
+                holder = reservation_of(workload, ordered_at(workload, self.settings))
                 if holder is not None and not workload.is_true(FINISHED):
                     yield holder
 
-    def applicants(self, queues: frozenset[str]) -> Iterator[Applicant]:
+    def applicants(self, queues: frozenset[str]) -> Iterator[PendingWorkload]:
         """Those who would be considered now for quota of these queues."""
         for workload in self.workloads.values():
             queue = self.around.queue_of(workload)
             if queue in queues and self.applies(workload):
-                yield applicant(workload, queue, self.settings, self.around.adjustments(workload))
+                yield pending_workload(workload, queue, self.settings, self.around.adjustments(workload))
 
     def applies(self, workload: QueuedWorkload) -> bool:
         """Nothing but quota, and the order of its queue, keeps it waiting."""
@@ -91,7 +91,7 @@ class Cluster:
         sharing = self.settings.usage_sharing
         if sharing is None:
             return None
-        made = Consumptions(sharing, self.around, Tally())
+        made = Consumptions(sharing, self.around, QueueUsages())
         for local in self.around.locals.values():
             made.open(local, self.now)
         for holder in self.holders(frozenset(self.around.queues)):

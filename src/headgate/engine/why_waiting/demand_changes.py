@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from headgate.engine.quota.outcomes import Preempting
+from headgate.engine.quota.admission_cycle import Preempting
 from headgate.engine.why_waiting import changing
 from headgate.engine.why_waiting.answers import FewerPods, Finish, HigherPriority, NewAmount, Remedy, SmallerPods
 from headgate.engine.why_waiting.decision import Question, decide
 from headgate.engine.why_waiting.holding import called
 from headgate.engine.why_waiting.smallest import Range, smallest
 from headgate.model.queues import PodSet
-from headgate.quota.ledger import Holder
+from headgate.quota.ledger import Reservation
 from headgate.quota.tree import FlavorResource
 
 MOST_TRIED = 24  # holders, one by one
@@ -23,7 +23,7 @@ Missing = Mapping[FlavorResource, int]
 
 def less_demand(question: Question, missing: Mapping[str, int]) -> Iterator[Remedy]:
     """The most pods of a pod set with which it would be admitted; if there are none, the most each could ask for."""
-    for pod_set in question.applicant.workload.pod_sets:
+    for pod_set in question.head.workload.pod_sets:
         fewer = _pods_too_many(question, pod_set, missing)
         if fewer:
             yield Remedy(FewerPods(pod_set.name, pod_set.count, pod_set.count - fewer))
@@ -33,7 +33,7 @@ def less_demand(question: Question, missing: Mapping[str, int]) -> Iterator[Reme
 
 def higher_priority(question: Question) -> Iterator[Remedy]:
     """The lowest priority with which it would be admitted, or could make others leave."""
-    before = question.applicant.priority
+    before = question.head.priority
     others = {*(one.priority for one in question.holders), *(one.priority for one, _ in question.rivals.kinds)}
     worth = sorted({one + more for one in others for more in (0, 1) if one + more > before})  # all else is the same
 
@@ -47,7 +47,7 @@ def higher_priority(question: Question) -> Iterator[Remedy]:
     if found is not None:
         priority = worth[found[0] - 1]
         decision = decide(changing.with_priority(question, priority))
-        yield Remedy(HigherPriority(before, priority), tuple(called(one.holder.key) for one in decision.victims))
+        yield Remedy(HigherPriority(before, priority), tuple(called(one.reservation.key) for one in decision.victims))
 
 
 def finish(question: Question, missing: Sequence[Missing]) -> Iterator[Remedy]:
@@ -63,7 +63,7 @@ def finish(question: Question, missing: Sequence[Missing]) -> Iterator[Remedy]:
         yield Remedy(Finish(tuple(sorted(called(one.key) for one in chosen))))
 
 
-def _covers(holder: Holder, missing: Missing) -> bool:
+def _covers(holder: Reservation, missing: Missing) -> bool:
     held = dict(holder.usage)
     return bool(missing) and all(held.get(of, 0) >= amount for of, amount in missing.items())
 
@@ -97,14 +97,14 @@ def _parts(amount: int, size: int) -> int:
     return -(-amount // size) if size > 0 else 0
 
 
-def _by_size(question: Question, needed: Sequence[FlavorResource]) -> list[Holder]:
+def _by_size(question: Question, needed: Sequence[FlavorResource]) -> list[Reservation]:
     """Those who hold any of what is needed, smallest first; of several resources the one they hold most of counts."""
     totals: dict[FlavorResource, int] = {}
     for holder in question.holders:
         for of, amount in holder.usage:
             totals[of] = totals.get(of, 0) + amount
 
-    def size(holder: Holder) -> Fraction:
+    def size(holder: Reservation) -> Fraction:
         parts = [Fraction(amount, totals[of]) for of, amount in holder.usage if amount and (not needed or of in needed)]
         return max(parts, default=Fraction(0))
 
@@ -112,7 +112,7 @@ def _by_size(question: Question, needed: Sequence[FlavorResource]) -> list[Holde
     return [holder for part, holder in sorted(sized, key=lambda each: (each[0], each[1].key)) if part]
 
 
-def _several(question: Question, largest_first: Sequence[Holder]) -> list[Holder]:
+def _several(question: Question, largest_first: Sequence[Reservation]) -> list[Reservation]:
     most = Range(min(len(largest_first), MOST_TOGETHER), 2)
     count = smallest(lambda count: _admits_without(question, largest_first[: count[0]]), [most])
     chosen = list(largest_first[: count[0]]) if count is not None else []
@@ -121,10 +121,10 @@ def _several(question: Question, largest_first: Sequence[Holder]) -> list[Holder
     return chosen
 
 
-def _needless(question: Question, chosen: Sequence[Holder]) -> Holder | None:
+def _needless(question: Question, chosen: Sequence[Reservation]) -> Reservation | None:
     """One of them without whom it would be admitted as well."""
     return next((one for one in chosen if _admits_without(question, [it for it in chosen if it is not one])), None)
 
 
-def _admits_without(question: Question, holders: Sequence[Holder]) -> bool:
+def _admits_without(question: Question, holders: Sequence[Reservation]) -> bool:
     return decide(changing.without(question, {one.uid for one in holders})).admits

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
+from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.engine.why_waiting.answers import Act, Explanation, FlavorReport, Place, RaiseQuota, Remedy, Verdict
 from headgate.engine.why_waiting.cluster import Cluster
 from headgate.engine.why_waiting.decision import MOST_BEFORE, Decision, Question, decide, question_about
@@ -19,10 +19,10 @@ from headgate.engine.why_waiting.shortages import flavor_reports, undeclared
 from headgate.engine.why_waiting.standing import Standing, standing, told, unhindered
 from headgate.lifecycle.workload.conditions import EVICTED
 from headgate.model.queues import ClusterQueue, QueuedWorkload
-from headgate.quota import wording
+from headgate.quota import messages as wording
 from headgate.quota.ledger import LocalUse
-from headgate.quota.order import Applicant, Rank
-from headgate.quota.requeue import Unreserved
+from headgate.quota.pending_queue import Unreserved
+from headgate.quota.pending_workload import PendingWorkload, Rank
 
 
 def explain(cluster: Cluster, workload: QueuedWorkload) -> Explanation:
@@ -90,10 +90,10 @@ def _shown_by(queue: ClusterQueue) -> Iterator[str]:
 def _place(question: Question) -> Place:
     """The local queue that used less goes first, where that matters; then it is by rank."""
 
-    def order(one: Applicant) -> tuple[LocalUse, Rank]:
+    def order(one: PendingWorkload) -> tuple[LocalUse, Rank]:
         return (question.used_by(one) if question.used_by is not None else 0), one.rank
 
-    mine = question.applicant
+    mine = question.head
     others = [order(one) for one in question.rivals.of(mine.queue)]
     return Place(1 + sum(one < order(mine) for one in others), 1 + len(others))
 
@@ -111,15 +111,15 @@ def _judge(question: Question, plain: Explanation) -> _Judged:
     if shown.outcome is None or decision.admits:
         summary = "could have quota now: its controller has not decided yet, or does not run"
         return _Judged(structs.replace(plain, verdict=Verdict.NOTHING, summary=summary))
-    reports = flavor_reports(question, shown, shown.outcome.applicant)
+    reports = flavor_reports(question, shown, shown.outcome.head)
     verdict, summary = _judged(question, decision, shown.outcome, reports)
     judged = structs.replace(
         plain,
         verdict=verdict,
         summary=summary,
-        about=called(shown.outcome.applicant.key),
+        about=called(shown.outcome.head.key),
         flavors=reports,
-        victims=tuple(called(victim.holder.key) for victim in decision.victims),
+        victims=tuple(called(victim.reservation.key) for victim in decision.victims),
     )
     return _Judged(judged, Case(question, decision, reports))
 
@@ -130,8 +130,8 @@ def _judged(
     verdict, summary = _of_outcome(question, decision, outcome, reports)
     if decision.outcome is not None:
         return verdict, summary
-    head = called(outcome.applicant.key)
-    behind = f"waits behind {head}: ClusterQueue {outcome.applicant.queue} is StrictFIFO, and {head} {summary}"
+    head = called(outcome.head.key)
+    behind = f"waits behind {head}: ClusterQueue {outcome.head.queue} is StrictFIFO, and {head} {summary}"
     return Verdict.BEHIND, behind
 
 
@@ -140,15 +140,15 @@ def _of_outcome(
 ) -> tuple[Verdict, str]:
     match outcome:
         case Preempting(_, _, victims, _):
-            names = ", ".join(called(victim.holder.key) for victim in victims)
-            if _is_withheld(outcome.applicant.workload):
+            names = ", ".join(called(victim.reservation.key) for victim in victims)
+            if _is_withheld(outcome.head.workload):
                 return Verdict.PREEMPTION_WITHHELD, f"may not preempt {names}: {wording.CIRCLES}"
-            how = "have left" if all(victim.holder.evicted for victim in victims) else "have been made to leave"
+            how = "have left" if all(victim.reservation.evicted for victim in victims) else "have been made to leave"
             return Verdict.PREEMPTING, f"gets quota when these {how}: {names}"
         case Deferred():
             return Verdict.PREEMPTING, "gets quota when workloads that leave for others are gone"
         case Gated():
-            gates = ", ".join(outcome.applicant.workload.preemption_gates)
+            gates = ", ".join(outcome.head.workload.preemption_gates)
             return Verdict.PREEMPTION_GATED, f"may not preempt anybody while a preemption gate is closed: {gates}"
         case Waits():
             return _of_waiting(question, decision, outcome, reports)
@@ -169,8 +169,8 @@ def _of_waiting(
 ) -> tuple[Verdict, str]:
     if outcome.reason is Unreserved.PODS_NOT_READY:
         return Verdict.PODS_NOT_READY, "waits until the pods of all admitted workloads are ready"
-    if outcome.applicant.problem:
-        return Verdict.INVALID, f"cannot run as it is: {outcome.applicant.problem}"
+    if outcome.head.problem:
+        return Verdict.INVALID, f"cannot run as it is: {outcome.head.problem}"
     if outcome.reason is Unreserved.NO_FLAVOR:
         return Verdict.NO_FLAVOR, _no_flavor(question, outcome, reports)
     nearest = nearest_report(reports)
@@ -178,16 +178,16 @@ def _of_waiting(
         short = max(nearest.shortages, key=lambda one: Fraction(one.missing, one.requested))
         verdict = Verdict.TOO_LARGE if outcome.reason is Unreserved.TOO_LARGE else Verdict.QUOTA
         return verdict, shortage_sentence(short)
-    first = [called(one.applicant.key) for one in decision.before]
+    first = [called(one.head.key) for one in decision.before]
     if outcome.message == wording.NO_LONGER_FITS and first:
         return Verdict.QUOTA, f"must leave the room to {', '.join(first)}, whose turn comes first"
     return Verdict.QUOTA, f"gets no quota: {outcome.message}"
 
 
 def _no_flavor(question: Question, outcome: Waits, reports: tuple[FlavorReport, ...]) -> str:
-    resources = undeclared(question, outcome.applicant)
+    resources = undeclared(question, outcome.head)
     if resources:
-        return f"asks for {', '.join(resources)}, and ClusterQueue {outcome.applicant.queue} has no quota for that"
+        return f"asks for {', '.join(resources)}, and ClusterQueue {outcome.head.queue} has no quota for that"
     whys = dict.fromkeys(report.refusal for report in reports if report.refusal)
     return f"suits no flavor: {'; '.join(whys) or outcome.message}"
 

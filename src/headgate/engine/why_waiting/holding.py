@@ -9,8 +9,8 @@ from headgate.engine.why_waiting.decision import Decision
 from headgate.model.keys import Key
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
 from headgate.preemption.quota.search import Preemptor, may_take
-from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.order import Applicant
+from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.tree import FlavorResource, QuotaNode, within_nominal
 
 
@@ -19,7 +19,7 @@ def called(key: Key) -> str:
 
 
 def holder_lines(
-    decision: Decision, applicant: Applicant, node: QuotaNode, of: FlavorResource
+    decision: Decision, applicant: PendingWorkload, node: QuotaNode, of: FlavorResource
 ) -> tuple[HolderLine, ...]:
     """All whose usage counts against this node, those who hold most first."""
     found = [(dict(holder.usage)[of], holder) for holder in _counted(decision.ledger, node, of)]
@@ -27,10 +27,10 @@ def holder_lines(
     return tuple(_line(decision, applicant, holder, amount, of) for amount, holder in found)
 
 
-def _counted(ledger: Ledger, node: QuotaNode, of: FlavorResource) -> Iterator[Holder]:
+def _counted(ledger: Ledger, node: QuotaNode, of: FlavorResource) -> Iterator[Reservation]:
     for leaf in node.leaves():
         if _reaches(leaf, node, of):
-            yield from (holder for holder in ledger.holders(leaf.name) if dict(holder.usage).get(of, 0) > 0)
+            yield from (holder for holder in ledger.reservations(leaf.name) if dict(holder.usage).get(of, 0) > 0)
 
 
 def _reaches(leaf: QuotaNode, node: QuotaNode, of: FlavorResource) -> bool:
@@ -43,16 +43,18 @@ def _reaches(leaf: QuotaNode, node: QuotaNode, of: FlavorResource) -> bool:
     return True
 
 
-def _line(decision: Decision, applicant: Applicant, holder: Holder, amount: int, of: FlavorResource) -> HolderLine:
+def _line(
+    decision: Decision, applicant: PendingWorkload, holder: Reservation, amount: int, of: FlavorResource
+) -> HolderLine:
     may_go, why = _fate(decision, applicant, holder, of)
     since = holder.reserved or None
     return HolderLine(called(holder.key), holder.queue, holder.priority, amount, since, may_go, why)
 
 
-def _fate(decision: Decision, applicant: Applicant, holder: Holder, of: FlavorResource) -> tuple[bool, str]:
+def _fate(decision: Decision, applicant: PendingWorkload, holder: Reservation, of: FlavorResource) -> tuple[bool, str]:
     node = decision.ledger.forest.queues[applicant.queue]
     policy = node.queue.preemption
-    chosen = next((victim.holder for victim in decision.victims if victim.holder.uid == holder.uid), None)
+    chosen = next((victim.reservation for victim in decision.victims if victim.reservation.uid == holder.uid), None)
     if chosen is not None:
         return True, "is leaving for it" if chosen.evicted else "has to leave for it"
     if holder.evicted:
@@ -63,7 +65,7 @@ def _fate(decision: Decision, applicant: Applicant, holder: Holder, of: FlavorRe
     theirs = decision.ledger.forest.queues[holder.queue]
     if holder.queue != applicant.queue and within_nominal(theirs, (of,)):
         return False, "its queue uses only its own quota"
-    if decision.outcome is not None and decision.outcome.applicant.key == applicant.key:
+    if decision.outcome is not None and decision.outcome.head.key == applicant.key:
         return _not_enough(decision)
     return True, "may be preempted"
 
@@ -76,7 +78,7 @@ def _not_enough(decision: Decision) -> tuple[bool, str]:
     return False, "is spared: the workload would have to borrow"
 
 
-def _forbidden(policy: QueuePreemption, applicant: Applicant, holder: Holder) -> str:
+def _forbidden(policy: QueuePreemption, applicant: PendingWorkload, holder: Reservation) -> str:
     is_own = holder.queue == applicant.queue
     if is_own and policy.within_queue is WithinQueue.NEVER:
         return "withinClusterQueue is Never"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from headgate.engine.quota.outcomes import Admitted, Preempting
+from headgate.engine.quota.admission_cycle import Admitted, Preempting
 from headgate.engine.why_waiting.answers import Remedy, SetPolicy
 from headgate.engine.why_waiting.decision import Question, decide
 from headgate.engine.why_waiting.holding import called
@@ -15,7 +15,7 @@ from headgate.model.queues import BorrowWithinCohort, ClusterQueue, QueuePreempt
 
 def other_policies(question: Question) -> Iterator[Remedy]:
     """Of each part of the policy the mildest that is enough."""
-    queue = next(one for one in question.queues if one.name == question.applicant.queue)
+    queue = next(one for one in question.queues if one.name == question.head.queue)
     for steps in (_within_queue(queue.preemption), _reclaim(queue.preemption), _borrow(queue.preemption)):
         found = next((remedy for step in steps if (remedy := _tried(question, queue, *step)) is not None), None)
         if found is not None:
@@ -51,4 +51,4 @@ def _tried(question: Question, queue: ClusterQueue, field: str, value: str, poli
     decision = decide(structs.replace(question, queues=queues))
     if not isinstance(decision.outcome, Admitted | Preempting):
         return None
-    return Remedy(SetPolicy(queue.name, field, value), tuple(called(one.holder.key) for one in decision.victims))
+    return Remedy(SetPolicy(queue.name, field, value), tuple(called(one.reservation.key) for one in decision.victims))

@@ -8,7 +8,7 @@ from math import gcd
 
 from msgspec import Struct, structs
 
-from headgate.engine.quota.outcomes import Admitted, Preempting
+from headgate.engine.quota.admission_cycle import Admitted, Preempting
 from headgate.engine.why_waiting import changing
 from headgate.engine.why_waiting.answers import (
     CoverResources,
@@ -28,7 +28,7 @@ from headgate.engine.why_waiting.shortages import undeclared
 from headgate.engine.why_waiting.smallest import Range, smallest
 from headgate.model.node import TaintEffect
 from headgate.quota.flavors import PODS
-from headgate.quota.requests import Ask
+from headgate.quota.requests import PodSetRequests
 from headgate.quota.tree import FlavorResource, QuotaNode
 
 
@@ -41,7 +41,7 @@ class Case(Struct, frozen=True):
 
     @property
     def node(self) -> QuotaNode:
-        return self.decision.ledger.forest.queues[self.question.applicant.queue]
+        return self.decision.ledger.forest.queues[self.question.head.queue]
 
     @property
     def missing(self) -> dict[FlavorResource, int]:
@@ -132,18 +132,20 @@ def _most(case: Case, node: QuotaNode, of: FlavorResource, field: Field) -> int:
 
 
 def _demand(question: Question, resource: str) -> int:
-    total = sum(_asked_by(ask, resource) for ask in question.applicant.asks)
-    return total + sum(count * _asked_by(ask, resource) for one, count in question.rivals.kinds for ask in one.asks)
+    total = sum(_asked_by(ask, resource) for ask in question.head.pod_set_requests)
+    return total + sum(
+        count * _asked_by(ask, resource) for one, count in question.rivals.kinds for ask in one.pod_set_requests
+    )
 
 
-def _asked_by(ask: Ask, resource: str) -> int:
+def _asked_by(ask: PodSetRequests, resource: str) -> int:
     return ask.count * (1 if resource == PODS else ask.each[resource])
 
 
 def _grain(question: Question, resource: str) -> int:
     """What all amounts of it in quotas, in use and in demand are multiples of, and so what is too little or enough."""
-    applicants = [question.applicant, *(one for one, _ in question.rivals.kinds)]
-    asked = [ask.each[resource] for one in applicants for ask in one.asks]
+    applicants = [question.head, *(one for one, _ in question.rivals.kinds)]
+    asked = [ask.each[resource] for one in applicants for ask in one.pod_set_requests]
     held = [amount for holder in question.holders for of, amount in holder.usage if of.resource == resource]
     groups = [*(one.groups for one in question.queues), *(one.groups for one in question.cohorts)]
     quotas = [
@@ -159,7 +161,7 @@ def _grain(question: Question, resource: str) -> int:
 
 def _asked(case: Case, node: QuotaNode) -> list[FlavorResource]:
     """What of the node's quota the workload asks for, in the order of the manifest."""
-    asks = case.question.applicant.asks
+    asks = case.question.head.pod_set_requests
     wanted = {PODS, *(name for ask in asks for name, amount in ask.each if amount)}
     return [of for of in node.quotas if of.resource in wanted]
 
@@ -187,10 +189,10 @@ def _suit_flavors(case: Case) -> Iterator[Remedy]:
 
 
 def _cover_resources(case: Case) -> Iterator[Remedy]:
-    resources = undeclared(case.question, case.question.applicant)
+    resources = undeclared(case.question, case.question.head)
     if resources:
         ignoring = structs.replace(case.question.settings, ignore_undeclared=True)
-        change = CoverResources(case.question.applicant.queue, resources)
+        change = CoverResources(case.question.head.queue, resources)
         found = _helps(change, decide(structs.replace(case.question, settings=ignoring)))
         if found is not None:
             yield found
@@ -199,7 +201,7 @@ def _cover_resources(case: Case) -> Iterator[Remedy]:
 def _helps(change: SuitFlavor | CoverResources, decision: Decision) -> Remedy | None:
     if not isinstance(decision.outcome, Admitted | Preempting):
         return None
-    return Remedy(change, tuple(called(victim.holder.key) for victim in decision.victims))
+    return Remedy(change, tuple(called(victim.reservation.key) for victim in decision.victims))
 
 
 def _less_demand(case: Case) -> Iterator[Remedy]:
@@ -224,9 +226,9 @@ def _make_way(case: Case) -> Iterator[Remedy]:
     """Where its turn does not come, because another one's did."""
     head = case.decision.head
     if case.decision.outcome is None and head is not None:
-        rivals = case.question.rivals.without(head.applicant.key)
+        rivals = case.question.rivals.without(head.head.key)
         if decide(structs.replace(case.question, rivals=rivals)).admits:
-            yield Remedy(Withdraw(called(head.applicant.key)))
+            yield Remedy(Withdraw(called(head.head.key)))
 
 
 def _missing_by_resource(missing: Mapping[FlavorResource, int]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from headgate.engine.why_waiting.answers import (
     Withdraw,
     Withheld,
 )
-from headgate.quota.wording import amount_text
+from headgate.quota.messages import amount_text
 
 
 def shortage_sentence(short: Shortage) -> str:

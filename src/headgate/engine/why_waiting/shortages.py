@@ -10,15 +10,11 @@ from headgate.engine.why_waiting.answers import FlavorReport, LimitKind, Shortag
 from headgate.engine.why_waiting.decision import Decision, Question
 from headgate.engine.why_waiting.holding import holder_lines
 from headgate.model.queues import ResourceGroup
-from headgate.quota import wording
-from headgate.quota.assignment import PodSetFlavors
-from headgate.quota.cohorts import ClusterQueueNode
-from headgate.quota.eligibility import refusal
-from headgate.quota.flavors import FlavorSearch, assign
-from headgate.quota.modes import Fitness, Granular, Mode
-from headgate.quota.order import Applicant
-from headgate.quota.requests import Ask
-from headgate.quota.tree import FlavorResource, QuotaNode
+from headgate.quota import messages as wording
+from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, PodSetFlavors, assign, refusal
+from headgate.quota.pending_workload import PendingWorkload
+from headgate.quota.requests import PodSetRequests
+from headgate.quota.tree import ClusterQueueNode, FlavorResource, QuotaNode
 
 
 class _Asking(Struct, frozen=True):
@@ -26,19 +22,19 @@ class _Asking(Struct, frozen=True):
 
     question: Question
     decision: Decision
-    applicant: Applicant
+    head: PendingWorkload
     node: ClusterQueueNode
 
 
 class _Demand(Struct, frozen=True):
     """What one pod set wants, and what those before it would get."""
 
-    ask: Ask
+    ask: PodSetRequests
     assigned: PodSetFlavors
     assumed: Mapping[FlavorResource, int]
 
 
-def flavor_reports(question: Question, decision: Decision, applicant: Applicant) -> tuple[FlavorReport, ...]:
+def flavor_reports(question: Question, decision: Decision, applicant: PendingWorkload) -> tuple[FlavorReport, ...]:
     """For each pod set that does not get what it wants, every flavor it could have had. None where all fit."""
     asking = _Asking(question, decision, applicant, decision.ledger.forest.queues[applicant.queue])
     return tuple(
@@ -49,11 +45,11 @@ def flavor_reports(question: Question, decision: Decision, applicant: Applicant)
     )
 
 
-def undeclared(question: Question, applicant: Applicant) -> tuple[str, ...]:
+def undeclared(question: Question, applicant: PendingWorkload) -> tuple[str, ...]:
     """Resources it asks for that its queue has no quota for at all."""
     queue = next(one for one in question.queues if one.name == applicant.queue)
     covered = {resource for group in queue.groups for resource in group.resources}
-    asked = {name for ask in applicant.asks for name, amount in ask.each if amount and ask.count}
+    asked = {name for ask in applicant.pod_set_requests for name, amount in ask.each if amount and ask.count}
     return () if question.settings.ignore_undeclared else tuple(sorted(asked - covered))
 
 
@@ -63,7 +59,7 @@ def _demands(asking: _Asking) -> Iterator[_Demand]:
     def nobody_leaves(of: FlavorResource, amount: int) -> Fitness:
         return Fitness(Granular.NO_CANDIDATES, node.accounts[of].level(amount).height)
 
-    search = FlavorSearch(
+    search = FlavorAssigner(
         node,
         asking.question.flavors,
         nobody_leaves,
@@ -71,7 +67,7 @@ def _demands(asking: _Asking) -> Iterator[_Demand]:
         ignore_undeclared=settings.ignore_undeclared,
     )
     assumed: dict[FlavorResource, int] = {}
-    asks = asking.applicant.asks
+    asks = asking.head.pod_set_requests
     for ask, assigned in zip(asks, assign(search, asks).pod_sets, strict=False):
         yield _Demand(ask, assigned, dict(assumed))
         for resource, choice in assigned.choices:
@@ -113,7 +109,7 @@ def _shortage(asking: _Asking, of: FlavorResource, requested: int, free: int) ->
         free=free,
         largest=asking.node.accounts[of].potential,
         withheld=tuple(_withheld(asking.node, of)) if kind is LimitKind.TOTAL else (),
-        holders=holder_lines(asking.decision, asking.applicant, bound, of),
+        holders=holder_lines(asking.decision, asking.head, bound, of),
     )
 
 

@@ -29,7 +29,7 @@ from headgate.model.queues import (
     StopPolicy,
 )
 from headgate.model.selectors import Requirement
-from headgate.quota.order import has_failed_checks, has_rested
+from headgate.quota.pending_workload import has_failed_checks, has_rested
 
 WAITS_FOR_REPLACEMENT = "WaitingForReplacementPods"
 

@@ -18,7 +18,7 @@ from headgate.preemption.quota.search import (
     in_order,
     may_take,
 )
-from headgate.quota.ledger import Holder, Ledger, LocalUse
+from headgate.quota.ledger import Ledger, LocalUse, Reservation
 from headgate.quota.tree import FlavorResource, QuotaNode, Usage, within_nominal
 
 
@@ -42,7 +42,7 @@ _REASONS = {
 class _Candidate(Struct, frozen=True, gc=False):
     """`meeting` is the lowest cohort that has both it and the preemptor below; None for the preemptor's own queue."""
 
-    holder: Holder
+    reservation: Reservation
     claim: _Claim
     meeting: QuotaNode | None = None
 
@@ -67,8 +67,8 @@ def _take(ledger: Ledger, preemptor: Preemptor, candidates: Sequence[_Candidate]
     for candidate in candidates:
         if not _still_counts(ledger, preemptor, candidate, borrow):
             continue
-        ledger.credit(candidate.holder.queue, candidate.holder.usage)
-        victims.append(Victim(candidate.holder, _REASONS[candidate.claim]))
+        ledger.credit(candidate.reservation.queue, candidate.reservation.usage)
+        victims.append(Victim(candidate.reservation, _REASONS[candidate.claim]))
         if fits(ledger, preemptor, borrow):
             return victims
     return []
@@ -80,7 +80,7 @@ def _still_counts(ledger: Ledger, preemptor: Preemptor, candidate: _Candidate, b
         return True
     if borrow and candidate.claim is _Claim.WITHOUT_BORROWING:
         return False
-    node = ledger.forest.queues[candidate.holder.queue]
+    node = ledger.forest.queues[candidate.reservation.queue]
     if within_nominal(node, preemptor.needed):
         return False
     for cohort in node.ancestors():
@@ -115,10 +115,10 @@ def _candidates(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: Q
         return found
 
     def place(candidate: _Candidate, use: LocalUse) -> tuple[object, ...]:
-        holder = candidate.holder
-        return not holder.evicted, _LISTS[candidate.claim], candidate_order(holder, preemptor.queue, use)
+        reservation = candidate.reservation
+        return not reservation.evicted, _LISTS[candidate.claim], candidate_order(reservation, preemptor.queue, use)
 
-    return in_order(ledger, found, lambda candidate: candidate.holder, place)
+    return in_order(ledger, found, lambda candidate: candidate.reservation, place)
 
 
 def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemption) -> list[_Candidate]:
@@ -126,9 +126,9 @@ def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemptio
         return []
     priority, own = preemptor.priority, _Claim.OWN_QUEUE
     return [
-        _Candidate(holder, own)
-        for holder in ledger.holders(preemptor.queue)
-        if holder.priority <= priority and may_take(preemptor, policy, holder)
+        _Candidate(reservation, own)
+        for reservation in ledger.reservations(preemptor.queue)
+        if reservation.priority <= priority and may_take(preemptor, policy, reservation)
     ]
 
 
@@ -140,9 +140,12 @@ def _from_others(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: 
         queues = _borrowers(cohort, below, preemptor.needed)
         if queues:
             nearer = _is_nearer(node, cohort, preemptor.usage)
-            holders = [holder for queue in queues for holder in ledger.holders(queue.name)]
-            allowed = [holder for holder in holders if may_take(preemptor, policy, holder)]
-            found += [_Candidate(holder, _claim(preemptor, policy, holder, nearer), cohort) for holder in allowed]
+            held = [reservation for queue in queues for reservation in ledger.reservations(queue.name)]
+            allowed = [reservation for reservation in held if may_take(preemptor, policy, reservation)]
+            found += [
+                _Candidate(reservation, _claim(preemptor, policy, reservation, nearer), cohort)
+                for reservation in allowed
+            ]
         below, cohort = cohort, cohort.parent
     return found
 
@@ -171,11 +174,11 @@ def _borrowers(cohort: QuotaNode, visited: QuotaNode, needed: Sequence[FlavorRes
     return queues
 
 
-def _claim(preemptor: Preemptor, policy: QueuePreemption, holder: Holder, nearer: bool) -> _Claim:
+def _claim(preemptor: Preemptor, policy: QueuePreemption, reservation: Reservation, nearer: bool) -> _Claim:
     if nearer:
         return _Claim.NEARER
-    too_important = holder.priority >= preemptor.priority or (
-        policy.borrow_threshold is not None and holder.priority > policy.borrow_threshold
+    too_important = reservation.priority >= preemptor.priority or (
+        policy.borrow_threshold is not None and reservation.priority > policy.borrow_threshold
     )
     if policy.borrow is BorrowWithinCohort.NEVER or too_important:
         return _Claim.WITHOUT_BORROWING

@@ -17,8 +17,8 @@ from headgate.preemption.quota.search import (
     in_order,
     may_take,
 )
-from headgate.quota.ledger import Holder, Ledger
-from headgate.quota.shares import Share, share_of
+from headgate.quota.fair_sharing import Share, share_of
+from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.tree import QuotaNode, within_nominal
 
 
@@ -37,29 +37,29 @@ def fair_victims(ledger: Ledger, preemptor: Preemptor, strategies: Sequence[Fair
         return give_back(ledger, preemptor, search.victims, borrow=True)
 
 
-def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Holder]:
+def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Reservation]:
     node = ledger.forest.queues[preemptor.queue]
     policy = node.queue.preemption
     found = []
     if policy.within_queue is not WithinQueue.NEVER:
-        found += [holder for holder in ledger.holders(preemptor.queue) if may_take(preemptor, policy, holder)]
+        found += [held for held in ledger.reservations(preemptor.queue) if may_take(preemptor, policy, held)]
     if policy.reclaim is not Reclaim.NEVER:
         for other in node.root.leaves():
             if other is not node and not within_nominal(other, preemptor.needed):
-                found += [holder for holder in ledger.holders(other.name) if may_take(preemptor, policy, holder)]
-    return in_order(ledger, found, lambda holder: holder, lambda one, use: candidate_order(one, preemptor.queue, use))
+                found += [held for held in ledger.reservations(other.name) if may_take(preemptor, policy, held)]
+    return in_order(ledger, found, lambda held: held, lambda one, use: candidate_order(one, preemptor.queue, use))
 
 
 class _Search:
     """Victims no longer count as they are chosen; whoever is spared is kept for the second strategy."""
 
-    def __init__(self, ledger: Ledger, preemptor: Preemptor, candidates: Sequence[Holder]) -> None:
+    def __init__(self, ledger: Ledger, preemptor: Preemptor, candidates: Sequence[Reservation]) -> None:
         self._ledger = ledger
         self._preemptor = preemptor
         self._node = ledger.forest.queues[preemptor.queue]
         self._path = (self._node, *self._node.ancestors())
         self._lines = _lines(candidates)
-        self._spared: list[Holder] = []
+        self._spared: list[Reservation] = []
         self._done: set[QuotaNode] = set()
         self.victims: list[Victim] = []
 
@@ -92,30 +92,30 @@ class _Search:
                 return True
         return False
 
-    def _first_that_may_go(self, target: QuotaNode, strategy: FairStrategy) -> Holder | None:
+    def _first_that_may_go(self, target: QuotaNode, strategy: FairStrategy) -> Reservation | None:
         ours, theirs = self._below_meeting(target)
         our_share, their_share = share_of(ours), share_of(theirs)
         line = self._lines[target.name]
         while line:
-            holder = line.popleft()
+            held = line.popleft()
             if strategy is FairStrategy.INITIAL_SHARE:
                 allowed = our_share.order < their_share.order
             else:
-                allowed = our_share.order <= self._share_without(theirs, holder).order
+                allowed = our_share.order <= self._share_without(theirs, held).order
             if allowed:
-                return holder
-            self._spared.append(holder)
+                return held
+            self._spared.append(held)
         return None
 
-    def _share_without(self, node: QuotaNode, holder: Holder) -> Share:
+    def _share_without(self, node: QuotaNode, held: Reservation) -> Share:
         with self._ledger.trial():
-            self._ledger.credit(holder.queue, holder.usage)
+            self._ledger.credit(held.queue, held.usage)
             return share_of(node)
 
-    def _take(self, holder: Holder, reason: VictimReason) -> bool:
+    def _take(self, held: Reservation, reason: VictimReason) -> bool:
         """Whether this was enough."""
-        self._ledger.credit(holder.queue, holder.usage)
-        self.victims.append(Victim(holder, reason))
+        self._ledger.credit(held.queue, held.usage)
+        self.victims.append(Victim(held, reason))
         with self._ledger.trial():
             self._ledger.credit(self._preemptor.queue, self._preemptor.usage)
             return fits(self._ledger, self._preemptor)
@@ -167,8 +167,8 @@ class _Search:
         return candidate_order(first, self._preemptor.queue) < candidate_order(second, self._preemptor.queue)
 
 
-def _lines(candidates: Sequence[Holder]) -> dict[str, deque[Holder]]:
-    lines: dict[str, deque[Holder]] = {}
-    for holder in candidates:
-        lines.setdefault(holder.queue, deque()).append(holder)
+def _lines(candidates: Sequence[Reservation]) -> dict[str, deque[Reservation]]:
+    lines: dict[str, deque[Reservation]] = {}
+    for held in candidates:
+        lines.setdefault(held.queue, deque()).append(held)
     return lines

@@ -10,8 +10,8 @@ from typing import TypeVar
 from msgspec import Struct
 
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
-from headgate.quota.ledger import Holder, Ledger, LocalUse
-from headgate.quota.modes import Fitness, Granular
+from headgate.quota.flavors import Fitness, Granular
+from headgate.quota.ledger import Ledger, LocalUse, Reservation
 from headgate.quota.tree import FlavorResource, Usage
 
 
@@ -37,7 +37,7 @@ _TEXTS = {
 
 
 class Victim(Struct, frozen=True, gc=False):
-    holder: Holder
+    reservation: Reservation
     reason: VictimReason
 
 
@@ -58,16 +58,16 @@ CandidateOrder = tuple[bool, bool, LocalUse, int, float, str]
 C = TypeVar("C")
 
 
-def candidate_order(holder: Holder, queue: str, use: LocalUse = 0) -> CandidateOrder:
+def candidate_order(reservation: Reservation, queue: str, use: LocalUse = 0) -> CandidateOrder:
     """Evicted already, of other queues, of busier local queues, less important, admitted later: these go first."""
-    own = holder.queue == queue
-    return not holder.evicted, own, -use, holder.priority, -holder.reserved, holder.uid
+    own = reservation.queue == queue
+    return not reservation.evicted, own, -use, reservation.priority, -reservation.reserved, reservation.uid
 
 
 def in_order(
     ledger: Ledger,
     found: Sequence[C],
-    holder: Callable[[C], Holder],
+    reservation: Callable[[C], Reservation],
     place: Callable[[C, LocalUse], tuple[object, ...]],
 ) -> list[C]:
     """As they are taken. What local queues used decides only between candidates of one and the same cluster queue.
@@ -78,9 +78,9 @@ def in_order(
     if local_use is None:
         return without_use
     lines: dict[str, deque[C]] = {}
-    for one in sorted(found, key=lambda one: place(one, local_use(holder(one)))):
-        lines.setdefault(holder(one).queue, deque()).append(one)
-    return [lines[holder(one).queue].popleft() for one in without_use]
+    for one in sorted(found, key=lambda one: place(one, local_use(reservation(one)))):
+        lines.setdefault(reservation(one).queue, deque()).append(one)
+    return [lines[reservation(one).queue].popleft() for one in without_use]
 
 
 # Members of enums by names of their own, which are found ten times sooner.
@@ -88,18 +88,18 @@ _RECLAIMS_ANY, _RECLAIMS_LOWER = Reclaim.ANY, Reclaim.LOWER_PRIORITY
 _TAKES_LOWER, _TAKES_NEWER = WithinQueue.LOWER_PRIORITY, WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
 
 
-def may_take(preemptor: Preemptor, policy: QueuePreemption, holder: Holder) -> bool:
+def may_take(preemptor: Preemptor, policy: QueuePreemption, reservation: Reservation) -> bool:
     """Whether the policy of the preemptor's queue lets it preempt this one, wherever quota is short."""
-    less_important = holder.priority < preemptor.priority
-    if holder.queue != preemptor.queue:
+    less_important = reservation.priority < preemptor.priority
+    if reservation.queue != preemptor.queue:
         reclaim = policy.reclaim
         allowed = reclaim is _RECLAIMS_ANY or (less_important and reclaim is _RECLAIMS_LOWER)
     elif less_important:
         allowed = policy.within_queue is _TAKES_LOWER or policy.within_queue is _TAKES_NEWER
     else:
-        newer = holder.priority == preemptor.priority and preemptor.ordered < holder.ordered
+        newer = reservation.priority == preemptor.priority and preemptor.ordered < reservation.ordered
         allowed = newer and policy.within_queue is _TAKES_NEWER
-    return allowed and holder.uses_any(preemptor.needed)
+    return allowed and reservation.uses_any(preemptor.needed)
 
 
 def fits(ledger: Ledger, preemptor: Preemptor, borrow: bool = True) -> bool:
@@ -116,9 +116,9 @@ def give_back(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim], b
     """The victims less those without whom there is room as well, tried from the last but one to the first."""
     needed = list(victims[-1:])
     for victim in reversed(victims[:-1]):
-        ledger.charge(victim.holder.queue, victim.holder.usage)
+        ledger.charge(victim.reservation.queue, victim.reservation.usage)
         if not fits(ledger, preemptor, borrow):
-            ledger.credit(victim.holder.queue, victim.holder.usage)
+            ledger.credit(victim.reservation.queue, victim.reservation.usage)
             needed.append(victim)
     return tuple(reversed(needed))
 
@@ -131,7 +131,7 @@ def fitness_with(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim]
         return Fitness(Granular.NO_CANDIDATES, account.level(amount).height)
     with ledger.trial():
         for victim in victims:
-            ledger.credit(victim.holder.queue, victim.holder.usage)
+            ledger.credit(victim.reservation.queue, victim.reservation.usage)
         height = account.level(amount).height
-    of_its_own = any(victim.holder.queue == preemptor.queue for victim in victims)
+    of_its_own = any(victim.reservation.queue == preemptor.queue for victim in victims)
     return Fitness(Granular.PREEMPT if of_its_own else Granular.RECLAIM, height)

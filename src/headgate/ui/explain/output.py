@@ -27,7 +27,7 @@ from headgate.engine.why_waiting.answers import (
 )
 from headgate.engine.why_waiting.explaining import nearest_report
 from headgate.engine.why_waiting.sentences import node_text, remedy_sentence
-from headgate.quota.wording import amount_text
+from headgate.quota.messages import amount_text
 from headgate.ui.tables import age, table
 
 Json = dict[str, Any]

@@ -4,23 +4,121 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
-from headgate.engine.distributions import Distributions, Labels, Spread
+from headgate.engine.distributions import Bounds, Distributions, Labels, Spread
 from headgate.engine.planes import Number
-from headgate.engine.quota.waits import (
-    BOUNDS,
-    EVICTION_LATENCY,
-    OF_QUEUES,
-    READY_TO_EVICTED,
-    Came,
-    evicted_until_released,
-    ready_until_evicted,
-    turned,
-    waits_over,
+from headgate.lifecycle.workload.conditions import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    PODS_READY,
+    PREEMPTED,
+    QUOTA_RESERVED,
+    REQUEUED,
+    reason_of,
+    true_since,
 )
-from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PREEMPTED, QUOTA_RESERVED, reason_of
+from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import EvictionCount, QueuedWorkload
+
+STARTED = "Started"  # the reason of PodsReady the first time; pods that recovered are no news
+
+Came = Mapping[str, Condition]
+"""Conditions that have turned true, by type."""
+
+
+def _doubling(count: int) -> Bounds:
+    return (1.0, *(2.5 * 2**n for n in range(count - 1)))
+
+
+RESERVED_WAIT = "quota_reserved_wait_time_seconds"
+ADMISSION_WAIT = "admission_wait_time_seconds"
+CHECKS_WAIT = "admission_checks_wait_time_seconds"
+READY_WAIT = "ready_wait_time_seconds"
+ADMITTED_UNTIL_READY = "admitted_until_ready_wait_time_seconds"
+EXECUTION = "execution_time_seconds"
+READY_TO_EVICTED = "kueue_pods_ready_to_evicted_time_seconds"
+EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
+
+OF_QUEUES: Mapping[str, Bounds] = {
+    RESERVED_WAIT: _doubling(14),
+    ADMISSION_WAIT: _doubling(16),
+    CHECKS_WAIT: _doubling(14),
+    READY_WAIT: _doubling(14),
+    ADMITTED_UNTIL_READY: _doubling(14),
+    EXECUTION: _doubling(16),
+}
+"""Told of the cluster queue and of the local queue."""
+
+BOUNDS: Mapping[str, Bounds] = {
+    **{f"kueue_{name}": bounds for name, bounds in OF_QUEUES.items()},
+    **{f"kueue_local_queue_{name}": bounds for name, bounds in OF_QUEUES.items()},
+    f"kueue_local_queue_{ADMISSION_WAIT}": _doubling(14),
+    READY_TO_EVICTED: _doubling(14),
+    EVICTION_LATENCY: _doubling(14),
+}
+
+
+class Turned(NamedTuple):
+    """What two observations of a workload tell apart; `released`: it has no quota any more."""
+
+    came: Came
+    released: bool
+
+
+@lru_cache(maxsize=4096)  # the same happens to many
+def turned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Turned:
+    was = {one.type for one in before if one.status == "True"}
+    is_true = {one.type: one for one in after if one.status == "True"}
+    came = {type_: one for type_, one in is_true.items() if type_ not in was}
+    return Turned(came, released=QUOTA_RESERVED in was and QUOTA_RESERVED not in is_true)
+
+
+def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
+    """What its queues are told, in seconds."""
+    over: list[tuple[str, float]] = []
+    reserved, admitted, ready = QUOTA_RESERVED in came, ADMITTED in came, came.get(PODS_READY)
+    waited = now - queued_since(after) if reserved or admitted or ready is not None else 0.0
+    if reserved:
+        over.append((RESERVED_WAIT, waited))
+    if admitted:
+        over.append((ADMISSION_WAIT, waited))
+        if after.checks or not reserved:
+            over.append((CHECKS_WAIT, 0.0 if reserved else now - _since(after, QUOTA_RESERVED, now)))
+    if ready is not None and ready.reason == STARTED:
+        over.append((READY_WAIT, waited))
+        over.append((ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)))
+    if FINISHED in came:
+        running = now - _since(after, ADMITTED, now)
+        over.append((EXECUTION, after.past_execution_seconds + max(0.0, running)))
+    return over
+
+
+def ready_until_evicted(before: QueuedWorkload, after: QueuedWorkload) -> float | None:
+    """None when it was not ready, or was not told to go."""
+    ready, evicted = true_since(before, PODS_READY), true_since(after, EVICTED)
+    return None if ready is None or evicted is None else evicted - ready
+
+
+def evicted_until_released(released: QueuedWorkload, now: float) -> float | None:
+    """None unless its quota, which has come back just now, did so because it was told to go."""
+    since = true_since(released, EVICTED)
+    return None if since is None or released.is_true(FINISHED) else now - since
+
+
+def queued_since(workload: QueuedWorkload) -> float:
+    """When it began to wait, for the last time."""
+    again = workload.condition(REQUEUED)
+    return workload.created if again is None else again.at
+
+
+def _since(workload: QueuedWorkload, type_: str, otherwise: float) -> float:
+    since = true_since(workload, type_)
+    return otherwise if since is None else since
+
 
 SUCCESS: Labels = (("result", "success"),)
 FAILURE: Labels = (("result", "inadmissible"),)
@@ -31,7 +129,7 @@ OF_CLUSTER_QUEUE, OF_LOCAL_QUEUE = "kueue_", "kueue_local_queue_"
 """How the names of their metrics begin."""
 
 
-class _Account:
+class _OriginMetrics:
     """What has come about: how often conditions turned true, how long things took, who was told to go and why."""
 
     __slots__ = ("evictions", "turns", "waits")
@@ -61,7 +159,7 @@ _Origin = tuple[str, str, str, str]
 """Of which workloads: their cluster queue, priority class, namespace and local queue."""
 
 
-class QuotaCounts:
+class AdmissionMetrics:
     """Counted is what has come about, whoever wrote it, once for each time it did.
 
     `tells_of` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue. What comes
@@ -73,7 +171,7 @@ class QuotaCounts:
         self._cohorts_above = cohorts_above
         self._counted: Counter[tuple[str, Labels]] = Counter()
         self._waits = Distributions(BOUNDS)
-        self._untold: dict[_Origin, _Account] = {}
+        self._untold: dict[_Origin, _OriginMetrics] = {}
         self._skips: dict[str, int] = {}  # of preemption, in the last cycle the queue was in
         self._preemptors: dict[Key, str] = {}  # for which queue a workload must go, until it shows that it must
 
@@ -138,14 +236,14 @@ class QuotaCounts:
             for name in self._cohorts_above(queue) if admitted else ():
                 self._counted["kueue_cohort_subtree_admitted_workloads_total", _of_cohort(name, class_)] += admitted
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         self.sum_up()
         yield from ((name, labels, count) for (name, labels), count in self._counted.items())
         yield from self._waits
         for queue, count in self._skips.items():
             yield "kueue_admission_cycle_preemption_skips", (("cluster_queue", queue),), count
 
-    def _tell(self, prefix: str, labels: Labels, account: _Account) -> None:
+    def _tell(self, prefix: str, labels: Labels, account: _OriginMetrics) -> None:
         counted = self._counted
         for type_, count in account.turns.items():
             counted[f"{prefix}{TURNS[type_]}_workloads_total", labels] += count
@@ -177,12 +275,12 @@ class QuotaCounts:
                 if ready is not None:
                     self._waits.observe(READY_TO_EVICTED, (("cluster_queue", queue), *_why(one)), ready)
 
-    def _account(self, workload: QueuedWorkload, queue: str) -> _Account:
+    def _account(self, workload: QueuedWorkload, queue: str) -> _OriginMetrics:
         named = workload.priority_class
         origin = queue, named.name if named is not None else "", workload.key.namespace, workload.queue
         account = self._untold.get(origin)
         if account is None:
-            account = self._untold[origin] = _Account()
+            account = self._untold[origin] = _OriginMetrics()
         return account
 
     def _add(self, metric: str, **labels: str) -> None:

@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import islice
+
+from msgspec import Struct
 
 from headgate.engine.journal import Entry
-from headgate.engine.quota.desk import Telling
-from headgate.engine.quota.refusals import Refusal
-from headgate.engine.quota.waits import queued_since
-from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, true_since
+from headgate.engine.quota.metrics import queued_since
+from headgate.engine.quota.workload_records import LazyEvent
+from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, ConditionUpdate, true_since
 from headgate.lifecycle.workload.next_step import Step
 from headgate.model.effects import EmitEvent, EventType, QueuedWorkloadStatus
+from headgate.model.keys import Key
 from headgate.model.kueue_names import JOB_UID
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
-from headgate.quota.order import Applicant
+from headgate.quota.pending_workload import PendingWorkload
+
+AHEAD = 50  # how many may be told at once after a while of silence
+
+
+class Refusal(Struct, frozen=True, gc=False):
+    """The reason and words of the condition QuotaReserved; `also` are other conditions that go with it."""
+
+    reason: str
+    message: str
+    also: tuple[ConditionUpdate, ...] = ()
+
+
+class PendingRefusals:
+    """Refusals not told yet; a later one takes the place of an earlier one, admission that of both.
+
+    When thousands wait, their places change faster than anybody reads. Writing each change down would slow down
+    those who are admitted.
+    """
+
+    def __init__(self) -> None:
+        self._untold: dict[Key, Refusal] = {}
+        self._pace = RateLimiter(seconds=0.125, ahead=AHEAD)
+
+    def note(self, key: Key, refusal: Refusal) -> None:
+        self._untold[key] = refusal
+
+    @property
+    def untold(self) -> Mapping[Key, Refusal]:
+        return self._untold
+
+    def drop(self, key: Key) -> None:
+        self._untold.pop(key, None)
+
+    def take(self, now: float, can_be_told: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
+        """Those that are told now, longest untold first."""
+        if now < self._pace.next_turn:
+            return
+        for key in list(islice(self._untold, AHEAD)):
+            if can_be_told(key):
+                if not self._pace.take(now):
+                    return
+                yield key, self._untold.pop(key)
+
+    def next_deadline(self) -> float | None:
+        """When the next one can be told."""
+        return self._pace.next_turn if self._untold else None
+
 
 LONGEST_EVENT = 1024
 UNKNOWN = "UNKNOWN"
@@ -43,17 +94,17 @@ def _summary(given: Admission) -> dict[str, int | str]:
     return {"queue": given.cluster_queue, "flavors": ",".join(flavors), "pods": pods}
 
 
-def refused(applicant: Applicant, refusal: Refusal, now: float) -> Entry:
-    return Entry(now, applicant.key, "wait", refusal.reason, refusal.message, {"queue": applicant.queue})
+def refused(head: PendingWorkload, refusal: Refusal, now: float) -> Entry:
+    return Entry(now, head.key, "wait", refusal.reason, refusal.message, {"queue": head.queue})
 
 
-def preempted(victim: QueuedWorkload, applicant: Applicant, chosen: Victim, message: str, now: float) -> Entry:
+def preempted(victim: QueuedWorkload, head: PendingWorkload, chosen: Victim, message: str, now: float) -> Entry:
     numbers: dict[str, int | str] = {
-        "for": str(applicant.key),
-        "queue": chosen.holder.queue,
-        "for_queue": applicant.queue,
-        "priority": chosen.holder.priority,
-        "for_priority": applicant.priority,
+        "for": str(head.key),
+        "queue": chosen.reservation.queue,
+        "for_queue": head.queue,
+        "priority": chosen.reservation.priority,
+        "for_priority": head.priority,
     }
     return Entry(now, victim.key, "preempt", chosen.reason.value, message, numbers)
 
@@ -82,9 +133,9 @@ def refused_event(workload: QueuedWorkload, refusal: Refusal, now: float) -> Emi
     return _event(workload, refusal.reason, refusal.message, now, EventType.WARNING)
 
 
-def preempted_message(preemptor: Applicant, chosen: Victim, ledger: Ledger) -> str:
+def preempted_message(preemptor: PendingWorkload, chosen: Victim, ledger: Ledger) -> str:
     job = preemptor.workload.labels.get(JOB_UID) or UNKNOWN
-    paths = ledger.forest.path_of(preemptor.queue), ledger.forest.path_of(chosen.holder.queue)
+    paths = ledger.forest.path_of(preemptor.queue), ledger.forest.path_of(chosen.reservation.queue)
     return (
         f"Preempted to accommodate a workload (UID: {preemptor.workload.uid}, JobUID: {job}) due to "
         f"{chosen.reason.text}; preemptor path: {paths[0]}; preemptee path: {paths[1]}"
@@ -95,17 +146,17 @@ def evicted_event(victim: QueuedWorkload, message: str, now: float) -> EmitEvent
     return _event(victim, "EvictedDueToPreempted", message, now)
 
 
-def preempted_event(victim: QueuedWorkload, message: str, preemptor: Applicant, now: float) -> EmitEvent:
+def preempted_event(victim: QueuedWorkload, message: str, preemptor: PendingWorkload, now: float) -> EmitEvent:
     worth = f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
     return _event(victim, "Preempted", f"{message}; {worth}", now)
 
 
-def preempted_for_event(preemptor: Applicant, victim: QueuedWorkload, reason: str, now: float) -> EmitEvent:
+def preempted_for_event(preemptor: PendingWorkload, victim: QueuedWorkload, reason: str, now: float) -> EmitEvent:
     message = f"Preempted workload {victim.key.namespace}/{victim.key.name} (UID: {victim.uid}) due to {reason}"
     return _event(preemptor.workload, "PreemptedWorkload", message, now)
 
 
-def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[Telling]:
+def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[LazyEvent]:
     if step.decision == "evict":
         yield partial(_event, workload, f"EvictedDueTo{step.reason}", step.message, now)
     elif step.decision in WARNINGS:
@@ -139,3 +190,23 @@ def _event(
     workload: QueuedWorkload, reason: str, message: str, now: float, kind: EventType = EventType.NORMAL
 ) -> EmitEvent:
     return EmitEvent(workload.target, kind, reason, reason, message[:LONGEST_EVENT], now)
+
+
+class RateLimiter:
+    """One in so many seconds in the long run, of which some may run ahead."""
+
+    def __init__(self, seconds: float, ahead: int) -> None:
+        self._seconds = seconds
+        self._slack = ahead * seconds
+        self._turn = -math.inf  # when the next would be due, were they even
+
+    @property
+    def next_turn(self) -> float:
+        return self._turn - self._slack
+
+    def take(self, now: float) -> bool:
+        """Whether one more may be told now; if so, it counts as told."""
+        if now < self._turn - self._slack:
+            return False
+        self._turn = max(self._turn, now) + self._seconds
+        return True

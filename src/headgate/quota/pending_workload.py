@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from msgspec import Struct
 
 from headgate.model.keys import Key
 from headgate.model.queues import CheckState, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings, RequeueTime
-from headgate.quota.adjusting import NO_ADJUSTMENTS, Adjustments, problem_of
-from headgate.quota.progress import Progress
-from headgate.quota.requests import Ask, asks_of
+from headgate.quota.requests import NO_ADJUSTMENTS, Adjustments, PodSetRequests, pod_set_requests_of, problem_of
+
+FROM_THE_START = -1
+"""The index that says all flavors were tried."""
+
+
+Tried = tuple[tuple[tuple[str, int], ...], ...]
+"""For each pod set, the last flavor tried by resource."""
+
+
+class Progress(Struct, frozen=True, gc=False):
+    """The flavors tried, and what this was found out under. `earlier`: how far it had got before, in the same state.
+
+    With `missed`, flavors that were left out because they had been tried may do by now.
+    """
+
+    tried: Tried
+    generation: int
+    cycle: int
+    kind: Hashable
+    earlier: tuple[Tried, ...] = ()
+    missed: bool = False
+
+    @property
+    def has_more(self) -> bool:
+        """Some flavor was not tried yet; but nobody goes in circles."""
+        for pod_set in self.tried:
+            for _, index in pod_set:
+                if index != FROM_THE_START:
+                    return self.tried not in self.earlier
+        return False
+
+    @property
+    def forgotten(self) -> Progress:
+        """For a search from the start, which still does not go in circles."""
+        return Progress((), self.generation, self.cycle, self.kind, (*self.earlier, self.tried))
+
+    def next_flavor(self, pod_set: int, resource: str) -> int:
+        if pod_set >= len(self.tried):
+            return 0
+        return dict(self.tried[pod_set]).get(resource, FROM_THE_START) + 1
+
+    def holds(self, generation: int, cycle: int, kind: Hashable) -> bool:
+        """What was found out still counts: nothing changed since, or it was just now and for the same demand."""
+        return generation <= self.generation or (self.cycle >= cycle - 1 and self.kind == kind)
+
 
 Rank = tuple[int, float, str]
 """Higher priority first, then the earlier, then by uid."""
@@ -19,17 +64,17 @@ class EquivalenceClass(Struct, frozen=True, gc=False, cache_hash=True):
     """Workloads of one class get the same answer, so one of them asks for all."""
 
     priority: int
-    asks: tuple[Ask, ...]
+    pod_set_requests: tuple[PodSetRequests, ...]
 
 
-class Wish(Struct, frozen=True, gc=False):
+class WorkloadRequests(Struct, frozen=True, weakref=True):
     """What all workloads that look alike apply for. `problem` says why they can never be admitted, where that is so."""
 
     kind: EquivalenceClass
     problem: str = ""
 
 
-class Applicant(Struct, frozen=True, gc=False):
+class PendingWorkload(Struct, frozen=True, gc=False):
     """A workload that applies for admission to a cluster queue.
 
     `progress` says which flavors it has tried. `problem` says why it can never be admitted as it is, where that is so.
@@ -54,26 +99,30 @@ class Applicant(Struct, frozen=True, gc=False):
         return self.kind.priority
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
-        return self.kind.asks
+    def pod_set_requests(self) -> tuple[PodSetRequests, ...]:
+        return self.kind.pod_set_requests
 
 
-def wish_of(workload: QueuedWorkload, settings: QuotaSettings, around: Adjustments) -> Wish:
-    kind = EquivalenceClass(workload.effective_priority, asks_of(workload, settings, around))
-    return Wish(kind, problem_of(workload.pod_sets, around))
+def requests_of_workload(
+    workload: QueuedWorkload, settings: QuotaSettings, adjustments: Adjustments
+) -> WorkloadRequests:
+    kind = EquivalenceClass(workload.effective_priority, pod_set_requests_of(workload, settings, adjustments))
+    return WorkloadRequests(kind, problem_of(workload.pod_sets, adjustments))
 
 
-def applicant(
-    workload: QueuedWorkload, queue: str, settings: QuotaSettings, around: Adjustments = NO_ADJUSTMENTS
-) -> Applicant:
-    return applying(workload, queue, wish_of(workload, settings, around), ordered_at(workload, settings))
+def pending_workload(
+    workload: QueuedWorkload, queue: str, settings: QuotaSettings, adjustments: Adjustments = NO_ADJUSTMENTS
+) -> PendingWorkload:
+    return with_requests(
+        workload, queue, requests_of_workload(workload, settings, adjustments), ordered_at(workload, settings)
+    )
 
 
-def applying(workload: QueuedWorkload, queue: str, wish: Wish, ordered: float) -> Applicant:
+def with_requests(workload: QueuedWorkload, queue: str, requests: WorkloadRequests, ordered: float) -> PendingWorkload:
     """The workload, of which it is known already what it wishes for, and its place by time."""
-    kind = wish.kind
+    kind = requests.kind
     rank = -kind.priority, ordered, workload.uid
-    return Applicant(workload, queue, kind, ordered, rank, None, wish.problem)
+    return PendingWorkload(workload, queue, kind, ordered, rank, None, requests.problem)
 
 
 _SETTLED = frozenset({"Finished", "QuotaReserved", "WaitingForReplacementPods"})

@@ -7,10 +7,8 @@ from functools import partial
 
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, QueueingStrategy
-from headgate.quota.order import Applicant
-from headgate.quota.pending import LocalUsage, PendingQueue
-from headgate.quota.progress import Progress
-from headgate.quota.requeue import Requeue, Unreserved
+from headgate.quota.pending_queue import LocalUsage, PendingQueue, Requeue, Unreserved
+from headgate.quota.pending_workload import PendingWorkload, Progress
 
 MayEnter = Callable[[ClusterQueue, str], bool]
 """Whether workloads of this namespace may enter the queue."""
@@ -23,7 +21,7 @@ def _anybody(queue: ClusterQueue, namespace: str) -> bool:
 class PendingQueues:
     """Heads are handed out tree by tree, one of each queue, and only where another answer is possible.
 
-    A tree is stirred by a new head, by something that changed in it, and by a cycle that left another head in line.
+    A tree is dirty by a new head, by something that changed in it, and by a cycle that left another head in line.
     """
 
     def __init__(self, may_enter: MayEnter = _anybody, local_usage: LocalUsage | None = None) -> None:
@@ -33,7 +31,7 @@ class PendingQueues:
         self._tree_of: dict[str, tuple[str, ...]] = {}
         self._home: dict[Key, str] = {}
         self._inactive: frozenset[str] = frozenset()
-        self._stirred: dict[str, None] = {}  # the first queues of trees
+        self._dirty: dict[str, None] = {}  # the first queues of trees
         self._woken: dict[str, float] = {}  # the same, and when
         self._with_rests: dict[str, None] = {}  # queues some of whose workloads may rest
         self._unsettled: dict[str, None] = {}  # queues in which something waits for the rest of the tree
@@ -52,11 +50,11 @@ class PendingQueues:
         """These queues exist, share quota so, and hand out heads unless inactive. Everything gets another chance."""
         self._wake_up()
         self._tree_of, self._inactive = dict(trees), inactive
-        self._stirred = {}
+        self._dirty = {}
         existing = {queue.name: queue for queue in queues}
         for gone in [name for name in self._queues if name not in existing]:
-            for applicant in self._queues[gone].everybody():
-                self._home.pop(applicant.key, None)
+            for pending in self._queues[gone].everybody():
+                self._home.pop(pending.key, None)
             del self._queues[gone]
         for name in sorted(existing):
             if name in self._queues:
@@ -70,22 +68,22 @@ class PendingQueues:
         self._wake_up()
         return self._queues.get(queue)
 
-    def offer(self, applicant: Applicant, now: float) -> None:
+    def add(self, pending: PendingWorkload, now: float) -> None:
         """The workload applies, or has changed. One whose queue does not exist waits nowhere."""
-        if self.line_up(applicant, now):
-            self._stir(applicant.queue)
+        if self.line_up(pending, now):
+            self._mark_dirty(pending.queue)
 
-    def line_up(self, applicant: Applicant, now: float) -> bool:
-        """As `offer`, but nobody is tried for it; True when another could be next."""
-        key, name = applicant.workload.key, applicant.queue
+    def line_up(self, pending: PendingWorkload, now: float) -> bool:
+        """As `add`, but nobody is tried for it; True when another could be next."""
+        key, name = pending.workload.key, pending.queue
         home = self._home.get(key)
         if home is not None and home != name:
-            self.withdraw(key)
+            self.delete(key)
         queue = self._queues.get(name)
         if queue is None:
             return False
         self._home[key] = name
-        changed = queue.offer(applicant, now)
+        changed = queue.add(pending, now)
         if queue.resting:
             self._with_rests[name] = None
         return changed
@@ -95,46 +93,46 @@ class PendingQueues:
         home = self._home.get(key)
         if home is None:
             return
-        self.withdraw(key)
+        self.delete(key)
         if self._queues[home].queue.strategy is QueueingStrategy.STRICT_FIFO:
             self.wake(home, now)
 
-    def withdraw(self, key: Key) -> None:
+    def delete(self, key: Key) -> None:
         """The workload waits no longer: it was admitted, or is finished, or gone."""
         home = self._home.pop(key, None)
-        if home is not None and self._queues[home].withdraw(key):
-            self._stir(home)
+        if home is not None and self._queues[home].delete(key):
+            self._mark_dirty(home)
 
-    def heads(self) -> list[Applicant]:
-        """The head of each queue in the stirred trees. Each must be settled before the next call."""
+    def heads(self) -> list[PendingWorkload]:
+        """The head of each queue in the dirty trees. Each must be settled before the next call."""
         self._wake_up()
         self._settle()
         self.cycle += 1
         heads = self._take()
-        if not heads and self._unsettled:  # what was stirred has come to rest
+        if not heads and self._unsettled:  # what was dirty has come to rest
             self._settle()
             heads = self._take()
         return heads
 
     def refused(
         self,
-        applicant: Applicant,
+        pending: PendingWorkload,
         why: Requeue,
         progress: Progress | None = None,
         told: Unreserved = Unreserved.WAITING,
     ) -> None:
-        """The head was not admitted. If another one follows, or it may do better next time, its tree is stirred."""
-        queue = self._queues[applicant.queue]
-        back = queue.bring_back(applicant.workload.key, why, progress, told)
+        """The head was not admitted. If another one follows, or it may do better next time, its tree is dirty."""
+        queue = self._queues[pending.queue]
+        back = queue.bring_back(pending.workload.key, why, progress, told)
         if queue.resting:
-            self._with_rests[applicant.queue] = None
+            self._with_rests[pending.queue] = None
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
-            self._stir(applicant.queue)
+            self._mark_dirty(pending.queue)
         if queue.is_unsettled:
-            self._unsettled[applicant.queue] = None
+            self._unsettled[pending.queue] = None
 
-    def passed_over(self, key: Key) -> tuple[Applicant, Unreserved] | None:
+    def passed_over(self, key: Key) -> tuple[PendingWorkload, Unreserved] | None:
         """As in its queue; None also for one that waits nowhere, or gets another chance now."""
         home = self._home.get(key)
         if home is None or self._tree_of.get(home, (home,))[0] in self._woken:
@@ -146,25 +144,25 @@ class PendingQueues:
         tree = self._tree_of.get(queue)
         if tree:
             self._woken[tree[0]] = now
-            self._stirred[tree[0]] = None
+            self._dirty[tree[0]] = None
 
     def reorder(self, queue: str) -> None:
         """Another workload may be first now. That matters in a strict queue, where only the first is ever tried."""
         found = self._queues.get(queue)
         if found is not None and found.queue.usage_based and found.queue.strategy is QueueingStrategy.STRICT_FIFO:
-            self._stir(queue)
+            self._mark_dirty(queue)
 
-    def ripen(self, now: float) -> list[str]:
+    def flush_backoff(self, now: float) -> list[str]:
         """Those whose rest has ended line up; the queues of these."""
-        ripe = []
+        flushed = []
         for name in list(self._with_rests):
             queue = self._queues.get(name)
             if queue is None or queue.next_deadline() is None:
                 del self._with_rests[name]
-            elif queue.ripen(now):
-                self._stir(name)
-                ripe.append(name)
-        return ripe
+            elif queue.flush_backoff(now):
+                self._mark_dirty(name)
+                flushed.append(name)
+        return flushed
 
     def next_deadline(self) -> float | None:
         if not self._with_rests:
@@ -186,10 +184,10 @@ class PendingQueues:
                 if queue is not None:
                     queue.wake(partial(self._may_enter, queue.queue), now)
 
-    def _take(self) -> list[Applicant]:
+    def _take(self) -> list[PendingWorkload]:
         """In the order of their queues' names."""
-        names = [name for stirred in self._stirred for name in self._tree_of[stirred]]
-        self._stirred.clear()
+        names = [name for dirty in self._dirty for name in self._tree_of[dirty]]
+        self._dirty.clear()
         names.sort()
         heads = []
         for name in names:
@@ -206,22 +204,22 @@ class PendingQueues:
         """
         if not self._unsettled:
             return
-        quiet = [name for name in self._unsettled if self._tree_of.get(name, ("",))[0] not in self._stirred]
+        quiet = [name for name in self._unsettled if self._tree_of.get(name, ("",))[0] not in self._dirty]
         for name in quiet:
             queue = self._queues.get(name)
             if queue is not None and queue.step_aside():
-                self._stir(name)
+                self._mark_dirty(name)
         for name in quiet:
-            if self._tree_of.get(name, ("",))[0] not in self._stirred:
+            if self._tree_of.get(name, ("",))[0] not in self._dirty:
                 del self._unsettled[name]
                 queue = self._queues.get(name)
                 if queue is not None and queue.try_again():
-                    self._stir(name)
+                    self._mark_dirty(name)
 
-    def _stir(self, queue: str) -> None:
+    def _mark_dirty(self, queue: str) -> None:
         tree = self._tree_of.get(queue)
         if tree:
-            self._stirred[tree[0]] = None
+            self._dirty[tree[0]] = None
 
 
 RETRIED = frozenset({Requeue.FAILED_AFTER_NOMINATION, Requeue.PREEMPTION_FAILED})

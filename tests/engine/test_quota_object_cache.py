@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 from quota_steps import PLAIN, check, flavor, local, namespace, queue, work
 
-from headgate.engine.quota import adjustments, surroundings
-from headgate.engine.quota.surroundings import QuotaSurroundings
+from headgate.engine.quota import object_cache
+from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import Bounds, LimitRange, RuntimeClass
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
@@ -36,7 +36,7 @@ def of_template(name, cpu, **fields):
 
 
 def around(*objects):
-    made = QuotaSurroundings(PLAIN)
+    made = QuotaObjectCache(PLAIN)
     for one in objects:
         made.observe(one)
     made.take_reshaped()
@@ -72,16 +72,16 @@ happenings = st.one_of(
 
 @given(st.lists(happenings, max_size=12))
 def test_whoever_asks_again_and_again_is_told_the_same_as_one_who_asks_for_the_first_time(happenings):
-    asked, told = QuotaSurroundings(PLAIN), []
+    asked, told = QuotaObjectCache(PLAIN), []
     for happening in happenings:
         told.append(happening)
         _follow(asked, happening)
-        unasked = QuotaSurroundings(PLAIN)
+        unasked = QuotaObjectCache(PLAIN)
         for each in told:
             _follow(unasked, each)
         for one in WORK:
-            assert asked.around(one) == unasked.around(one)
-            assert asked.wish(one) == unasked.wish(one)
+            assert asked.circumstances(one) == unasked.circumstances(one)
+            assert asked.requests(one) == unasked.requests(one)
 
 
 def _follow(made, happening):
@@ -108,28 +108,27 @@ def _follow(made, happening):
 )
 def test_who_looks_alike_wishes_for_one_and_the_same(other, alike):
     made = around(namespace(), flavor(), queue(), local())
-    assert (made.wish(of_template("a", 1000)) is made.wish(other)) is alike
+    assert (made.requests(of_template("a", 1000)) is made.requests(other)) is alike
 
 
 def test_who_stands_alike_stands_in_the_very_same_circumstances():
     made = around(namespace(), flavor(), queue(), local())
-    first, second = made.around(of_template("a", 1000)), made.around(of_template("b", 2000))
+    first, second = made.circumstances(of_template("a", 1000)), made.circumstances(of_template("b", 2000))
     assert first is second
-    assert first is not made.around(of_template("c", 1000, queue="missing"))
+    assert first is not made.circumstances(of_template("c", 1000, queue="missing"))
 
 
 def test_a_queue_whose_flavor_is_gone_is_inactive_once_that_is_settled():
     made, one = around(namespace(), flavor(), queue(), local()), of_template("a", 1000)
     made.lose(flavor().key, flavor().uid)
-    before, _, after = made.around(one), made.take_reshaped(), made.around(one)
+    before, _, after = made.circumstances(one), made.take_reshaped(), made.circumstances(one)
     assert (before.queue_is_active, after.queue_is_active) == (True, False)
 
 
 def test_what_is_kept_of_them_has_a_limit(monkeypatch):
-    monkeypatch.setattr(adjustments, "MOST_WISHES", 2)
-    monkeypatch.setattr(surroundings, "MOST_CIRCUMSTANCES", 2)
+    monkeypatch.setattr(object_cache, "MOST_CIRCUMSTANCES", 2)
     made = around(namespace(), flavor(), queue(), local())
     for cpu in range(1, 6):
         one = of_template("a", cpu, queue=f"missing-{cpu}")
-        assert made.wish(one).kind.asks[0].each == amounts(cpu)
-        assert made.around(one).local is None
+        assert made.requests(one).kind.pod_set_requests[0].each == amounts(cpu)
+        assert made.circumstances(one).local is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import structs
 
 from headgate.engine.quota.activity import Activity, local_activity, queue_activity
-from headgate.engine.quota.adjustments import NamespaceAdjustments
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import LimitRange, RuntimeClass
@@ -18,6 +18,7 @@ from headgate.model.queues import (
     ClusterQueue,
     Cohort,
     LocalQueue,
+    PodSet,
     QueuedWorkload,
     ResourceFlavor,
     WorkloadPriorityClass,
@@ -25,8 +26,83 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.model.selectors import selects
-from headgate.quota.adjusting import Adjustments
-from headgate.quota.order import Wish
+from headgate.quota.pending_workload import WorkloadRequests, requests_of_workload
+from headgate.quota.requests import Adjustments, limits_of
+
+_Look = tuple[str, tuple[PodSet, ...], tuple[tuple[str, int], ...], int]
+"""Namespace, pod sets, pods that are done, priority: all that a wish depends on, besides what is around it."""
+
+
+class NamespaceAdjustments:
+    """Holds them and puts them together. Each change returns whether it means anything."""
+
+    def __init__(self, settings: QuotaSettings) -> None:
+        self._settings = settings
+        self._ranges: dict[Key, LimitRange] = {}
+        self._classes: dict[str, RuntimeClass] = {}
+        self._elsewhere = Adjustments()  # what holds where there are no limit ranges
+        self._by_namespace: dict[str, Adjustments] = {}
+        self._requests = WeakValueDictionary[_Look, WorkloadRequests]()  # kept by the workloads that wait
+
+    def of(self, namespace: str) -> Adjustments:
+        return self._by_namespace.get(namespace, self._elsewhere)
+
+    def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
+        """What it applies for: one and the same for all that look alike, worked out once."""
+        namespace = workload.key.namespace
+        look = namespace, workload.pod_sets, workload.reclaimable, workload.priority + workload.boost
+        known = self._requests.get(look)
+        if known is None:
+            known = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))
+        return known
+
+    def put(self, found: LimitRange | RuntimeClass) -> bool:
+        return self._put_range(found) if isinstance(found, LimitRange) else self._put_class(found)
+
+    def drop(self, key: Key, uid: str) -> bool:
+        """It is gone, unless another has its name by now."""
+        if key.kind is Kind.LIMIT_RANGE and key in self._ranges and self._ranges[key].uid == uid:
+            del self._ranges[key]
+            self._put_together(key.namespace)
+            return True
+        if key.kind is Kind.RUNTIME_CLASS and key.name in self._classes and self._classes[key.name].uid == uid:
+            del self._classes[key.name]
+            self._weigh_anew()
+            return True
+        return False
+
+    def _put_range(self, found: LimitRange) -> bool:
+        known, self._ranges[found.key] = self._ranges.get(found.key), found
+        if known is not None and (known.containers, known.pods) == (found.containers, found.pods):
+            return False
+        self._put_together(found.key.namespace)
+        return True
+
+    def _put_class(self, found: RuntimeClass) -> bool:
+        known, self._classes[found.key.name] = self._classes.get(found.key.name), found
+        if known is not None and known.overhead == found.overhead:
+            return False
+        self._weigh_anew()
+        return True
+
+    def _put_together(self, namespace: str) -> None:
+        self._requests.clear()
+        ranges = [one for key, one in self._ranges.items() if key.namespace == namespace]
+        if ranges:
+            self._by_namespace[namespace] = Adjustments(limits_of(ranges), self._overheads)
+        else:
+            self._by_namespace.pop(namespace, None)
+
+    def _weigh_anew(self) -> None:
+        self._requests.clear()
+        self._elsewhere = Adjustments(overheads=self._overheads)
+        for namespace in list(self._by_namespace):
+            self._put_together(namespace)
+
+    @property
+    def _overheads(self) -> dict[str, Resources]:
+        return {name: one.overhead for name, one in self._classes.items() if one.overhead.items}
+
 
 Described = ClusterQueue | LocalQueue | Cohort | ResourceFlavor
 K = TypeVar("K", bound=str | Key)
@@ -38,14 +114,14 @@ _Stands = tuple[str, str, str | None, str]
 """Namespace, local queue, the cluster queue it has quota of, or else what is wrong with its pods."""
 
 
-class QuotaSurroundings:
+class QuotaObjectCache:
     """Takes in what is now true of them, and collects what that means for the rest."""
 
     def __init__(self, settings: QuotaSettings) -> None:
         self._settings = settings
         self.queues: dict[str, ClusterQueue] = {}
         self.locals: dict[Key, LocalQueue] = {}
-        self._local_keys: dict[tuple[str, str], Key] = {}  # of all that were ever named
+        self._local_keys: dict[tuple[str, str], Key] = {}  # of those that exist
         self.cohorts: dict[str, Cohort] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.checks: dict[str, AdmissionCheck] = {}
@@ -71,6 +147,7 @@ class QuotaSurroundings:
                 if _differs(self.locals.get(found.key), found):
                     self.changed_locals[found.key] = None
                 self.locals[found.key] = found
+                self._local_keys[found.key.namespace, found.key.name] = found.key
             case Cohort():
                 self._reshaped |= _differs(self.cohorts.get(found.name), found)
                 self.cohorts[found.name] = found
@@ -104,6 +181,7 @@ class QuotaSurroundings:
                 self._reshaped |= _drop(self.checks, key.name, uid)
             case Kind.LOCAL_QUEUE:
                 if _drop(self.locals, key, uid):
+                    del self._local_keys[key.namespace, key.name]
                     self.changed_locals[key] = None
             case Kind.WORKLOAD_PRIORITY_CLASS:
                 _drop(self.classes, key.name, uid)
@@ -111,7 +189,7 @@ class QuotaSurroundings:
                 self._relabel(key.name, None)
             case Kind.LIMIT_RANGE | Kind.RUNTIME_CLASS:
                 if self._adjustments.drop(key, uid):
-                    self._touch_locals(key.namespace)
+                    self._mark_locals_dirty(key.namespace)
             case _:
                 return
         self._circumstances.clear()
@@ -145,9 +223,9 @@ class QuotaSurroundings:
         """What its namespace and its runtime classes make of what it asks for."""
         return self._adjustments.of(workload.key.namespace)
 
-    def wish(self, workload: QueuedWorkload) -> Wish:
+    def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
         """What it applies for, as its namespace and its runtime classes have it."""
-        return self._adjustments.wish(workload)
+        return self._adjustments.requests(workload)
 
     def activity(self, queue: ClusterQueue) -> Activity:
         known = self._activities.get(queue.name)
@@ -158,12 +236,9 @@ class QuotaSurroundings:
         return local_activity(local, None if queue is None else self.activity(queue))
 
     def local_of(self, workload: QueuedWorkload) -> Key:
-        """The local queue it names: for all who do, the very same key."""
+        """The key of the LocalQueue it names, whether that exists or not."""
         named = workload.key.namespace, workload.queue
-        known = self._local_keys.get(named)
-        if known is None:
-            known = self._local_keys[named] = Key(_LOCAL_QUEUE, *named)
-        return known
+        return self._local_keys.get(named) or Key(_LOCAL_QUEUE, *named)
 
     def queue_of(self, workload: QueuedWorkload) -> str:
         """The cluster queue it has quota of, or would get it from; empty when there is none."""
@@ -172,19 +247,19 @@ class QuotaSurroundings:
         local = self.locals.get(self.local_of(workload))
         return local.cluster_queue if local is not None else ""
 
-    def around(self, workload: QueuedWorkload) -> QueueSnapshot:
+    def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
         """One and the same for all who stand alike, until something changes."""
         given = workload.admission
-        problem = self._adjustments.wish(workload).problem if given is None else ""
+        problem = self._adjustments.requests(workload).problem if given is None else ""
         stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
         known = self._circumstances.get(stands)
         if known is None:
             if len(self._circumstances) >= MOST_CIRCUMSTANCES:
                 self._circumstances.clear()
-            known = self._circumstances[stands] = self._around(workload, problem)
+            known = self._circumstances[stands] = self._new_circumstances(workload, problem)
         return known
 
-    def _around(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:
+    def _new_circumstances(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:
         queue = self.queues.get(self.queue_of(workload))
         is_active = queue is not None and self.activity(queue).active
         may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
@@ -203,7 +278,7 @@ class QuotaSurroundings:
         if self._namespaces.get(namespace) == labels:
             return
         self._relabeled = True
-        self._touch_locals(namespace)
+        self._mark_locals_dirty(namespace)
         if labels is None:
             del self._namespaces[namespace]
         else:
@@ -211,9 +286,9 @@ class QuotaSurroundings:
 
     def _adjust(self, found: LimitRange | RuntimeClass) -> None:
         if self._adjustments.put(found):
-            self._touch_locals(found.key.namespace)
+            self._mark_locals_dirty(found.key.namespace)
 
-    def _touch_locals(self, namespace: str = "") -> None:
+    def _mark_locals_dirty(self, namespace: str = "") -> None:
         """Those of the namespace, or all of them: what their workloads may have or ask for is another now."""
         self.changed_locals.update((key, None) for key in self.locals if not namespace or key.namespace == namespace)
 

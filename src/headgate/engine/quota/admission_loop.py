@@ -1,0 +1,224 @@
+"""What the cycles decide, put into writing: who gets quota, who leaves for whom, who waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import assert_never
+
+from msgspec import Struct
+
+from headgate.engine.journal import Journal
+from headgate.engine.quota import events as telling
+from headgate.engine.quota.admission_cycle import (
+    AdmissionCycle,
+    Admitted,
+    Deferred,
+    Gated,
+    Outcome,
+    Preempting,
+    QuotaSnapshot,
+    Waits,
+    admit_all,
+)
+from headgate.engine.quota.cache import QuotaCache
+from headgate.engine.quota.events import PendingRefusals, Refusal
+from headgate.engine.quota.metrics import AdmissionMetrics
+from headgate.engine.quota.object_cache import QuotaObjectCache
+from headgate.engine.quota.workload_records import WorkloadRecord, WorkloadRecords
+from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
+from headgate.lifecycle.workload.checks import required_checks
+from headgate.lifecycle.workload.conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, ConditionUpdate, shows
+from headgate.lifecycle.workload.eviction import preempted
+from headgate.model.keys import Key
+from headgate.model.queues import QueuedWorkload
+from headgate.model.quota_settings import QuotaSettings
+from headgate.model.resources import Resources
+from headgate.preemption.quota.search import Victim
+from headgate.quota import messages as wording
+from headgate.quota.flavors import Assignment, admission
+from headgate.quota.pending_queue import Unreserved
+from headgate.quota.pending_workload import PendingWorkload
+from headgate.quota.requests import pod_set_requests_of
+from headgate.quota.tree import Usage
+
+_RECOMPUTED: Mapping[type[Outcome], str] = {
+    Deferred: "DeferredFit",
+    Preempting: "NewTargets",
+    Gated: "NewTargets",
+    Waits: "Skipped",
+}
+"""What came of deciding once more, where the victims were others' already."""
+
+BETTER_TOLD = frozenset({Unreserved.PENDING.value, Unreserved.SUSPENDED.value, DEACTIVATED})
+"""Reasons that say nothing of the quota a workload waits for."""
+
+
+class AssumedReservation(Struct, frozen=True, gc=False):
+    """Quota given in this step."""
+
+    key: Key
+    queue: str
+    usage: Usage
+
+
+class AdmissionLoop:
+    """Runs the cycles on the books, and takes each outcome for true by wanting it written."""
+
+    def __init__(
+        self,
+        settings: QuotaSettings,
+        cycle: AdmissionCycle,
+        *,
+        objects: QuotaObjectCache,
+        cache: QuotaCache,
+        records: WorkloadRecords,
+        metrics: AdmissionMetrics,
+        journal: Journal,
+    ) -> None:
+        self._settings = settings
+        self._cycle = cycle
+        self._objects = objects
+        self._cache = cache
+        self._records = records
+        self._metrics = metrics
+        self._journal = journal
+        self.refusals = PendingRefusals()
+        self.assumed: dict[Key, AssumedReservation] = {}
+
+    def run(self, now: float, evicted: Callable[[Key], None]) -> None:
+        """Until no other answer is possible. Who must leave is handed to `evicted`, to be looked at and placed."""
+        self.assumed = {}
+        cache, objects = self._cache, self._objects
+        for queue in cache.pending.flush_backoff(now):
+            cache.ledger.forget_allocations(queue)
+        all_ready = not cache.usage.waiting_for_pods
+        snapshot = QuotaSnapshot(cache.ledger, objects.flavors, objects.may_enter, objects.inactive, all_ready)
+        for outcomes in admit_all(cache.pending, snapshot, self._settings, now, self._cycle.outcomes):
+            self._count(outcomes)
+            for outcome in outcomes:
+                self._act(outcome, now, evicted)
+
+    def _count(self, outcomes: Sequence[Outcome]) -> None:
+        others = [outcome for outcome in outcomes if not isinstance(outcome, Admitted)]
+        self._metrics.attempt([outcome.head.queue for outcome in outcomes], success=len(others) < len(outcomes))
+        for outcome in others:
+            if isinstance(outcome, Waits) and outcome.skipped_preemption:
+                self._metrics.skipped_preemption(outcome.head.queue)
+            if isinstance(outcome, Waits) and outcome.withheld:
+                self._metrics.withheld_preemption(outcome.head.queue)
+            if outcome.recomputed:
+                self._metrics.recomputed(outcome.head.queue, _RECOMPUTED[type(outcome)])
+
+    def tell(self, now: float) -> None:
+        """Why they wait, to those who have not been told."""
+        for key, refusal in self.refusals.take(now, self._can_be_told):
+            record = self._records.get(key)
+            if record is None or key not in self._cache.pending or _shows(record.now, refusal):
+                continue
+            workload, asked = record.now, self._asked(record.now)
+            status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
+            self._records.want(key, status, partial(telling.refused_event, workload, refusal, now))
+
+    def _can_be_told(self, key: Key) -> bool:
+        """Not while it is in doubt what it looks like."""
+        record = self._records.get(key)
+        return record is None or record.is_open
+
+    def pass_over(self, record: WorkloadRecord, now: float) -> None:
+        """One like it was refused and nothing has changed since: a workload that shows no better reason is told so."""
+        shown = record.now.condition(QUOTA_RESERVED)
+        if shown is None or shown.reason not in BETTER_TOLD:
+            return
+        found = self._cache.pending.passed_over(record.now.key)
+        if found is not None:
+            head, why = found
+            self._refuse(head, Refusal(why.value, wording.PASSED_OVER), now)
+
+    def _act(self, outcome: Outcome, now: float, evicted: Callable[[Key], None]) -> None:
+        if isinstance(outcome, Admitted):
+            self._reserve(outcome.head, outcome.assignment, now)
+            return
+        if isinstance(outcome, Waits):
+            refusal = Refusal(outcome.reason.value, outcome.message)
+        elif isinstance(outcome, Preempting):
+            for key in self._preempt(outcome.head, outcome.victims, now):
+                evicted(key)
+            refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
+        elif isinstance(outcome, Deferred):
+            refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
+        elif isinstance(outcome, Gated):
+            refusal = Refusal(Unreserved.GATED.value, outcome.message, (IS_GATED,))
+        else:
+            assert_never(outcome)
+        self._refuse(outcome.head, refusal, now)
+
+    def _reserve(self, head: PendingWorkload, assignment: Assignment, now: float) -> None:
+        key, queue = head.workload.key, self._objects.queues[head.queue]
+        record = self._records.get(key)
+        assert record is not None
+        given, workload = admission(head.queue, assignment.pod_sets), record.now
+        status = reserved(workload, given, required_checks(queue, given), now)
+        self._journal.write(telling.reserved(workload, status, assignment.borrow, now))
+        self._records.want(key, status, partial(telling.reserved_event, workload, status, now))
+        self.refusals.drop(key)
+        self.assumed[key] = AssumedReservation(key, head.queue, assignment.usage)
+        self._cache.assume(record, head.queue)
+
+    def _preempt(self, head: PendingWorkload, victims: tuple[Victim, ...], now: float) -> Iterator[Key]:
+        """Those on their way out already are not told again."""
+        for chosen in victims:
+            record = self._records.get(chosen.reservation.key)
+            if record is None or not record.is_open or record.now.is_true(EVICTED):
+                continue
+            message = telling.preempted_message(head, chosen, self._cache.ledger)
+            self._journal.write(telling.preempted(record.now, head, chosen, message, now))
+            self.assumed.pop(chosen.reservation.key, None)
+            if record.so_far.admission is None:
+                self._take_back(record, now)
+            else:
+                self._evict(record.now, head, chosen, message, now)
+            yield chosen.reservation.key
+
+    def _take_back(self, record: WorkloadRecord, now: float) -> None:
+        """It was promised quota a moment ago, and nobody knows yet: it never was.
+
+        It lines up again when it is looked at once more, after all cycles of this step. Otherwise it could get and lose
+        the same quota over and over, while the one it has to make way for waits for others to leave.
+        """
+        key = record.seen.key
+        self._records.take_back(key)
+        self._cache.place(record, now)
+        self._cache.pending.delete(key)
+
+    def _evict(self, victim: QueuedWorkload, head: PendingWorkload, chosen: Victim, message: str, now: float) -> None:
+        self._records.want(
+            victim.key,
+            preempted(victim, chosen.reason.value, message, now),
+            partial(telling.evicted_event, victim, message, now),
+            partial(telling.preempted_event, victim, message, head, now),
+            partial(telling.preempted_for_event, head, victim, chosen.reason.text, now),
+        )
+        self._metrics.preempts(victim.key, head.queue)
+
+    def _refuse(self, head: PendingWorkload, refusal: Refusal, now: float) -> None:
+        """What the workload shows already is not told again."""
+        if self.refusals.untold.get(head.key) == refusal:
+            return
+        record = self._records.get(head.key)
+        if record is not None and _shows(record.now, refusal):
+            self.refusals.drop(head.key)
+            return
+        last = self._journal.last(head.key)
+        if last is None or last.reason != refusal.reason or last.message != refusal.message:
+            self._journal.write(telling.refused(head, refusal, now))
+        self.refusals.note(head.key, refusal)
+
+    def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
+        pod_set_requests = pod_set_requests_of(workload, self._settings, self._objects.adjustments(workload))
+        return tuple((requested.name, requested.scaled(requested.count)) for requested in pod_set_requests)
+
+
+def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:
+    update = ConditionUpdate(QUOTA_RESERVED, False, refusal.reason, refusal.message)
+    return shows(workload, update) and all(shows(workload, one) for one in refusal.also)

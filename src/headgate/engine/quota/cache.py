@@ -1,0 +1,219 @@
+"""Where every workload stands: it holds quota, waits for it, or neither. Never both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from headgate.engine.quota.consumption import Consumptions
+from headgate.engine.quota.object_cache import QuotaObjectCache
+from headgate.engine.quota.queue_usage import CountedWorkload, QueueUsages, WorkloadPhase
+from headgate.engine.quota.workload_records import WorkloadRecord
+from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY
+from headgate.model.keys import Key
+from headgate.model.queues import QueuedWorkload, StopPolicy
+from headgate.model.quota_settings import QuotaSettings
+from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_queues import PendingQueues
+from headgate.quota.pending_workload import may_queue, ordered_at, with_requests
+from headgate.quota.requests import reservation_of
+
+_PENDING, _RESERVING, _ADMITTED = WorkloadPhase.PENDING, WorkloadPhase.RESERVING, WorkloadPhase.ADMITTED
+_RUNS = StopPolicy.NONE
+
+
+class QuotaCache:
+    """The ledger, the queues and the counts, brought in line with one workload at a time.
+
+    Quota counts as held from the moment it is promised until its return is seen, so that no mistake, delay or
+    lost answer can give it away twice.
+    """
+
+    def __init__(self, objects: QuotaObjectCache, settings: QuotaSettings) -> None:
+        self._objects = objects
+        self._settings = settings
+        self.usage = QueueUsages()
+        sharing = settings.usage_sharing
+        self.consumptions = Consumptions(sharing, objects, self.usage) if sharing is not None else None
+        used = self.consumptions
+        self.ledger = Ledger(local_use=used.used_by_reservation if used is not None else None)
+        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None)
+        self._by_local: dict[Key, dict[Key, None]] = {}
+
+    def reshape(self, now: float) -> None:
+        """Other queues and cohorts; who held quota holds it still."""
+        queues, cohorts = list(self._objects.queues.values()), list(self._objects.cohorts.values())
+        self.ledger = self.ledger.rebuilt(queues, cohorts)
+        forest = self.ledger.forest
+        trees = {name: forest.tree_of(name) for name in forest.queues}
+        self.pending.configure(queues, trees, self._objects.inactive, now)
+
+    def wake_all(self, now: float) -> None:
+        for root in self.ledger.forest.roots:
+            first = next(root.leaves(), None)
+            if first is not None:
+                self.pending.wake(first.name, now)
+
+    def came_from_outside(self, workload: QueuedWorkload) -> None:
+        """The workload is new: its tree may preempt as if it never had. Nobody is tried again for that alone."""
+        if self.ledger.allocations:
+            self.ledger.forget_allocations(self._objects.queue_of(workload))
+
+    def changed_from_outside(self, workload: QueuedWorkload, now: float) -> None:
+        """The workload went or was changed, or its time has come: whose preemption was withheld is tried again."""
+        if self.ledger.allocations:
+            queue = self._objects.queue_of(workload)
+            if self.ledger.forget_allocations(queue):
+                self.pending.wake(queue, now)
+
+    def surroundings_changed(self, now: float) -> None:
+        """As `changed_from_outside`, of all trees."""
+        if self.ledger.allocations.forget_all():
+            self.wake_all(now)
+
+    def members(self, local: Key) -> Iterator[Key]:
+        """The workloads that name this local queue."""
+        return iter(list(self._by_local.get(local, ())))
+
+    def reservations(self, queue: str) -> list[Key]:
+        """The workloads that hold quota of this cluster queue."""
+        return [reservation.key for reservation in self.ledger.reservations(queue)]
+
+    def cohorts_above(self, queue: str) -> list[str]:
+        """Its own cohort first, the whole tree last."""
+        node = self.ledger.node(queue)
+        return [cohort.name for cohort in node.ancestors()] if node is not None else []
+
+    def place(self, record: WorkloadRecord, now: float) -> None:
+        """The workload stands where what is seen and decided of it puts it."""
+        workload, held, is_open, placed = record.now, record.held, record.is_open, record.placed
+        if placed is not None:
+            before, held_before, was_open = placed
+            same = workload is before or workload.looks_like(before)
+            if same and was_open is is_open and held_before == held:
+                return
+        record.placed = workload, held, is_open
+        local = record.local or self._enter(record)
+        if held is None:
+            self._queue(record, local, now, may_wait=is_open)
+        elif workload.admission is None:
+            self._reserve(record, structs.replace(workload, admission=held), local, now)
+        else:
+            self._reserve(record, workload, local, now)
+        if self.consumptions is not None:
+            self.consumptions.place(record.seen, local, record.reservation)
+
+    def assume(self, record: WorkloadRecord, queue: str) -> None:
+        """A cycle reserved quota of this queue, in the ledger and the pending queues: the record follows."""
+        workload, local = record.now, record.local
+        reservation = self.ledger.reservation(queue, workload.uid)
+        assert reservation is not None and local is not None, "only pending workloads are given quota"
+        record.placed = workload, record.held, record.is_open
+        record.reservation, record.requests = reservation, None
+        self._count(record, workload, local, reservation)
+        if self.consumptions is not None:
+            self.consumptions.place(record.seen, local, reservation)
+
+    def _enter(self, record: WorkloadRecord) -> Key:
+        """The workload is one of those that name its LocalQueue."""
+        local = record.local = self._objects.local_of(record.seen)
+        self._by_local.setdefault(local, {})[record.seen.key] = None
+        return local
+
+    def _reserve(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, now: float) -> None:
+        """The workload holds the quota of its admission, and waits for none."""
+        reservation = reservation_of(workload, ordered_at(workload, self._settings))
+        assert reservation is not None
+        before = record.reservation
+        if before is not None and before.queue != reservation.queue:
+            self._release(record, now)
+        record.reservation, record.requests = reservation, None
+        self._put_on_ledger(reservation, now)
+        self.pending.delete(workload.key)
+        self._count(record, workload, local, reservation)
+
+    def _put_on_ledger(self, reservation: Reservation, now: float) -> None:
+        known = self.ledger.reservation(reservation.queue, reservation.uid)
+        if known == reservation:
+            return
+        if known is not None and reservation.evicted and structs.replace(known, evicted=True) == reservation:
+            self.ledger.mark_evicted(known)
+            return
+        self.ledger.hold(reservation)
+        if known is not None and _gives_back(known, reservation):
+            self.pending.wake(reservation.queue, now)
+
+    def _release(self, record: WorkloadRecord, now: float) -> None:
+        """The quota it held is free, and workloads that wait for it are evaluated again."""
+        reservation, record.reservation = record.reservation, None
+        if reservation is not None:
+            self.ledger.leave(reservation.queue, reservation.uid)
+            self.pending.wake(reservation.queue, now)
+
+    def _queue(self, record: WorkloadRecord, local: Key, now: float, *, may_wait: bool) -> None:
+        """The workload holds no quota, and waits for it if its LocalQueue lets it in."""
+        workload = record.now
+        self._release(record, now)
+        queue = self._lets_in(local, workload) if may_wait else None
+        if queue is None:
+            self._dequeue(record, now)
+            return
+        record.requests = self._objects.requests(workload)
+        self.pending.add(with_requests(workload, queue, record.requests, ordered_at(workload, self._settings)), now)
+        is_pending = workload.key in self.pending
+        self._count_as(record, CountedWorkload(local, queue, _PENDING) if is_pending else None)
+
+    def _dequeue(self, record: WorkloadRecord, now: float) -> None:
+        self.pending.leave(record.seen.key, now)
+        record.requests = None
+        self._count_as(record, None)
+
+    def _count(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, reservation: Reservation) -> None:
+        if workload.is_true(ADMITTED):
+            waits_for_pods = not reservation.evicted and _waits_for_pods(workload)
+            counted = CountedWorkload(local, reservation.queue, _ADMITTED, reservation.usage, waits_for_pods)
+        else:
+            counted = CountedWorkload(local, reservation.queue, _RESERVING, reservation.usage)
+        self._count_as(record, counted)
+
+    def _count_as(self, record: WorkloadRecord, counted: CountedWorkload | None) -> None:
+        self.usage.replace(record.counted, counted)
+        record.counted = counted
+
+    def remove(self, record: WorkloadRecord, now: float) -> None:
+        """The workload is gone."""
+        self._release(record, now)
+        self._dequeue(record, now)
+        self.leave_local(record)
+        if self.consumptions is not None:
+            self.consumptions.leave(record.seen.key)
+
+    def leave_local(self, record: WorkloadRecord) -> None:
+        """The workload no longer names the LocalQueue it named."""
+        if record.local is not None:
+            members = self._by_local[record.local]
+            del members[record.seen.key]
+            if not members:
+                del self._by_local[record.local]
+            record.local = record.placed = None  # it may come back to it before it is examined
+
+    def _lets_in(self, local: Key, workload: QueuedWorkload) -> str | None:
+        """The queue it may wait in. One that is stopped keeps those who wait, but its local queue must let them in."""
+        found = self._objects.locals.get(local)
+        if found is None or found.deleted is not None or found.stop_policy is not _RUNS:
+            return None
+        if workload.deleted is not None or not may_queue(workload):
+            return None
+        return found.cluster_queue if found.cluster_queue in self._objects.queues else None
+
+
+def _gives_back(before: Reservation, after: Reservation) -> bool:
+    held = dict(after.usage)
+    return any(amount > held.get(of, 0) for of, amount in before.usage)
+
+
+def _waits_for_pods(workload: QueuedWorkload) -> bool:
+    """Nobody would say it of a workload without an owner, unless somebody has begun to."""
+    told = workload.condition(PODS_READY)
+    return told.status != "True" if told is not None else workload.owner is not None

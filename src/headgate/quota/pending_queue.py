@@ -1,0 +1,497 @@
+"""The workloads that wait for one cluster queue: in line, or set aside until something changes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import Struct, structs
+
+from headgate.model.keys import Key
+from headgate.model.queues import ClusterQueue, QueueingStrategy
+from headgate.quota.ledger import LocalUse
+from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
+
+
+class Requeue(StrEnum):
+    """Why a workload comes back from a cycle."""
+
+    GENERIC = ""
+    FAILED_AFTER_NOMINATION = "FailedAfterNomination"
+    NAMESPACE_MISMATCH = "NamespaceMismatch"
+    PENDING_PREEMPTION = "PendingPreemption"
+    PREEMPTION_FAILED = "PreemptionFailed"
+    PODS_NOT_READY = "PodsNotReady"
+    PREEMPTION_GATED = "PreemptionGated"
+    NO_CANDIDATES = "PreemptionNoCandidates"
+    NO_FIT = "NoFit"
+
+
+_AT_ONCE = frozenset(
+    {
+        Requeue.FAILED_AFTER_NOMINATION,
+        Requeue.PENDING_PREEMPTION,
+        Requeue.PREEMPTION_FAILED,
+        Requeue.PODS_NOT_READY,
+    }
+)
+SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES})
+"""What is true of all workloads of the same class, until something changes."""
+
+
+def comes_back_at_once(strategy: QueueingStrategy, why: Requeue, has_more_flavors: bool) -> bool:
+    """A strict queue goes no further without its head; others step aside unless the next cycle may answer otherwise."""
+    if strategy is QueueingStrategy.STRICT_FIFO:
+        return why is not Requeue.NAMESPACE_MISMATCH
+    return why in _AT_ONCE or has_more_flavors
+
+
+class Unreserved(StrEnum):
+    """Why a workload has no quota; the values are the reasons of its condition QuotaReserved."""
+
+    MISCONFIGURED = "Misconfigured"
+    SUSPENDED = "Suspended"
+    GATED = "AdmissionGated"
+    PODS_NOT_READY = "WaitingForPodsReady"
+    NO_FLAVOR = "NoMatchingFlavor"
+    TOO_LARGE = "ExceedsMaxQuota"
+    WAITING = "WaitingForQuota"
+    TOPOLOGY = "TopologyPlacementFailed"
+    PREEMPTING = "WaitingForPreemptedWorkloads"
+    PENDING = "PendingEvaluation"
+
+
+SLACK = 64  # positions left behind that are not worth a sweep
+QueuePosition = tuple[int, float, str, Key]
+"""A rank, and whose it is. Made anew whenever somebody lines up: so one left behind is told from one that counts."""
+
+
+class _ClassMembers:
+    """All of one class: how many they are, and their places in each line. The first of these is never left behind."""
+
+    __slots__ = ("positions", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.positions: dict[str, list[QueuePosition]] = {}
+
+
+class _Member(Struct, gc=False):
+    head: PendingWorkload
+    line: str
+    same_class: _ClassMembers
+    position: QueuePosition
+
+
+class WorkloadLines:
+    """One line, or several by name. In each, only the first of every class stands in front.
+
+    So a class that is blocked costs nothing, however many belong to it. No call but `all` looks at everybody.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[Key, _Member] = {}
+        self._classes: dict[EquivalenceClass, _ClassMembers] = {}
+        self._fronts: dict[str, list[QueuePosition]] = {}
+        self._blocked: dict[EquivalenceClass, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def blocked(self) -> int:
+        """How many belong to a blocked class."""
+        return sum(self._classes[kind].size for kind in self._blocked if kind in self._classes)
+
+    @property
+    def sizes(self) -> Mapping[EquivalenceClass, int]:
+        """How many belong to each class, blocked or not."""
+        return {kind: same_class.size for kind, same_class in self._classes.items()}
+
+    def get(self, key: Key) -> PendingWorkload | None:
+        found = self._members.get(key)
+        return found.head if found is not None else None
+
+    def has_class(self, kind: EquivalenceClass) -> bool:
+        """Whether anybody belongs to the class."""
+        return kind in self._classes
+
+    def is_blocked(self, kind: EquivalenceClass) -> bool:
+        return kind in self._blocked
+
+    def all(self) -> list[PendingWorkload]:
+        return [member.head for member in self._members.values()]
+
+    def add(self, line: str, pending: PendingWorkload) -> None:
+        """It stands in this line now, and in no other; who is only told anew of keeps the place it has."""
+        key, kind, rank = pending.workload.key, pending.kind, pending.rank
+        known = self._members.get(key)
+        if known is not None:
+            before = known.head
+            if known.line == line and before.rank == rank and before.kind == kind:
+                known.head = pending
+                return
+            self.remove(key)
+        same_class = self._classes.get(kind)
+        if same_class is None:
+            same_class = self._classes[kind] = _ClassMembers()
+        position = (*rank, key)
+        self._members[key] = _Member(pending, line, same_class, position)
+        same_class.size += 1
+        positions = same_class.positions.setdefault(line, [])
+        heapq.heappush(positions, position)
+        if positions[0] is position:
+            self._push_front(line, kind, position)
+
+    def remove(self, key: Key) -> PendingWorkload | None:
+        member = self._members.pop(key, None)
+        if member is None:
+            return None
+        pending, same_class = member.head, member.same_class
+        same_class.size -= 1
+        if not same_class.size:
+            del self._classes[pending.kind]
+        elif same_class.positions[member.line][0] is member.position:
+            self._advance_class(member.line, same_class, pending.kind)
+        elif len(same_class.positions[member.line]) > 2 * same_class.size + SLACK:
+            self._sweep(same_class.positions[member.line])
+        return pending
+
+    def firsts(self) -> list[PendingWorkload]:
+        """The first of each line that is not blocked.
+
+        Places left behind, of blocked classes, or behind others of the class are not looked at again.
+        """
+        found, fronts, members, blocked = [], self._fronts, self._members, self._blocked
+        for line in sorted(fronts) if len(fronts) > 1 else tuple(fronts):
+            front = fronts[line]
+            while front:
+                position = front[0]
+                member = members.get(position[3])
+                if (
+                    member is not None
+                    and member.position is position
+                    and member.same_class.positions[line][0] is position
+                ):
+                    pending = member.head
+                    if pending.kind not in blocked:
+                        found.append(pending)
+                        break
+                heapq.heappop(front)
+            if not front:
+                del fronts[line]
+        return found
+
+    def block(self, kind: EquivalenceClass) -> None:
+        self._blocked[kind] = None
+
+    def unblock_all(self) -> None:
+        if self._blocked:
+            self.unblock(tuple(self._blocked))
+
+    def unblock(self, kinds: Iterable[EquivalenceClass]) -> None:
+        for kind in kinds:
+            self._blocked.pop(kind, None)
+            same_class = self._classes.get(kind)
+            if same_class is not None:
+                for line, positions in same_class.positions.items():
+                    self._push_front(line, kind, positions[0])
+
+    def _push_front(self, line: str, kind: EquivalenceClass, position: QueuePosition) -> None:
+        """A blocked class does so when it is unblocked."""
+        if kind not in self._blocked:
+            front = self._fronts.setdefault(line, [])
+            heapq.heappush(front, position)
+            if len(front) > 2 * len(self._members) + SLACK:
+                self._sweep(front)
+
+    def _sweep(self, positions: list[QueuePosition]) -> None:
+        """Positions that were left behind stay in a heap until they come up; here they are swept out."""
+        members = self._members
+        current = {id(one): one for one in positions if one[3] in members and members[one[3]].position is one}
+        positions[:] = current.values()
+        heapq.heapify(positions)
+
+    def _advance_class(self, line: str, same_class: _ClassMembers, kind: EquivalenceClass) -> None:
+        """The first has left the line."""
+        positions, members = same_class.positions[line], self._members
+        while positions:
+            found = members.get(positions[0][3])
+            if found is not None and found.position is positions[0]:
+                self._push_front(line, kind, positions[0])
+                return
+            heapq.heappop(positions)
+        del same_class.positions[line]
+
+
+LocalUsage = Callable[[PendingWorkload], LocalUse]
+"""How much the local queue of this workload has used lately."""
+
+Census = Mapping[EquivalenceClass, int]
+"""How many there are of each class."""
+
+
+class PendingQueue:
+    """Every waiting workload is in line or set aside; one of those in line may be taken, and must be brought back.
+
+    Set aside are single workloads, and all of a class one of which was refused for reasons that hold for all.
+    """
+
+    def __init__(self, queue: ClusterQueue, local_usage: LocalUsage | None) -> None:
+        self._local_usage = local_usage
+        self._follow(queue)
+        self._aside: dict[Key, PendingWorkload] = {}
+        self.resting: list[tuple[float, Key]] = []  # of those set aside; some may have been told to line up since
+        self._refusals: dict[EquivalenceClass, Unreserved] = {}
+        self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
+        self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
+        self._taken: PendingWorkload | None = None
+        self._woken_meanwhile = False
+        self._preemptor: tuple[Key, int] | None = None  # with its generation
+
+    def _follow(self, queue: ClusterQueue) -> None:
+        self.queue, self._lines = queue, WorkloadLines()
+        self._is_best_effort = queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO
+        self._usage = self._local_usage if queue.usage_based else None  # where it decides who goes first
+
+    @property
+    def active(self) -> int:
+        """How many will be tried as things are."""
+        return len(self._lines) - self._lines.blocked
+
+    @property
+    def inadmissible(self) -> int:
+        """How many wait for a change."""
+        return len(self._aside) + self._lines.blocked
+
+    def census(self) -> tuple[Census, Census]:
+        """Of those who will be tried as things are, and of those who wait for a change."""
+        tried: dict[EquivalenceClass, int] = {}
+        waiting: dict[EquivalenceClass, int] = {}
+        for kind, size in self._lines.sizes.items():
+            counted = waiting if self._lines.is_blocked(kind) else tried
+            counted[kind] = size
+        for pending in self._aside.values():
+            waiting[pending.kind] = waiting.get(pending.kind, 0) + 1
+        return tried, waiting
+
+    def waiting_for_change(self) -> Iterator[PendingWorkload]:
+        """Those who wait for a change, in no order that means anything."""
+        yield from self._aside.values()
+        if self._lines.blocked:
+            yield from (one for one in self._lines.all() if self._lines.is_blocked(one.kind))
+
+    def everybody(self) -> list[PendingWorkload]:
+        """All who wait, in the order they would be tried."""
+        return sorted([*self._lines.all(), *self._aside.values()], key=self._place)
+
+    @property
+    def has_next(self) -> bool:
+        return bool(self._lines.firsts())
+
+    def passed_over(self, key: Key) -> tuple[PendingWorkload, Unreserved] | None:
+        """The workload, if it is not tried because another of its class was refused since the last change; and why."""
+        pending = self._lines.get(key)
+        why = None if pending is None else self._refusals.get(pending.kind)
+        return None if pending is None or why is None else (pending, why)
+
+    def add(self, pending: PendingWorkload, now: float) -> bool:
+        """The workload applies, or has changed. True when this may change who is next."""
+        key, taken = pending.workload.key, self._taken
+        if taken is not None and taken.workload.key == key:
+            self._taken = _going_on(pending, taken)
+            self._line_up(self._taken)
+            return False
+        aside = self._aside.pop(key, None)
+        known = aside if aside is not None else self._lines.get(key)
+        former = known.kind if known is not None else pending.kind
+        changed = known is None or _another_answer_is_possible(known, pending)
+        if known is not None:
+            pending = _going_on(pending, known)
+        stays_aside, in_line = aside is not None and not changed, aside is None and known is not None
+        if stays_aside or (not in_line and not has_rested(pending.workload, now)):
+            self._set_aside(pending)
+            return False
+        self._line_up(pending)
+        if former != pending.kind:
+            self._drop_empty_class(former)
+        return changed and not self._lines.is_blocked(pending.kind)
+
+    def delete(self, key: Key) -> bool:
+        """The workload no longer waits. True when it did."""
+        self._skipped.pop(key, None)
+        if self._preemptor is not None and self._preemptor[0] == key:
+            self._preemptor = None
+        if self._taken is not None and self._taken.workload.key == key:
+            self._taken = None
+        removed = self._lines.remove(key)
+        if removed is not None:
+            self._drop_empty_class(removed.kind)
+        return removed is not None or self._aside.pop(key, None) is not None
+
+    def _drop_empty_class(self, kind: EquivalenceClass) -> None:
+        """Nobody waits for what was refused to the class: the next of it is evaluated."""
+        if not self._lines.has_class(kind):
+            self._refusals.pop(kind, None)
+            self._missed.pop(kind, None)
+            self._lines.unblock((kind,))
+
+    def take(self) -> PendingWorkload | None:
+        """The next to try, who keeps its place in line. It must come back by `bring_back`, or leave by `delete`."""
+        assert self._taken is None, "one at a time"
+        first = self._first()
+        if first is not None:
+            key, preemptor = first.workload.key, self._preemptor
+            self._skipped.pop(key, None)
+            is_preemptor = preemptor is not None and preemptor == (key, first.workload.generation)
+            if first.is_preemptor is not is_preemptor:
+                first = structs.replace(first, is_preemptor=is_preemptor)
+        self._taken, self._woken_meanwhile = first, False
+        return first
+
+    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, told: Unreserved) -> bool:
+        """The taken workload was not admitted, for the reason that is told; True when it is in line again."""
+        pending, self._taken = self._taken, None
+        assert pending is not None and pending.workload.key == key, "only what was taken comes back"
+        skipped = progress is not None and why is Requeue.GENERIC
+        if progress is None and pending.progress is not None:
+            progress = pending.progress.forgotten
+        pending = _with_progress(pending, progress)
+        if why is Requeue.PENDING_PREEMPTION:
+            self._preemptor = (key, pending.workload.generation)
+        if self._woken_meanwhile or skipped or self._comes_back_at_once(why, progress):
+            if skipped and self._is_best_effort:
+                self._skipped[key] = None
+            self._line_up(pending)
+            return True
+        if self._is_best_effort and why in SPEAKS_FOR_CLASS:
+            self._refuse_all(pending.kind, told, missed=progress is not None and progress.missed)
+            self._line_up(pending)
+        else:
+            self._lines.remove(key)
+            self._set_aside(pending)
+        return False
+
+    def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
+        return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
+
+    def _refuse_all(self, kind: EquivalenceClass, told: Unreserved, *, missed: bool) -> None:
+        self._refusals[kind] = told
+        if missed:
+            self._missed[kind] = None
+        self._lines.block(kind)
+
+    def wake(self, may_enter: Callable[[str], bool], now: float) -> None:
+        """Something changed: all set aside get another chance, but those that rest or may not enter."""
+        self._refusals.clear()
+        self._missed.clear()
+        self._skipped.clear()
+        self._lines.unblock_all()
+        self._woken_meanwhile = True
+        aside = self._aside.values() if self._aside else ()
+        for pending in [one for one in aside if has_rested(one.workload, now) and may_enter(one.key.namespace)]:
+            del self._aside[pending.key]
+            self._line_up(pending)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Somebody waits for the end of all that goes on in the tree, to step aside or to try again."""
+        return bool(self._skipped or self._missed)
+
+    def step_aside(self) -> bool:
+        """Who was skipped waits for a change from now on. True when someone is next instead."""
+        skipped, self._skipped = self._skipped, {}
+        for pending in [self._lines.remove(key) for key in skipped]:
+            if pending is not None:
+                self._set_aside(pending)
+        return bool(skipped) and self.has_next
+
+    def try_again(self) -> bool:
+        """Who left out flavors that may do by now lines up. True when someone is next."""
+        kinds, self._missed = self._missed, {}
+        for kind in kinds:
+            self._refusals.pop(kind, None)
+        self._lines.unblock(kinds)
+        return bool(kinds) and self.has_next
+
+    def flush_backoff(self, now: float) -> bool:
+        """Those whose rest has ended since they were set aside line up. True when there were any."""
+        ready = False
+        while self.resting and self.resting[0][0] <= now:
+            until, key = heapq.heappop(self.resting)
+            pending = self._aside.get(key)
+            if pending is not None and _rests_until(pending) == until and has_rested(pending.workload, now):
+                del self._aside[key]
+                self._line_up(pending)
+                ready = True
+        return ready
+
+    def next_deadline(self) -> float | None:
+        """When the next rest ends, or one that was cut short would have."""
+        return self.resting[0][0] if self.resting else None
+
+    def reconfigure(self, queue: ClusterQueue) -> None:
+        """Another spec, so another order perhaps."""
+        waiting = self._lines.all()
+        self._follow(queue)
+        for pending in waiting:
+            self._line_up(pending)
+
+    def _line_up(self, pending: PendingWorkload) -> None:
+        """In one line, or in that of its local queue where these take turns."""
+        in_common = self._usage is None
+        self._lines.add("" if in_common else f"{pending.key.namespace}/{pending.workload.queue}", pending)
+
+    def _set_aside(self, pending: PendingWorkload) -> None:
+        self._aside[pending.key] = pending
+        until = _rests_until(pending)
+        if until is not None:
+            heapq.heappush(self.resting, (until, pending.key))
+
+    def _first(self) -> PendingWorkload | None:
+        """The first of each line, and of these the one whose local queue used least; a preemptor before all others."""
+        if self._preemptor is not None:
+            sticky = self._sticky()
+            if sticky is not None and not self._lines.is_blocked(sticky.kind):
+                return sticky
+        firsts = self._lines.firsts()
+        if len(firsts) > 1:
+            return min(firsts, key=self._place)
+        return firsts[0] if firsts else None
+
+    def _sticky(self) -> PendingWorkload | None:
+        """The workload whose victims are on their way out, as long as it is the one they leave for.
+
+        A strict queue needs none, as whoever preempts is more important and so first, but where use goes before that.
+        """
+        if self._preemptor is None or not (self._is_best_effort or self._usage is not None):
+            return None
+        key, generation = self._preemptor
+        pending = self._lines.get(key)
+        return pending if pending is not None and pending.workload.generation == generation else None
+
+    def _place(self, pending: PendingWorkload) -> tuple[bool, LocalUse, Rank]:
+        """Were it not for the preemptor, a victim of a less busy local queue would come back before it, for ever."""
+        usage = self._usage
+        used = usage(pending) if usage is not None else 0
+        return pending is not self._sticky(), used, pending.rank
+
+
+def _another_answer_is_possible(before: PendingWorkload, now: PendingWorkload) -> bool:
+    """It changed, or what it asks for is counted or judged otherwise."""
+    return before.kind != now.kind or before.problem != now.problem or differs(before.workload, now.workload)
+
+
+def _going_on(pending: PendingWorkload, before: PendingWorkload) -> PendingWorkload:
+    """The changed workload, with the flavors tried so far if it still asks for the same."""
+    return _with_progress(pending, before.progress if pending.kind == before.kind else None)
+
+
+def _with_progress(pending: PendingWorkload, progress: Progress | None) -> PendingWorkload:
+    return pending if pending.progress is progress else structs.replace(pending, progress=progress)
+
+
+def _rests_until(pending: PendingWorkload) -> float | None:
+    requeue = pending.workload.requeue
+    return requeue.at if requeue is not None else None
