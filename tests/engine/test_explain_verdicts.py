@@ -36,7 +36,7 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings, UsageSharing
 from headgate.model.resources import Resources
 from headgate.model.selectors import Operator, Requirement
-from headgate.quota import messages as wording
+from headgate.quota import messages
 
 NOW = 1000.0
 AROUND = (namespace(), flavor(), local())
@@ -372,7 +372,7 @@ def test_a_closed_preemption_gate_is_named():
 
 
 def test_a_preemption_that_is_withheld_is_told_so():
-    said = Condition("QuotaReserved", "False", "WaitingForQuota", wording.preemption_withheld("too little", 1), 0.0)
+    said = Condition("QuotaReserved", "False", "WaitingForQuota", messages.preemption_withheld("too little", 1), 0.0)
     withheld = work("a", 2, priority=5, conditions=(said,))
     told = explained(queue(cpu=2, preemption=LOWER), held("h", 2), withheld)
     assert (told.verdict, told.summary) == (

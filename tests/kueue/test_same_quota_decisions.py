@@ -18,7 +18,7 @@ from kueue_worlds import Manifest, random_world
 from our_decisions import OurWorld, Told, without_overcommitment
 
 from headgate.preemption.quota.search import VictimReason
-from headgate.quota import messages as wording
+from headgate.quota import messages
 from headgate.quota.flavors import NoFit
 from headgate.quota.pending_queue import Unreserved
 
@@ -141,7 +141,7 @@ def excuse_for(ours: Told | None, kueue: Told | None) -> str:
 def overcommits(ours: Told, kueue: Told) -> bool:
     """Kueue admits at once what fits only when others have left whom it has just told to leave: until they are gone,
     more is in use than there is."""
-    start, _, _ = wording.pending_preemption(wording.NO_LONGER_FITS, 0).rpartition(" 0 ")
+    start, _, _ = messages.pending_preemption(messages.NO_LONGER_FITS, 0).rpartition(" 0 ")
     return kueue["admitted"] and not ours["admitted"] and ours["message"].startswith(start)
 
 
@@ -200,7 +200,7 @@ def trees_of(world: Manifest, ours: OurWorld) -> dict[str, str]:
 
 def trees_withheld(rounds: Rounds, tree_of: dict[str, str]) -> set[str]:
     """Where ours withheld a preemption, as it would have led back to an earlier allocation."""
-    text = wording.preemption_withheld("", 0).partition(" 0 ")[0]
+    text = messages.preemption_withheld("", 0).partition(" 0 ")[0]
     heads = (head for cycles in rounds for cycle in cycles for head in cycle.items())
     return {tree_of[name] for name, each in heads if text in each.get("message", "")}
 
@@ -312,7 +312,7 @@ def test_the_worlds_show_all_that_can_happen():
     assert {reason for each in waiting for reason in each["victims"].values()} == set(VictimReason)
     reasons = {NoFit.NO_FLAVOR, NoFit.TOO_LARGE, NoFit.WAITING, Unreserved.PREEMPTING}
     assert {each["reason"] for each in waiting} == reasons
-    assert {wording.NO_LONGER_FITS, wording.WAITS_FOR_THE_SAME} <= {each["message"] for each in waiting}
+    assert {messages.NO_LONGER_FITS, messages.WAITS_FOR_THE_SAME} <= {each["message"] for each in waiting}
 
 
 def test_some_are_admitted_with_fewer_pods_than_they_asked_for():

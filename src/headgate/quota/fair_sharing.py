@@ -1,4 +1,4 @@
-"""Dominant resource shares: how much more than its due a queue or cohort has, in exact fractions."""
+"""Fair sharing: dominant resource shares, the order of heads by share or priority, and decayed usage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Share(Struct, frozen=True):
 
     @property
     def order(self) -> tuple[bool, Fraction]:
-        """Smaller goes first when quota is given, larger when it is taken."""
+        """The sort key: lower shares are admitted first, higher shares preempted first."""
         if self.is_boundless or not self.ratio:
             return self.is_boundless, self.ratio
         return False, self.ratio * WHOLE_WEIGHT / self.weight
@@ -60,7 +60,7 @@ class Share(Struct, frozen=True):
 
 
 def share_of(node: QuotaNode) -> Share:
-    """The root, and whoever borrows nothing, has none."""
+    """The share of a node; zero for a root, and for a node that borrows nothing."""
     if node.parent is None:
         return Share(weight=node.weight)
     borrowed = [account for of in node.subtree if (account := node.accounts[of]).borrows]
@@ -91,7 +91,7 @@ N = TypeVar("N", bound=Nominee)
 
 
 def by_priority(nominees: Sequence[N]) -> list[N]:
-    """Whoever others have left for, then whoever borrows least, then the most important, then the oldest.
+    """Preemptors first, then by borrowing level, priority and age.
 
     Without the first rule a victim that borrows less than its preemptor would come back before it, again and again.
     """
@@ -99,7 +99,7 @@ def by_priority(nominees: Sequence[N]) -> list[N]:
 
 
 def by_share(ledger: Ledger, nominees: Sequence[N]) -> Iterator[N]:
-    """Always the one with whom its queue and cohorts would have least; asked again after each, for shares change."""
+    """Heads by the share their queue and cohorts would have with them; compared again after each, as shares change."""
     trees: dict[QuotaNode, dict[QuotaNode, N]] = {}
     for one in nominees:
         node = ledger.forest.queues[one.head.queue]

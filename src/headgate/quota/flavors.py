@@ -1,4 +1,4 @@
-"""The choice of flavors: the first that will do, or the best there is, for every pod set in turn."""
+"""Flavor assignment: for every pod set and resource group the first flavor that will do, or the best there is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headgate.model.queues import (
 )
 from headgate.model.resources import Resources
 from headgate.model.selectors import Requirement
-from headgate.quota import messages as wording
+from headgate.quota import messages
 from headgate.quota.pending_workload import FROM_THE_START, Progress
 from headgate.quota.requests import PodSetRequests
 from headgate.quota.tree import Account, ClusterQueueNode, FlavorOption, FlavorOptions, FlavorResource, Usage, usage_of
@@ -37,8 +37,8 @@ def refusal(shape: PodShape, flavor: ResourceFlavor) -> str:
         return ""
     taint = _untolerated(flavor.node_taints, (*shape.tolerations, *flavor.tolerations))
     if taint is not None:
-        return wording.untolerated(taint, flavor.name)
-    return "" if _is_wanted(shape, flavor.node_labels) else wording.wrong_affinity(flavor.name)
+        return messages.untolerated(taint, flavor.name)
+    return "" if _is_wanted(shape, flavor.node_labels) else messages.wrong_affinity(flavor.name)
 
 
 def _untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
@@ -200,7 +200,7 @@ class Assignment(Struct, frozen=True, gc=False):
 
     @property
     def message(self) -> str:
-        return "; ".join([wording.no_flavors(each.name, each.reasons) for each in self.pod_sets if each.reasons])
+        return "; ".join([messages.no_flavors(each.name, each.reasons) for each in self.pod_sets if each.reasons])
 
     @property
     def needing_preemption(self) -> tuple[FlavorResource, ...]:
@@ -353,7 +353,7 @@ def _find_flavors(search: FlavorAssigner, turn: _Turn, groups: FlavorOptions) ->
         if resource in turn.choices or (flavor_options is None and (amount == 0 or search.ignore_undeclared)):
             continue
         if flavor_options is None:
-            turn.choices, turn.reasons, turn.no_fit = {}, [wording.unavailable(resource)], NoFit.NO_FLAVOR
+            turn.choices, turn.reasons, turn.no_fit = {}, [messages.unavailable(resource)], NoFit.NO_FLAVOR
             return
         _find_flavor(search, turn, resource, flavor_options)
         if turn.no_fit is not None:
@@ -433,21 +433,21 @@ def _attempt(search: FlavorAssigner, turn: _Turn, option: FlavorOption, resource
 def _unsuitable(search: FlavorAssigner, requested: PodSetRequests, flavor: str, resource: str) -> str:
     """Why pods of this shape cannot have the flavor, however much quota there is."""
     if search.pinned is not None and search.pinned.get((requested.name, resource)) != flavor:
-        return wording.not_nominated(flavor, resource)
+        return messages.not_nominated(flavor, resource)
     known = search.flavors.get(flavor)
-    return wording.flavor_missing(flavor) if known is None else refusal(requested.shape, known)
+    return messages.flavor_missing(flavor) if known is None else refusal(requested.shape, known)
 
 
 def _fitness(search: FlavorAssigner, account: Account, assumed: int, asked: int, whole: _Attempt) -> Fitness | None:
     """How one resource more would do; None where the attempt is spoiled by it, or was before."""
     of, value = account.of, assumed + asked
     if value > account.potential:
-        _spoil(whole, wording.too_large(of, assumed, asked, account.potential), NoFit.TOO_LARGE)
+        _spoil(whole, messages.too_large(of, assumed, asked, account.potential), NoFit.TOO_LARGE)
         return None
     room, level = max(0, account.available()), account.level(value)
     if value <= room:
         return fits_at(level.height)
-    missing = wording.more_needed(of, value - room)
+    missing = messages.more_needed(of, value - room)
     entitled = account.nominal >= value or level.may_reclaim
     if not entitled and not _may_preempt_while_borrowing(search):
         _spoil(whole, missing, NoFit.WAITING)

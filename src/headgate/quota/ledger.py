@@ -1,4 +1,4 @@
-"""Who holds how much quota. What is tried out on it is taken back in full."""
+"""The ledger of reservations: usage of every queue and cohort, with trials that are taken back in full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.quota.tree import Before, ClusterQueueNode, FlavorResource, QuotaN
 
 
 class Reservation(Struct, frozen=True, gc=False):
-    """A workload that holds quota, with all that decides whether and when it is a victim."""
+    """The quota one workload holds, with what decides whether and when it is a victim."""
 
     key: Key
     uid: str
@@ -30,7 +30,7 @@ class Reservation(Struct, frozen=True, gc=False):
 
 
 class LedgerTrial:
-    """A stretch of time after which the ledger is as before."""
+    """A context after which the ledger is as before."""
 
     __slots__ = ("_ledger", "_mark")
 
@@ -45,7 +45,7 @@ class LedgerTrial:
 
 
 LocalUse = int | float
-"""How much a local queue used lately, by weight; infinite when it comes after all others."""
+"""The weighted usage of a LocalQueue; infinite when its weight is zero."""
 
 
 class Ledger:
@@ -72,7 +72,7 @@ class Ledger:
         self.allocations = Allocations()
 
     def rebuilt(self, queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Ledger:
-        """The same holders under other queues and cohorts. Scan progress made before is void."""
+        """The same reservations under other queues and cohorts. Flavor search progress made before is void."""
         fresh = Ledger(queues, cohorts, self.local_use)
         fresh._generation = self._generation + 1
         for root in fresh.forest.roots:
@@ -91,7 +91,7 @@ class Ledger:
         return node.root.generation if node is not None else 0
 
     def reservations(self, queue: str) -> Iterator[Reservation]:
-        """Those who hold quota of this queue, in no order that means anything."""
+        """The reservations of this queue, in no particular order."""
         return iter(self._reservations.get(queue, {}).values())
 
     def reservation(self, queue: str, uid: str) -> Reservation | None:
@@ -139,7 +139,7 @@ class Ledger:
         return reservation
 
     def mark_evicted(self, reservation: Reservation) -> None:
-        """It was told to go, and holds its quota until it is gone."""
+        """The workload is evicted, and holds its quota until it is released."""
         if not reservation.evicted:
             held = self._reservations.setdefault(reservation.queue, {})
             if self._trials:
@@ -150,7 +150,7 @@ class Ledger:
                 self.allocations.replace(node.root, reservation, evicted)
 
     def preempt(self, preemptor: Reservation, victims: Sequence[Reservation]) -> None:
-        """These are told to go for one that will hold what `preemptor` says; some may have been told before."""
+        """Marks victims as evicted for one that will hold what `preemptor` says; some may have been evicted before."""
         new, root = [one for one in victims if not one.evicted], self.forest.queues[preemptor.queue].root
         if new:
             self.allocations.track(root)

@@ -1,4 +1,4 @@
-"""What users are told about quota, word for word as they are used to search for it."""
+"""Messages about quota, in the words Kueue's users search for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workloads that wait for one cluster queue: in line, or set aside until something changes."""
+"""The pending workloads of one ClusterQueue: queued, or inadmissible until something changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, P
 
 
 class Requeue(StrEnum):
-    """Why a workload comes back from a cycle."""
+    """Why a head is requeued."""
 
     GENERIC = ""
     FAILED_AFTER_NOMINATION = "FailedAfterNomination"
@@ -37,11 +37,11 @@ _AT_ONCE = frozenset(
     }
 )
 SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES})
-"""What is true of all workloads of the same class, until something changes."""
+"""Reasons that hold for the whole equivalence class until something changes."""
 
 
 def comes_back_at_once(strategy: QueueingStrategy, why: Requeue, has_more_flavors: bool) -> bool:
-    """A strict queue goes no further without its head; others step aside unless the next cycle may answer otherwise."""
+    """Whether a refused head stays queued: in StrictFIFO always, else if the next cycle may answer otherwise."""
     if strategy is QueueingStrategy.STRICT_FIFO:
         return why is not Requeue.NAMESPACE_MISMATCH
     return why in _AT_ONCE or has_more_flavors
@@ -64,11 +64,11 @@ class Unreserved(StrEnum):
 
 SLACK = 64  # positions left behind that are not worth a sweep
 QueuePosition = tuple[int, float, str, Key]
-"""A rank, and whose it is. Made anew whenever somebody lines up: so one left behind is told from one that counts."""
+"""A rank and its workload. A new tuple whenever a workload is queued, so that stale ones are told by identity."""
 
 
 class _ClassMembers:
-    """All of one class: how many they are, and their places in each line. The first of these is never left behind."""
+    """An equivalence class: its size, and a heap of positions in each line, the first of which is never stale."""
 
     __slots__ = ("positions", "size")
 
@@ -85,7 +85,7 @@ class _Member(Struct, gc=False):
 
 
 class WorkloadLines:
-    """One line, or several by name. In each, only the first of every class stands in front.
+    """Ordered lines of pending workloads by name. Only the first of every class is in the front of its line.
 
     So a class that is blocked costs nothing, however many belong to it. No call but `all` looks at everybody.
     """
@@ -124,7 +124,7 @@ class WorkloadLines:
         return [member.head for member in self._members.values()]
 
     def add(self, line: str, pending: PendingWorkload) -> None:
-        """It stands in this line now, and in no other; who is only told anew of keeps the place it has."""
+        """Queues the workload in this line and no other; it keeps its position if rank and class are the same."""
         key, kind, rank = pending.workload.key, pending.kind, pending.rank
         known = self._members.get(key)
         if known is not None:
@@ -241,7 +241,7 @@ class PendingQueue:
     def __init__(self, queue: ClusterQueue, local_usage: LocalUsage | None) -> None:
         self._local_usage = local_usage
         self._follow(queue)
-        self._aside: dict[Key, PendingWorkload] = {}
+        self._inadmissible: dict[Key, PendingWorkload] = {}
         self.resting: list[tuple[float, Key]] = []  # of those set aside; some may have been told to line up since
         self._refusals: dict[EquivalenceClass, Unreserved] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
@@ -257,34 +257,34 @@ class PendingQueue:
 
     @property
     def active(self) -> int:
-        """How many will be tried as things are."""
+        """How many are evaluated as things are."""
         return len(self._lines) - self._lines.blocked
 
     @property
     def inadmissible(self) -> int:
-        """How many wait for a change."""
-        return len(self._aside) + self._lines.blocked
+        """How many wait until something changes."""
+        return len(self._inadmissible) + self._lines.blocked
 
     def census(self) -> tuple[Census, Census]:
-        """Of those who will be tried as things are, and of those who wait for a change."""
+        """Counts by class of active workloads, and of inadmissible ones."""
         tried: dict[EquivalenceClass, int] = {}
         waiting: dict[EquivalenceClass, int] = {}
         for kind, size in self._lines.sizes.items():
             counted = waiting if self._lines.is_blocked(kind) else tried
             counted[kind] = size
-        for pending in self._aside.values():
+        for pending in self._inadmissible.values():
             waiting[pending.kind] = waiting.get(pending.kind, 0) + 1
         return tried, waiting
 
     def waiting_for_change(self) -> Iterator[PendingWorkload]:
-        """Those who wait for a change, in no order that means anything."""
-        yield from self._aside.values()
+        """The inadmissible workloads, in no particular order."""
+        yield from self._inadmissible.values()
         if self._lines.blocked:
             yield from (one for one in self._lines.all() if self._lines.is_blocked(one.kind))
 
     def everybody(self) -> list[PendingWorkload]:
-        """All who wait, in the order they would be tried."""
-        return sorted([*self._lines.all(), *self._aside.values()], key=self._place)
+        """All pending workloads, in the order they would be tried."""
+        return sorted([*self._lines.all(), *self._inadmissible.values()], key=self._place)
 
     @property
     def has_next(self) -> bool:
@@ -297,13 +297,13 @@ class PendingQueue:
         return None if pending is None or why is None else (pending, why)
 
     def add(self, pending: PendingWorkload, now: float) -> bool:
-        """The workload applies, or has changed. True when this may change who is next."""
+        """The workload is new or has changed. True when this may change the head."""
         key, taken = pending.workload.key, self._taken
         if taken is not None and taken.workload.key == key:
             self._taken = _going_on(pending, taken)
-            self._line_up(self._taken)
+            self._push(self._taken)
             return False
-        aside = self._aside.pop(key, None)
+        aside = self._inadmissible.pop(key, None)
         known = aside if aside is not None else self._lines.get(key)
         former = known.kind if known is not None else pending.kind
         changed = known is None or _another_answer_is_possible(known, pending)
@@ -311,9 +311,9 @@ class PendingQueue:
             pending = _going_on(pending, known)
         stays_aside, in_line = aside is not None and not changed, aside is None and known is not None
         if stays_aside or (not in_line and not has_rested(pending.workload, now)):
-            self._set_aside(pending)
+            self._mark_inadmissible(pending)
             return False
-        self._line_up(pending)
+        self._push(pending)
         if former != pending.kind:
             self._drop_empty_class(former)
         return changed and not self._lines.is_blocked(pending.kind)
@@ -328,7 +328,7 @@ class PendingQueue:
         removed = self._lines.remove(key)
         if removed is not None:
             self._drop_empty_class(removed.kind)
-        return removed is not None or self._aside.pop(key, None) is not None
+        return removed is not None or self._inadmissible.pop(key, None) is not None
 
     def _drop_empty_class(self, kind: EquivalenceClass) -> None:
         """Nobody waits for what was refused to the class: the next of it is evaluated."""
@@ -338,7 +338,7 @@ class PendingQueue:
             self._lines.unblock((kind,))
 
     def take(self) -> PendingWorkload | None:
-        """The next to try, who keeps its place in line. It must come back by `bring_back`, or leave by `delete`."""
+        """The head, which keeps its position until it is requeued by `bring_back` or removed by `delete`."""
         assert self._taken is None, "one at a time"
         first = self._first()
         if first is not None:
@@ -351,7 +351,7 @@ class PendingQueue:
         return first
 
     def bring_back(self, key: Key, why: Requeue, progress: Progress | None, told: Unreserved) -> bool:
-        """The taken workload was not admitted, for the reason that is told; True when it is in line again."""
+        """Requeues the head, which was not admitted for this reason; False when it is inadmissible now."""
         pending, self._taken = self._taken, None
         assert pending is not None and pending.workload.key == key, "only what was taken comes back"
         skipped = progress is not None and why is Requeue.GENERIC
@@ -363,14 +363,14 @@ class PendingQueue:
         if self._woken_meanwhile or skipped or self._comes_back_at_once(why, progress):
             if skipped and self._is_best_effort:
                 self._skipped[key] = None
-            self._line_up(pending)
+            self._push(pending)
             return True
         if self._is_best_effort and why in SPEAKS_FOR_CLASS:
             self._refuse_all(pending.kind, told, missed=progress is not None and progress.missed)
-            self._line_up(pending)
+            self._push(pending)
         else:
             self._lines.remove(key)
-            self._set_aside(pending)
+            self._mark_inadmissible(pending)
         return False
 
     def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
@@ -383,32 +383,32 @@ class PendingQueue:
         self._lines.block(kind)
 
     def wake(self, may_enter: Callable[[str], bool], now: float) -> None:
-        """Something changed: all set aside get another chance, but those that rest or may not enter."""
+        """Something changed: inadmissible workloads are queued again, but for those in back-off or kept out."""
         self._refusals.clear()
         self._missed.clear()
         self._skipped.clear()
         self._lines.unblock_all()
         self._woken_meanwhile = True
-        aside = self._aside.values() if self._aside else ()
+        aside = self._inadmissible.values() if self._inadmissible else ()
         for pending in [one for one in aside if has_rested(one.workload, now) and may_enter(one.key.namespace)]:
-            del self._aside[pending.key]
-            self._line_up(pending)
+            del self._inadmissible[pending.key]
+            self._push(pending)
 
     @property
     def is_unsettled(self) -> bool:
-        """Somebody waits for the end of all that goes on in the tree, to step aside or to try again."""
+        """Some workloads wait until nothing else is left to try in the tree."""
         return bool(self._skipped or self._missed)
 
     def step_aside(self) -> bool:
-        """Who was skipped waits for a change from now on. True when someone is next instead."""
+        """Skipped workloads become inadmissible. True when there is another head."""
         skipped, self._skipped = self._skipped, {}
         for pending in [self._lines.remove(key) for key in skipped]:
             if pending is not None:
-                self._set_aside(pending)
+                self._mark_inadmissible(pending)
         return bool(skipped) and self.has_next
 
     def try_again(self) -> bool:
-        """Who left out flavors that may do by now lines up. True when someone is next."""
+        """Classes that left out flavors which may fit by now are unblocked. True when there is a head."""
         kinds, self._missed = self._missed, {}
         for kind in kinds:
             self._refusals.pop(kind, None)
@@ -416,41 +416,41 @@ class PendingQueue:
         return bool(kinds) and self.has_next
 
     def flush_backoff(self, now: float) -> bool:
-        """Those whose rest has ended since they were set aside line up. True when there were any."""
+        """Queues the workloads whose back-off is over. True when there were any."""
         ready = False
         while self.resting and self.resting[0][0] <= now:
             until, key = heapq.heappop(self.resting)
-            pending = self._aside.get(key)
+            pending = self._inadmissible.get(key)
             if pending is not None and _rests_until(pending) == until and has_rested(pending.workload, now):
-                del self._aside[key]
-                self._line_up(pending)
+                del self._inadmissible[key]
+                self._push(pending)
                 ready = True
         return ready
 
     def next_deadline(self) -> float | None:
-        """When the next rest ends, or one that was cut short would have."""
+        """When the next back-off ends."""
         return self.resting[0][0] if self.resting else None
 
     def reconfigure(self, queue: ClusterQueue) -> None:
-        """Another spec, so another order perhaps."""
+        """The ClusterQueue's spec has changed: workloads are queued anew in its order."""
         waiting = self._lines.all()
         self._follow(queue)
         for pending in waiting:
-            self._line_up(pending)
+            self._push(pending)
 
-    def _line_up(self, pending: PendingWorkload) -> None:
-        """In one line, or in that of its local queue where these take turns."""
+    def _push(self, pending: PendingWorkload) -> None:
+        """Queues in one line, or in that of its LocalQueue where usage decides between these."""
         in_common = self._usage is None
         self._lines.add("" if in_common else f"{pending.key.namespace}/{pending.workload.queue}", pending)
 
-    def _set_aside(self, pending: PendingWorkload) -> None:
-        self._aside[pending.key] = pending
+    def _mark_inadmissible(self, pending: PendingWorkload) -> None:
+        self._inadmissible[pending.key] = pending
         until = _rests_until(pending)
         if until is not None:
             heapq.heappush(self.resting, (until, pending.key))
 
     def _first(self) -> PendingWorkload | None:
-        """The first of each line, and of these the one whose local queue used least; a preemptor before all others."""
+        """The head: a preemptor first, then of the first of each line the one whose LocalQueue used least."""
         if self._preemptor is not None:
             sticky = self._sticky()
             if sticky is not None and not self._lines.is_blocked(sticky.kind):
@@ -479,7 +479,7 @@ class PendingQueue:
 
 
 def _another_answer_is_possible(before: PendingWorkload, now: PendingWorkload) -> bool:
-    """It changed, or what it asks for is counted or judged otherwise."""
+    """The workload or its requests changed in a way that may change the answer."""
     return before.kind != now.kind or before.problem != now.problem or differs(before.workload, now.workload)
 
 

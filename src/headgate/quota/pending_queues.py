@@ -1,4 +1,4 @@
-"""All workloads that wait for quota, by cluster queue; trees in which nothing changed are left alone."""
+"""All pending workloads by ClusterQueue. Trees in which nothing changed are not evaluated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PendingQueues:
         inactive: frozenset[str] = frozenset(),
         now: float = 0.0,
     ) -> None:
-        """These queues exist, share quota so, and hand out heads unless inactive. Everything gets another chance."""
+        """Sets the queues, their trees and which are inactive. All pending workloads are evaluated again."""
         self._wake_up()
         self._tree_of, self._inactive = dict(trees), inactive
         self._dirty = {}
@@ -69,12 +69,12 @@ class PendingQueues:
         return self._queues.get(queue)
 
     def add(self, pending: PendingWorkload, now: float) -> None:
-        """The workload applies, or has changed. One whose queue does not exist waits nowhere."""
-        if self.line_up(pending, now):
+        """The workload is new or has changed. One whose ClusterQueue does not exist is not queued."""
+        if self.push(pending, now):
             self._mark_dirty(pending.queue)
 
-    def line_up(self, pending: PendingWorkload, now: float) -> bool:
-        """As `add`, but nobody is tried for it; True when another could be next."""
+    def push(self, pending: PendingWorkload, now: float) -> bool:
+        """As `add`, without marking the tree dirty; True when the head may be another."""
         key, name = pending.workload.key, pending.queue
         home = self._home.get(key)
         if home is not None and home != name:
@@ -89,7 +89,7 @@ class PendingQueues:
         return changed
 
     def leave(self, key: Key, now: float) -> None:
-        """The workload waits no longer though it got nothing. Room a strict queue kept for it is free for others."""
+        """The workload is removed without quota. What a StrictFIFO queue kept for it is free for others."""
         home = self._home.get(key)
         if home is None:
             return
@@ -98,7 +98,7 @@ class PendingQueues:
             self.wake(home, now)
 
     def delete(self, key: Key) -> None:
-        """The workload waits no longer: it was admitted, or is finished, or gone."""
+        """Removes the workload: it was admitted, or is finished, or deleted."""
         home = self._home.pop(key, None)
         if home is not None and self._queues[home].delete(key):
             self._mark_dirty(home)
@@ -140,7 +140,7 @@ class PendingQueues:
         return self._queues[home].passed_over(key)
 
     def wake(self, queue: str, now: float) -> None:
-        """Something changed that concerns all who share quota with this queue."""
+        """Something changed for all queues that share quota with this one."""
         tree = self._tree_of.get(queue)
         if tree:
             self._woken[tree[0]] = now
@@ -153,7 +153,7 @@ class PendingQueues:
             self._mark_dirty(queue)
 
     def flush_backoff(self, now: float) -> list[str]:
-        """Those whose rest has ended line up; the queues of these."""
+        """Queues the workloads whose back-off is over; returns their ClusterQueues."""
         flushed = []
         for name in list(self._with_rests):
             queue = self._queues.get(name)

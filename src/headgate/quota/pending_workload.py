@@ -1,4 +1,4 @@
-"""Which workloads may queue, in which order, and which are as good as equal."""
+"""A pending workload: whether it may queue, its rank, its equivalence class, and the flavors it has tried."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ Rank = tuple[int, float, str]
 
 
 class EquivalenceClass(Struct, frozen=True, gc=False, cache_hash=True):
-    """Workloads of one class get the same answer, so one of them asks for all."""
+    """Workloads of one equivalence class get the same answer, so one of them is evaluated for all."""
 
     priority: int
     pod_set_requests: tuple[PodSetRequests, ...]
 
 
 class WorkloadRequests(Struct, frozen=True, weakref=True):
-    """What all workloads that look alike apply for. `problem` says why they can never be admitted, where that is so."""
+    """What equal workloads request. `problem` says why they can never be admitted, where that is so."""
 
     kind: EquivalenceClass
     problem: str = ""
 
 
 class PendingWorkload(Struct, frozen=True, gc=False):
-    """A workload that applies for admission to a cluster queue.
+    """A workload that waits for quota of a ClusterQueue.
 
     `progress` says which flavors it has tried. `problem` says why it can never be admitted as it is, where that is so.
     Victims have left, or are about to leave, for one that `is_preemptor`.
@@ -119,18 +119,18 @@ def pending_workload(
 
 
 def with_requests(workload: QueuedWorkload, queue: str, requests: WorkloadRequests, ordered: float) -> PendingWorkload:
-    """The workload, of which it is known already what it wishes for, and its place by time."""
+    """The pending workload, with its requests and queueing time known already."""
     kind = requests.kind
     rank = -kind.priority, ordered, workload.uid
     return PendingWorkload(workload, queue, kind, ordered, rank, None, requests.problem)
 
 
 _SETTLED = frozenset({"Finished", "QuotaReserved", "WaitingForReplacementPods"})
-"""Conditions that keep a workload from applying as long as they are true."""
+"""Conditions that keep a workload out of the queue while they are true."""
 
 
 def may_queue(workload: QueuedWorkload) -> bool:
-    """Nothing about the workload itself keeps it from applying."""
+    """Nothing about the workload itself keeps it out of its queue."""
     if not workload.active or workload.gated_by:
         return False
     for condition in workload.conditions:
@@ -143,7 +143,7 @@ def may_queue(workload: QueuedWorkload) -> bool:
 
 
 def has_rested(workload: QueuedWorkload, now: float) -> bool:
-    """Its backoff is over: nobody says it is not requeued, and its time has come."""
+    """Its back-off is over: Requeued is not False, and requeueAt has passed."""
     requeued = workload.condition("Requeued")
     if requeued is not None and requeued.status == "False":
         return False
@@ -151,7 +151,7 @@ def has_rested(workload: QueuedWorkload, now: float) -> bool:
 
 
 def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
-    """Its place by time: when it was created, or when it was sent back by something it can do nothing about."""
+    """The time it is ordered by: its creation, or its eviction by a failed check or a PodsReady timeout."""
     evicted = workload.condition("Evicted")
     if evicted is None or evicted.status != "True":
         return workload.created

@@ -1,4 +1,4 @@
-"""What a workload asks of quota, and what it holds of it."""
+"""What a workload requests of quota, after limit ranges, overheads and transformations, and what it holds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def limits_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
 
 
 def requests_of(pod_set: PodSet, adjustments: Adjustments) -> Resources:
-    """What one of its pods asks for."""
+    """The requests of one of its pods."""
     overhead = adjustments.overhead_of(pod_set.needs)
     if adjustments.limits == NO_LIMITS and overhead == pod_set.needs.overhead:
         return pod_set.shape.requests
@@ -65,7 +65,7 @@ def requests_of(pod_set: PodSet, adjustments: Adjustments) -> Resources:
 
 
 def problem_of(pod_sets: Sequence[PodSet], adjustments: Adjustments) -> str:
-    """Why no server would have such pods; empty when nothing is wrong with them."""
+    """Why an API server would refuse such pods; empty when it would not."""
     over: list[str] = []
     out: list[str] = []
     for index, pod_set in enumerate(pod_sets):
@@ -193,7 +193,7 @@ CPU = "cpu"
 
 
 class PodSetRequests(Struct, frozen=True, gc=False, cache_hash=True):
-    """What one pod set asks for: so much for each of so many pods, of which fewer may do."""
+    """The requests of one pod set: per pod, and for how many pods, of which fewer may do."""
 
     name: str
     count: int
@@ -207,7 +207,7 @@ class PodSetRequests(Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def spare(self) -> int:
-        """How many pods it can do without."""
+        """How many pods partial admission may leave out."""
         return 0 if self.min_count is None else max(0, self.count - self.min_count)
 
 
@@ -281,12 +281,12 @@ def _usage_held(
 
 @lru_cache(maxsize=4096)
 def _flavor_resource(flavor: str, resource: str) -> FlavorResource:
-    """The very same for all, for it is looked up in dicts all the time."""
+    """The same object for all, as it is a key of many dictionaries."""
     return FlavorResource(flavor, resource)
 
 
 def reservation_of(workload: QueuedWorkload, ordered: float) -> Reservation | None:
-    """The workload as holder of quota; None when it has none reserved."""
+    """The reservation of the workload; None when it has none."""
     if workload.admission is None:
         return None
     reserved, evicted = 0.0, False

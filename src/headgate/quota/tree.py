@@ -1,4 +1,4 @@
-"""Trees of queues: how much quota each node has, uses, lends and may still get.
+"""Cohort trees: how much quota each node has, uses, lends and may still get.
 
 A node is a name, a parent, quotas (nominal, borrowing and lending limit) by flavor and resource, and a weight. Which
 kind of queue a leaf stands for is not known here.

@@ -1,1 +1,16 @@
-"""Who holds quota of which queue: one plane of the engine."""
+"""Which workloads hold quota of which queues: the quota plane of the engine.
+
+`plane` takes observations and yields writes. Where to change what:
+
+* what is known of a workload, and its in-flight write: `workload_records` (test_quota_workload_records.py);
+* reservations, pending queues and usage as workloads change: `cache`, `queue_usage`;
+* queues, flavors, checks, namespaces and limit ranges: `object_cache`, `activity` (test_quota_object_cache.py);
+* one admission cycle, a pure function of a snapshot: `admission_cycle` (tests/quota/test_admission_cycle.py);
+* what follows from its outcomes: `admission_loop`; journal entries and events: `events`;
+* usage-based fair sharing: `consumption`; statuses of queues: `statuses`; finalizers: `finalizers`;
+* counters and histograms: `metrics`; gauges, computed at scrape time: `gauges`.
+
+The arithmetic of quota is in `headgate.quota`, the search for victims in `headgate.preemption.quota`, the transitions
+of a workload's conditions in `headgate.lifecycle`. What is kept by name or shape goes with its last user
+(tests/engine/test_quota_memory.py).
+"""

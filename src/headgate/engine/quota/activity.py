@@ -1,4 +1,4 @@
-"""Whether a queue takes work, and if not, why: in the reasons and words its condition Active shows."""
+"""Whether a queue is active, with the reason and message of its condition Active."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Activity(Struct, frozen=True, gc=False):
 def queue_activity(
     queue: ClusterQueue, flavors: Mapping[str, ResourceFlavor], checks: Mapping[str, AdmissionCheck]
 ) -> Activity:
-    """The first thing that is wrong is the reason; all of them are told."""
+    """The first problem gives the reason; the message lists all of them."""
     if queue.deleted is not None:
         return Activity(False, "Terminating", "Can't admit new workloads; clusterQueue is terminating")
     wrong = [(reason, text) for reason, find in _TROUBLES if (text := find(queue, flavors, checks))]

@@ -1,4 +1,4 @@
-"""One admission cycle: what becomes of the heads of all queues, decided on a snapshot and nothing else."""
+"""One admission cycle: an outcome for the head of each queue, a function of the snapshot alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.model.quota_settings import QuotaSettings
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
 from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch, fitness_with
-from headgate.quota import messages as wording
+from headgate.quota import messages
 from headgate.quota.allocations import AllocationPlan
 from headgate.quota.fair_sharing import by_priority, by_share
 from headgate.quota.flavors import Assignment, Fitness, FlavorAssigner, Mode, assign, most_pods
@@ -24,11 +24,11 @@ from headgate.quota.pending_workload import PendingWorkload, Progress, has_faile
 from headgate.quota.tree import FlavorResource, QuotaNode, Usage, usage_of
 
 Needed = tuple[FlavorResource, ...]
-"""What is short."""
+"""The flavor resources that are short."""
 
 
 class VictimsFor(Struct, gc=False):
-    """Whom one workload would preempt. The same question is answered once, for the ledger does not change meanwhile."""
+    """The victims of one head. Searches are remembered while the ledger does not change."""
 
     ledger: Ledger
     head: PendingWorkload
@@ -36,13 +36,13 @@ class VictimsFor(Struct, gc=False):
     known: dict[tuple[Usage, Needed], tuple[Victim, ...]] = {}
 
     def of(self, assignment: Assignment) -> tuple[Victim, ...]:
-        """Those who make room for all of it; nobody where there is room, or where there can be none."""
+        """The victims for the whole assignment; none where it fits, or where preemption does not help."""
         if assignment.mode is not _PREEMPT:
             return ()
         return self._victims(self._preemptor(assignment.usage, assignment.needing_preemption))
 
     def fitness(self, of: FlavorResource, amount: int) -> Fitness:
-        """How it would go if only this was short."""
+        """How well the flavor would do if only this resource was short."""
         preemptor = self._preemptor(((of, amount),), (of,))
         return fitness_with(self.ledger, preemptor, self._victims(preemptor))
 
@@ -58,7 +58,7 @@ class VictimsFor(Struct, gc=False):
 
 
 def search_by(settings: QuotaSettings) -> VictimSearch:
-    """How victims are found by these settings."""
+    """The search for victims by these settings: classical, or by fair sharing."""
     strategies = settings.fair
     if not strategies:
         return classical_victims
@@ -71,7 +71,7 @@ class Admitted(Struct, frozen=True, gc=False):
 
 
 class Preempting(Struct, frozen=True, gc=False):
-    """It gets what it was assigned once the victims are gone; some of them may be on their way out already."""
+    """It gets its assignment once the victims are gone; some of them may be evicted already."""
 
     head: PendingWorkload
     assignment: Assignment
@@ -90,7 +90,7 @@ class Deferred(Struct, frozen=True, gc=False):
 
 
 class Gated(Struct, frozen=True, gc=False):
-    """It would have to preempt these, which a closed gate forbids."""
+    """It needs preemption, which a closed preemption gate forbids."""
 
     head: PendingWorkload
     victims: tuple[Victim, ...]
@@ -121,7 +121,7 @@ _FIT, _PREEMPT, _NO_FIT = Mode.FIT, Mode.PREEMPT, Mode.NO_FIT  # found sooner th
 
 
 class QuotaSnapshot(Struct, frozen=True):
-    """What a cycle decides on. The ledger is used for trials, and is as before when the cycle ends."""
+    """What a cycle decides on. Trials on the ledger are taken back when the cycle ends."""
 
     ledger: Ledger
     flavors: Mapping[str, ResourceFlavor]
@@ -132,7 +132,7 @@ class QuotaSnapshot(Struct, frozen=True):
 
 
 class _Tree(Struct):
-    """What was decided so far in one tree: who leaves, by uid, and what was charged to queues before they use it.
+    """What the cycle decided so far in one tree: victims by uid, and what was charged to queues ahead of its use.
 
     What is `lent` was charged for this cycle only: whoever it is kept for steps aside in the next.
     """
@@ -146,7 +146,7 @@ class _Tree(Struct):
 
 
 class _Nominee(Struct, frozen=True, gc=False):
-    """A head with what it was assigned, who must leave for that, and what was decided in its tree so far."""
+    """A head with its assignment, its victims, and what was decided in its tree so far."""
 
     head: PendingWorkload
     assignment: Assignment
@@ -155,12 +155,12 @@ class _Nominee(Struct, frozen=True, gc=False):
 
     @property
     def may_go(self) -> bool:
-        """There is room for it, or there are victims that make room."""
+        """It fits, as it is or after preemption."""
         return bool(self.victims) or self.assignment.mode is _FIT
 
     @property
     def shares_victims(self) -> bool:
-        """Some of those that must leave for it leave for somebody else already."""
+        """Some of its victims are already another's."""
         leaving = self.tree.leaving
         return any(victim.reservation.uid in leaving for victim in self.victims)
 
@@ -171,7 +171,7 @@ def cycle(snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: Q
 
 
 class AdmissionCycle:
-    """The cycle, as a rule whose answers can be timed."""
+    """The cycle as an extension point, which can be timed."""
 
     name = "AdmissionCycle"
 
@@ -187,7 +187,7 @@ Attempt = Callable[[QuotaSnapshot, Sequence[PendingWorkload], QuotaSettings], li
 def admit_all(
     pending: PendingQueues, snapshot: QuotaSnapshot, settings: QuotaSettings, now: float, attempt: Attempt = cycle
 ) -> Iterator[list[Outcome]]:
-    """Cycle after cycle until no other answer is possible; each is settled before the next begins."""
+    """Runs cycles until no head could get another answer; each is settled before the next begins."""
     while heads := pending.heads():
         snapshot = structs.replace(snapshot, number=pending.cycle)
         outcomes = attempt(snapshot, heads, settings)
@@ -199,7 +199,7 @@ def admit_all(
 
 
 def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
-    """The outcome is taken as happened: quota is held, victims are on their way out, who waits is back in its queue."""
+    """Applies the outcome: quota is reserved, victims are marked evicted, refused heads are requeued."""
     head = outcome.head
     if isinstance(outcome, Admitted):
         ledger.hold(_reservation(head, outcome.assignment.usage, now))
@@ -241,7 +241,7 @@ def _reservation(head: PendingWorkload, usage: Usage, now: float) -> Reservation
 
 
 class _Cycle:
-    """The heads are nominated against the ledger as it is, and decided one by one against what those before left."""
+    """Nominates all heads against the ledger as it is, then decides them in order against what those before left."""
 
     def __init__(self, snapshot: QuotaSnapshot, settings: QuotaSettings) -> None:
         self._snapshot = snapshot
@@ -268,7 +268,7 @@ class _Cycle:
         return outcomes
 
     def _plan(self, outcome: Outcome) -> None:
-        """Those that follow in this cycle find the allocation as this outcome leaves it."""
+        """Heads that follow in this cycle are checked for circles against the allocation this outcome leads to."""
         head = outcome.head
         node = self._ledger.forest.queues.get(head.queue)
         plan = self._tree(node.root).plan if node is not None else None
@@ -284,17 +284,17 @@ class _Cycle:
         return by_share(self._ledger, nominees) if self._is_fair else by_priority(nominees)
 
     def _inadmissible(self, head: PendingWorkload) -> Waits | None:
-        """What keeps it out whatever the quota."""
+        """What makes the head inadmissible whatever quota there is."""
         if head.workload.checks and has_failed_checks(head.workload):
-            return Waits(head, Unreserved.PENDING, Requeue.GENERIC, wording.FAILED_CHECKS)
+            return Waits(head, Unreserved.PENDING, Requeue.GENERIC, messages.FAILED_CHECKS)
         queue, forest = head.queue, self._ledger.forest
         node = forest.queues.get(queue)
         if queue in self._snapshot.inactive or (node is None and queue in forest.cyclic):
-            return Waits(head, Unreserved.SUSPENDED, Requeue.GENERIC, wording.queue_inactive(queue))
+            return Waits(head, Unreserved.SUSPENDED, Requeue.GENERIC, messages.queue_inactive(queue))
         if node is None:
-            return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, wording.queue_missing(queue))
+            return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, messages.queue_missing(queue))
         if not self._snapshot.may_enter(node.queue, head.workload.key.namespace):
-            return Waits(head, Unreserved.MISCONFIGURED, Requeue.NAMESPACE_MISMATCH, wording.WRONG_NAMESPACE)
+            return Waits(head, Unreserved.MISCONFIGURED, Requeue.NAMESPACE_MISMATCH, messages.WRONG_NAMESPACE)
         if head.problem:
             return Waits(head, Unreserved.MISCONFIGURED, Requeue.GENERIC, head.problem)
         return None
@@ -306,7 +306,7 @@ class _Cycle:
         pinned: Mapping[tuple[str, str], str] | None = None,
         find_victims: VictimSearch | None = None,
     ) -> _Nominee:
-        """Flavors for all its pods, or for as many as can be had, and who has to go for that."""
+        """Assigns flavors to all its pods, or to as many as possible, and finds the victims this needs."""
         settings, node = self._settings, self._ledger.forest.queues[head.queue]
         victims = VictimsFor(self._ledger, head, find_victims or self._find_victims)
         search = FlavorAssigner(
@@ -325,7 +325,7 @@ class _Cycle:
         return whole if whole.may_go else _of_fewer_pods(whole, search, victims) or whole
 
     def _still_valid(self, head: PendingWorkload, progress: Progress) -> Progress | None:
-        """How far it got, if that still counts."""
+        """The flavors tried before, if that result still holds."""
         generation = self._ledger.generation(head.queue)
         return progress if progress.holds(generation, self._snapshot.number, head.kind) else None
 
@@ -360,30 +360,30 @@ class _Cycle:
             message = assignment.message
             return Waits(head, Unreserved.WAITING, Requeue.NO_CANDIDATES, message, self._progress(nominee))
         if victims and self._settings.preemption_gates and head.workload.has_closed_gate:
-            return Gated(head, victims, wording.GATED)
+            return Gated(head, victims, messages.GATED)
         if not self._fits(nominee):
             return self._skip(nominee)
         return self._go(nominee)
 
     def _skip(self, nominee: _Nominee) -> Waits:
-        """Others went first. It goes on with the flavors it has not tried yet.
+        """It no longer fits after the heads before it, and goes on with the flavors it has not tried yet.
 
         If one was admitted for good, or if it would fit but for those that step aside, it tries all of them again then.
         """
         head, progress = nominee.head, self._progress(nominee)
         if nominee.tree.admits or self._fits_in_the_next(nominee):
             progress = structs.replace(progress, tried=progress.tried if progress.has_more else (), missed=True)
-        message, skipped = wording.NO_LONGER_FITS, bool(nominee.victims)
+        message, skipped = messages.NO_LONGER_FITS, bool(nominee.victims)
         return Waits(head, Unreserved.WAITING, Requeue.GENERIC, message, progress, skipped)
 
     def _defer(self, before: _Nominee, assignment: Assignment) -> Deferred:
-        """Victims of others are enough; the room they leave is spoken for."""
+        """Victims of others are enough; the quota they free is charged to it."""
         head = before.head
         self._promise(before, assignment.usage)
-        return Deferred(head, assignment, wording.WAITS_FOR_THE_SAME, recomputed=True)
+        return Deferred(head, assignment, messages.WAITS_FOR_THE_SAME, recomputed=True)
 
     def _go(self, nominee: _Nominee) -> Outcome:
-        """There is room, or there will be."""
+        """Admits the head, preempts for it, or defers it until others' victims are gone."""
         head, assignment, victims = nominee.head, nominee.assignment, nominee.victims
         leaving = nominee.tree.leaving
         if victims and self._closes_circle(nominee):
@@ -391,14 +391,14 @@ class _Cycle:
         if victims:
             self._promise(nominee, assignment.usage)
             leaving.update((victim.reservation.uid, victim.reservation) for victim in victims)
-            return Preempting(head, assignment, victims, wording.pending_preemption(assignment.message, len(victims)))
+            return Preempting(head, assignment, victims, messages.pending_preemption(assignment.message, len(victims)))
         if not self._fits_as_yet(nominee):
             self._promise(nominee, assignment.usage)
-            return Deferred(head, assignment, wording.pending_preemption(wording.NO_LONGER_FITS, len(leaving)))
+            return Deferred(head, assignment, messages.pending_preemption(messages.NO_LONGER_FITS, len(leaving)))
         self._charge(nominee, assignment.usage)
         if self._settings.block_admission:
             if not self._all_ready:
-                return Waits(head, Unreserved.PODS_NOT_READY, Requeue.PODS_NOT_READY, wording.NOT_READY)
+                return Waits(head, Unreserved.PODS_NOT_READY, Requeue.PODS_NOT_READY, messages.NOT_READY)
             self._all_ready = False
         nominee.tree.admits = True
         return Admitted(head, assignment)
@@ -412,12 +412,12 @@ class _Cycle:
         return plan.closes_circle(gets, victims, borrows=assignment.borrow > 0)
 
     def _withhold(self, nominee: _Nominee) -> Outcome:
-        """Nobody is preempted for it until something changes from outside; it may still have what is free."""
+        """Withholds the preemption until something changes from outside; the head may still get unused quota."""
         head = nominee.head
         free = self._nominate(head, None, find_victims=_nobody)
         if free.may_go:
             return self._go(free)
-        message = wording.preemption_withheld(nominee.assignment.message, len(nominee.victims))
+        message = messages.preemption_withheld(nominee.assignment.message, len(nominee.victims))
         return Waits(head, Unreserved.WAITING, Requeue.PREEMPTION_GATED, message, withheld=True)
 
     def _charge(self, nominee: _Nominee, usage: Usage) -> None:
@@ -429,7 +429,7 @@ class _Cycle:
         nominee.tree.assume.append((nominee.head.queue, usage))
 
     def _fits_as_yet(self, nominee: _Nominee) -> bool:
-        """While the victims of this cycle still hold their quota, and those they leave for do not use any."""
+        """Whether it fits while the victims of this cycle still hold quota and their preemptors use none."""
         tree = nominee.tree
         if not tree.leaving:
             return True
@@ -439,14 +439,14 @@ class _Cycle:
             return self._ledger.fits(nominee.head.queue, nominee.assignment.usage)
 
     def _again_without_the_leaving(self, nominee: _Nominee) -> _Nominee:
-        """The same flavors, as if all victims so far were gone."""
+        """Assigns the same flavors as if all victims so far were gone."""
         with self._ledger.trial():
             for reservation in nominee.tree.leaving.values():
                 self._ledger.leave(reservation.queue, reservation.uid)
             return self._nominate(nominee.head, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:
-        """Once all victims so far and its own are gone: so it was nominated, which holds until others go first."""
+        """Whether it fits once all victims so far and its own are gone."""
         if nominee.tree.is_as_found:
             return True
         ledger, queue, usage = self._ledger, nominee.head.queue, nominee.assignment.usage
@@ -461,14 +461,14 @@ class _Cycle:
             return ledger.fits(queue, usage)
 
     def _fits_in_the_next(self, nominee: _Nominee) -> bool:
-        """In the next cycle, that is, if nothing else happens."""
+        """Whether it would fit in the next cycle if nothing else happens."""
         with self._ledger.trial():
             for queue, usage in nominee.tree.lent:
                 self._ledger.credit(queue, usage)
             return self._fits(nominee)
 
     def _progress(self, nominee: _Nominee) -> Progress:
-        """How far its search got. One that began midway and met a changed ledger has left out what may do by now."""
+        """The flavors tried. A search that began midway on a changed ledger `missed` flavors that may fit by now."""
         head, before = nominee.head, nominee.head.progress
         generation, number = self._ledger.generation(head.queue), self._snapshot.number
         unchanged = before is not None and before.generation == generation
@@ -482,7 +482,7 @@ class _Cycle:
         return Progress((), generation, number, head.kind, missed=True)
 
     def _reserve(self, nominee: _Nominee) -> None:
-        """It cannot take its own quota back, so at least nobody after it in this cycle takes more of it."""
+        """Where it cannot reclaim its nominal quota, keeps heads after it in this cycle from borrowing more of it."""
         node = self._ledger.forest.queues[nominee.head.queue]
         if node.queue.preemption.reclaim is not Reclaim.ANY:
             borrows = nominee.assignment.borrow > 0
@@ -493,7 +493,7 @@ class _Cycle:
 
 
 def _of_fewer_pods(whole: _Nominee, search: FlavorAssigner, victims: VictimsFor) -> _Nominee | None:
-    """With as many pods as can be had; None when even the fewest are too many."""
+    """Partial admission: the nominee with the most pods that fit; None when even the fewest do not."""
     head = whole.head
 
     def attempt(metrics: Sequence[int]) -> _Nominee | None:

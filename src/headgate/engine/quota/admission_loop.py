@@ -1,4 +1,4 @@
-"""What the cycles decide, put into writing: who gets quota, who leaves for whom, who waits and why."""
+"""The admission loop: runs admission cycles, and turns their outcomes into writes, journal entries and events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from headgate.engine.journal import Journal
-from headgate.engine.quota import events as telling
+from headgate.engine.quota import events
 from headgate.engine.quota.admission_cycle import (
     AdmissionCycle,
     Admitted,
@@ -35,7 +35,7 @@ from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.preemption.quota.search import Victim
-from headgate.quota import messages as wording
+from headgate.quota import messages
 from headgate.quota.flavors import Assignment, admission
 from headgate.quota.pending_queue import Unreserved
 from headgate.quota.pending_workload import PendingWorkload
@@ -48,14 +48,14 @@ _RECOMPUTED: Mapping[type[Outcome], str] = {
     Gated: "NewTargets",
     Waits: "Skipped",
 }
-"""What came of deciding once more, where the victims were others' already."""
+"""The result label of outcomes that were decided anew because their victims were already another's."""
 
 BETTER_TOLD = frozenset({Unreserved.PENDING.value, Unreserved.SUSPENDED.value, DEACTIVATED})
-"""Reasons that say nothing of the quota a workload waits for."""
+"""Reasons of QuotaReserved=False that say nothing about quota, and give way to one that does."""
 
 
 class AssumedReservation(Struct, frozen=True, gc=False):
-    """Quota given in this step."""
+    """Quota reserved in this step, assumed until it is observed."""
 
     key: Key
     queue: str
@@ -63,7 +63,7 @@ class AssumedReservation(Struct, frozen=True, gc=False):
 
 
 class AdmissionLoop:
-    """Runs the cycles on the books, and takes each outcome for true by wanting it written."""
+    """Runs cycles on the quota cache; each outcome is assumed at once and written by the workload records."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class AdmissionLoop:
         self.assumed: dict[Key, AssumedReservation] = {}
 
     def run(self, now: float, evicted: Callable[[Key], None]) -> None:
-        """Until no other answer is possible. Who must leave is handed to `evicted`, to be looked at and placed."""
+        """Runs cycles until no head could get another answer. Evicted workloads are passed to `evicted`."""
         self.assumed = {}
         cache, objects = self._cache, self._objects
         for queue in cache.pending.flush_backoff(now):
@@ -110,30 +110,30 @@ class AdmissionLoop:
             if outcome.recomputed:
                 self._metrics.recomputed(outcome.head.queue, _RECOMPUTED[type(outcome)])
 
-    def tell(self, now: float) -> None:
-        """Why they wait, to those who have not been told."""
-        for key, refusal in self.refusals.take(now, self._can_be_told):
+    def report_refusals(self, now: float) -> None:
+        """Writes QuotaReserved=False with its reason to workloads that do not show it yet, within the rate limit."""
+        for key, refusal in self.refusals.take(now, self._can_be_written):
             record = self._records.get(key)
             if record is None or key not in self._cache.pending or _shows(record.now, refusal):
                 continue
             workload, asked = record.now, self._asked(record.now)
             status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
-            self._records.want(key, status, partial(telling.refused_event, workload, refusal, now))
+            self._records.want(key, status, partial(events.refused_event, workload, refusal, now))
 
-    def _can_be_told(self, key: Key) -> bool:
-        """Not while it is in doubt what it looks like."""
+    def _can_be_written(self, key: Key) -> bool:
+        """False while a write is in flight whose effect is not known."""
         record = self._records.get(key)
         return record is None or record.is_open
 
-    def pass_over(self, record: WorkloadRecord, now: float) -> None:
-        """One like it was refused and nothing has changed since: a workload that shows no better reason is told so."""
+    def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
+        """Reports a workload that is not evaluated because another of its class was refused since the last change."""
         shown = record.now.condition(QUOTA_RESERVED)
         if shown is None or shown.reason not in BETTER_TOLD:
             return
         found = self._cache.pending.passed_over(record.now.key)
         if found is not None:
             head, why = found
-            self._refuse(head, Refusal(why.value, wording.PASSED_OVER), now)
+            self._refuse(head, Refusal(why.value, messages.PASSED_OVER), now)
 
     def _act(self, outcome: Outcome, now: float, evicted: Callable[[Key], None]) -> None:
         if isinstance(outcome, Admitted):
@@ -159,20 +159,20 @@ class AdmissionLoop:
         assert record is not None
         given, workload = admission(head.queue, assignment.pod_sets), record.now
         status = reserved(workload, given, required_checks(queue, given), now)
-        self._journal.write(telling.reserved(workload, status, assignment.borrow, now))
-        self._records.want(key, status, partial(telling.reserved_event, workload, status, now))
+        self._journal.write(events.reserved(workload, status, assignment.borrow, now))
+        self._records.want(key, status, partial(events.reserved_event, workload, status, now))
         self.refusals.drop(key)
         self.assumed[key] = AssumedReservation(key, head.queue, assignment.usage)
         self._cache.assume(record, head.queue)
 
     def _preempt(self, head: PendingWorkload, victims: tuple[Victim, ...], now: float) -> Iterator[Key]:
-        """Those on their way out already are not told again."""
+        """Evicts the victims that are not evicted yet; yields their keys."""
         for chosen in victims:
             record = self._records.get(chosen.reservation.key)
             if record is None or not record.is_open or record.now.is_true(EVICTED):
                 continue
-            message = telling.preempted_message(head, chosen, self._cache.ledger)
-            self._journal.write(telling.preempted(record.now, head, chosen, message, now))
+            message = events.preempted_message(head, chosen, self._cache.ledger)
+            self._journal.write(events.preempted(record.now, head, chosen, message, now))
             self.assumed.pop(chosen.reservation.key, None)
             if record.so_far.admission is None:
                 self._take_back(record, now)
@@ -181,7 +181,7 @@ class AdmissionLoop:
             yield chosen.reservation.key
 
     def _take_back(self, record: WorkloadRecord, now: float) -> None:
-        """It was promised quota a moment ago, and nobody knows yet: it never was.
+        """Takes back a reservation made in this step, of which nothing was written yet.
 
         It lines up again when it is looked at once more, after all cycles of this step. Otherwise it could get and lose
         the same quota over and over, while the one it has to make way for waits for others to leave.
@@ -195,14 +195,14 @@ class AdmissionLoop:
         self._records.want(
             victim.key,
             preempted(victim, chosen.reason.value, message, now),
-            partial(telling.evicted_event, victim, message, now),
-            partial(telling.preempted_event, victim, message, head, now),
-            partial(telling.preempted_for_event, head, victim, chosen.reason.text, now),
+            partial(events.evicted_event, victim, message, now),
+            partial(events.preempted_event, victim, message, head, now),
+            partial(events.preempted_for_event, head, victim, chosen.reason.text, now),
         )
         self._metrics.preempts(victim.key, head.queue)
 
     def _refuse(self, head: PendingWorkload, refusal: Refusal, now: float) -> None:
-        """What the workload shows already is not told again."""
+        """Notes the refusal, unless the workload shows it already."""
         if self.refusals.untold.get(head.key) == refusal:
             return
         record = self._records.get(head.key)
@@ -211,7 +211,7 @@ class AdmissionLoop:
             return
         last = self._journal.last(head.key)
         if last is None or last.reason != refusal.reason or last.message != refusal.message:
-            self._journal.write(telling.refused(head, refusal, now))
+            self._journal.write(events.refused(head, refusal, now))
         self.refusals.note(head.key, refusal)
 
     def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:

@@ -1,4 +1,6 @@
-"""Where every workload stands: it holds quota, waits for it, or neither. Never both."""
+"""The quota cache: reservations, pending queues and queue usage, updated one workload at a time.
+
+A workload holds quota, waits for it, or does neither; never both."""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _RUNS = StopPolicy.NONE
 
 
 class QuotaCache:
-    """The ledger, the queues and the counts, brought in line with one workload at a time.
+    """The ledger, the pending queues and the usage of queues, as the workload records have them.
 
     Quota counts as held from the moment it is promised until its return is seen, so that no mistake, delay or
     lost answer can give it away twice.
@@ -42,7 +44,7 @@ class QuotaCache:
         self._by_local: dict[Key, dict[Key, None]] = {}
 
     def reshape(self, now: float) -> None:
-        """Other queues and cohorts; who held quota holds it still."""
+        """Rebuilds the cohort trees. Reservations stay; pending workloads are evaluated again."""
         queues, cohorts = list(self._objects.queues.values()), list(self._objects.cohorts.values())
         self.ledger = self.ledger.rebuilt(queues, cohorts)
         forest = self.ledger.forest
@@ -56,37 +58,37 @@ class QuotaCache:
                 self.pending.wake(first.name, now)
 
     def came_from_outside(self, workload: QueuedWorkload) -> None:
-        """The workload is new: its tree may preempt as if it never had. Nobody is tried again for that alone."""
+        """A new workload: the allocation history of its tree is dropped. Nobody is evaluated again for that alone."""
         if self.ledger.allocations:
             self.ledger.forget_allocations(self._objects.queue_of(workload))
 
     def changed_from_outside(self, workload: QueuedWorkload, now: float) -> None:
-        """The workload went or was changed, or its time has come: whose preemption was withheld is tried again."""
+        """The workload was deleted or changed, or its back-off ended: its tree's withheld preemptions are retried."""
         if self.ledger.allocations:
             queue = self._objects.queue_of(workload)
             if self.ledger.forget_allocations(queue):
                 self.pending.wake(queue, now)
 
-    def surroundings_changed(self, now: float) -> None:
-        """As `changed_from_outside`, of all trees."""
+    def objects_changed(self, now: float) -> None:
+        """Queues, flavors or classes changed: withheld preemptions of all trees are tried again."""
         if self.ledger.allocations.forget_all():
             self.wake_all(now)
 
     def members(self, local: Key) -> Iterator[Key]:
-        """The workloads that name this local queue."""
+        """The workloads that name this LocalQueue."""
         return iter(list(self._by_local.get(local, ())))
 
     def reservations(self, queue: str) -> list[Key]:
-        """The workloads that hold quota of this cluster queue."""
+        """The workloads that hold quota of this ClusterQueue."""
         return [reservation.key for reservation in self.ledger.reservations(queue)]
 
     def cohorts_above(self, queue: str) -> list[str]:
-        """Its own cohort first, the whole tree last."""
+        """The cohorts above a ClusterQueue, its parent first, the root last."""
         node = self.ledger.node(queue)
         return [cohort.name for cohort in node.ancestors()] if node is not None else []
 
     def place(self, record: WorkloadRecord, now: float) -> None:
-        """The workload stands where what is seen and decided of it puts it."""
+        """Brings the reservation, the pending queues and the usage in line with the record."""
         workload, held, is_open, placed = record.now, record.held, record.is_open, record.placed
         if placed is not None:
             before, held_before, was_open = placed
@@ -155,7 +157,7 @@ class QuotaCache:
         """The workload holds no quota, and waits for it if its LocalQueue lets it in."""
         workload = record.now
         self._release(record, now)
-        queue = self._lets_in(local, workload) if may_wait else None
+        queue = self._queue_for(local, workload) if may_wait else None
         if queue is None:
             self._dequeue(record, now)
             return
@@ -198,8 +200,8 @@ class QuotaCache:
                 del self._by_local[record.local]
             record.local = record.placed = None  # it may come back to it before it is examined
 
-    def _lets_in(self, local: Key, workload: QueuedWorkload) -> str | None:
-        """The queue it may wait in. One that is stopped keeps those who wait, but its local queue must let them in."""
+    def _queue_for(self, local: Key, workload: QueuedWorkload) -> str | None:
+        """The ClusterQueue it may wait for; None when its LocalQueue or the workload itself keeps it out."""
         found = self._objects.locals.get(local)
         if found is None or found.deleted is not None or found.stop_policy is not _RUNS:
             return None
@@ -214,6 +216,6 @@ def _gives_back(before: Reservation, after: Reservation) -> bool:
 
 
 def _waits_for_pods(workload: QueuedWorkload) -> bool:
-    """Nobody would say it of a workload without an owner, unless somebody has begun to."""
+    """PodsReady is awaited of workloads with an owner, and of others once the condition was set."""
     told = workload.condition(PODS_READY)
     return told.status != "True" if told is not None else workload.owner is not None

@@ -1,4 +1,4 @@
-"""What local queues used lately, where those that used less go first.
+"""Usage-based fair sharing: the decayed usage of LocalQueues.
 
 An average that forgets by halves is kept for each local queue and shown in its status, from where the next process
 goes on. It moves whenever a sample is taken and whenever a workload is admitted. A workload that holds quota and does
@@ -30,7 +30,7 @@ WHOLE_USE = NANOS * RESOURCE_WEIGHT
 
 
 class _LocalQueueConsumption:
-    """Of one local queue."""
+    """The decayed usage of one LocalQueue."""
 
     __slots__ = ("at", "consumed", "in_advance", "shown")
 
@@ -43,7 +43,7 @@ class _LocalQueueConsumption:
         self.in_advance: Counter[str] = Counter()
 
     def move(self, in_use: Amounts, half_life: float, now: float) -> bool:
-        """To this time. False when there was nothing to move."""
+        """Decays the usage to this time; False when there was none."""
         until = max(self.at, second(now))
         before, self.consumed = self.consumed, decayed(self.consumed, in_use, until - self.at, half_life)
         self.at = until
@@ -54,7 +54,7 @@ class _LocalQueueConsumption:
 
 
 class Consumptions:
-    """Of all local queues there are."""
+    """The decayed usage of all LocalQueues."""
 
     def __init__(self, sharing: UsageSharing, objects: QuotaObjectCache, usage: QueueUsages) -> None:
         self._sharing = sharing
@@ -68,7 +68,7 @@ class Consumptions:
     # what is asked
 
     def used(self, local: Key) -> LocalUse:
-        """By weight. A local queue that weighs nothing comes after all others."""
+        """Weighted usage; infinite where the weight is zero."""
         found, account = self._objects.locals.get(local), self._accounts.get(local)
         weight = found.fair_weight if found is not None else WHOLE_WEIGHT
         if weight <= 0:
@@ -79,7 +79,7 @@ class Consumptions:
         return self.used(self._objects.local_of(head.workload))
 
     def used_by_reservation(self, reservation: Reservation) -> LocalUse:
-        """Nothing where it does not matter."""
+        """The usage of the reservation's LocalQueue; zero where the ClusterQueue does not order by usage."""
         matters = self._matters(reservation.queue)
         return self.used(Key(Kind.LOCAL_QUEUE, reservation.key.namespace, reservation.local)) if matters else 0
 
@@ -93,7 +93,7 @@ class Consumptions:
     # what happens
 
     def open(self, local: LocalQueue, now: float) -> None:
-        """The local queue is there; what its status says counts when it is first seen."""
+        """A LocalQueue is observed; its status is taken over the first time."""
         if local.key in self._accounts:
             return
         account = self._accounts[local.key] = _LocalQueueConsumption(local, now)
@@ -107,7 +107,7 @@ class Consumptions:
         self._samples.drop(local)
 
     def sample(self, now: float) -> list[Key]:
-        """Those whose time has come; returned are those with something to show."""
+        """Samples the LocalQueues that are due; returns those whose usage changed."""
         moved = []
         for key in sorted(self._samples.due(now)):
             account = self._accounts[key]
@@ -118,14 +118,14 @@ class Consumptions:
         return moved
 
     def place(self, seen: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
-        """The workload holds quota, or no longer does."""
+        """Charges the entry penalty of a reservation that is not observed as admitted, or drops it."""
         if reservation is None:
             self.leave(seen.key)
         elif not seen.is_true(ADMITTED) and self._matters(reservation.queue):
             self._enter(seen.key, local, reservation)
 
     def settle(self, workload: Key, local: Key, queue: str, now: float) -> None:
-        """The workload shows that it is admitted: what counted in advance has come about."""
+        """The workload is observed as admitted: its penalty becomes usage."""
         penalty = self._entered.get(workload, (local, {}))[1]
         self.leave(workload)
         account = self._accounts.get(local)
@@ -137,7 +137,7 @@ class Consumptions:
         account.show()
 
     def leave(self, workload: Key) -> None:
-        """It counts in advance no longer."""
+        """Drops the workload's entry penalty."""
         local, penalty = self._entered.pop(workload, (workload, {}))
         account = self._accounts.get(local)
         if account is not None:

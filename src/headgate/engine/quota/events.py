@@ -1,4 +1,4 @@
-"""How a decision about a queued workload is told: one journal entry, and the events rendered from it."""
+"""Journal entries and events of decisions about workloads, and refusals that wait to be written as conditions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_workload import PendingWorkload
 
-AHEAD = 50  # how many may be told at once after a while of silence
+BURST = 50  # how many may be told at once after a while of silence
 
 
 class Refusal(Struct, frozen=True, gc=False):
-    """The reason and words of the condition QuotaReserved; `also` are other conditions that go with it."""
+    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it."""
 
     reason: str
     message: str
@@ -34,7 +34,7 @@ class Refusal(Struct, frozen=True, gc=False):
 
 
 class PendingRefusals:
-    """Refusals not told yet; a later one takes the place of an earlier one, admission that of both.
+    """Refusals not written yet. A later one replaces an earlier one, an admission removes both.
 
     When thousands wait, their places change faster than anybody reads. Writing each change down would slow down
     those who are admitted.
@@ -42,7 +42,7 @@ class PendingRefusals:
 
     def __init__(self) -> None:
         self._untold: dict[Key, Refusal] = {}
-        self._pace = RateLimiter(seconds=0.125, ahead=AHEAD)
+        self._limiter = RateLimiter(interval=0.125, burst=BURST)
 
     def note(self, key: Key, refusal: Refusal) -> None:
         self._untold[key] = refusal
@@ -54,26 +54,26 @@ class PendingRefusals:
     def drop(self, key: Key) -> None:
         self._untold.pop(key, None)
 
-    def take(self, now: float, can_be_told: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
-        """Those that are told now, longest untold first."""
-        if now < self._pace.next_turn:
+    def take(self, now: float, can_be_written: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
+        """The refusals to write now, oldest first, within the rate limit."""
+        if now < self._limiter.next_at:
             return
-        for key in list(islice(self._untold, AHEAD)):
-            if can_be_told(key):
-                if not self._pace.take(now):
+        for key in list(islice(self._untold, BURST)):
+            if can_be_written(key):
+                if not self._limiter.try_accept(now):
                     return
                 yield key, self._untold.pop(key)
 
     def next_deadline(self) -> float | None:
-        """When the next one can be told."""
-        return self._pace.next_turn if self._untold else None
+        """When the rate limit lets the next one be written."""
+        return self._limiter.next_at if self._untold else None
 
 
 LONGEST_EVENT = 1024
 UNKNOWN = "UNKNOWN"
 WARNINGS = frozenset({"doom"})
 EVENTS_BY_REASON = frozenset({"AdmissionGated", "AdmissionGateCleared", "Deleted", ADMITTED})
-"""Steps that are told as events under their own reason."""
+"""Lifecycle steps that are emitted as events under their own reason."""
 
 
 def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int, now: float) -> Entry:
@@ -119,7 +119,7 @@ def forgotten(workload: QueuedWorkload, now: float) -> Entry:
 
 
 def reserved_event(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> EmitEvent:
-    """One event for both steps where they are one: it is admitted, or has quota and waits for its checks."""
+    """Admitted, or QuotaReserved where admission checks are still to pass."""
     assert status.admission is not None
     queue, waited = status.admission.cluster_queue, max(0, now - queued_since(workload))
     if _is_admitted(status):
@@ -193,20 +193,20 @@ def _event(
 
 
 class RateLimiter:
-    """One in so many seconds in the long run, of which some may run ahead."""
+    """A token bucket: one per interval in the long run, with a burst."""
 
-    def __init__(self, seconds: float, ahead: int) -> None:
-        self._seconds = seconds
-        self._slack = ahead * seconds
+    def __init__(self, interval: float, burst: int) -> None:
+        self._interval = interval
+        self._slack = burst * interval
         self._turn = -math.inf  # when the next would be due, were they even
 
     @property
-    def next_turn(self) -> float:
+    def next_at(self) -> float:
         return self._turn - self._slack
 
-    def take(self, now: float) -> bool:
-        """Whether one more may be told now; if so, it counts as told."""
+    def try_accept(self, now: float) -> bool:
+        """Takes a token; False when there is none."""
         if now < self._turn - self._slack:
             return False
-        self._turn = max(self._turn, now) + self._seconds
+        self._turn = max(self._turn, now) + self._interval
         return True

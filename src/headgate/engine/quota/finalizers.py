@@ -1,4 +1,4 @@
-"""Queues, flavors and checks do not go while they are in use: they carry a finalizer, taken off when nobody does."""
+"""Finalizers of ClusterQueues, ResourceFlavors and AdmissionChecks: removed when these are deleted and unused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kept = ClusterQueue | ResourceFlavor | AdmissionCheck
 
 
 class InUse:
-    """One write at a time for each object, made from the version last seen."""
+    """Writes finalizers, from the version last observed."""
 
     def __init__(self, objects: QuotaObjectCache, usage: QueueUsages, backoff: Backoff) -> None:
         self._objects = objects
@@ -40,7 +40,7 @@ class InUse:
         self._writes.forget(key)
 
     def mark_leaving_dirty(self) -> None:
-        """Something else is used than before: those that are to go may be free to."""
+        """Queues have changed: objects that are being deleted may be unused now."""
         objects = self._objects
         for known in (objects.queues, objects.flavors, objects.checks):
             self._dirty.update((one.key, None) for one in known.values() if one.deleted is not None)
@@ -53,7 +53,7 @@ class InUse:
             self._dirty[key] = None
 
     def is_under_way(self, key: Key) -> bool:
-        """A write is not seen yet, so any other write would be refused."""
+        """A write is not observed yet, so another write from this version would conflict."""
         flight, found = self._writes.get(key), self._find(key)
         return flight is not None and found is not None and found.version == flight.base
 

@@ -1,4 +1,4 @@
-"""What can be measured of cluster queues and cohorts, by Kueue's names: worked out when somebody asks."""
+"""Gauges of queues, cohorts and workloads, by Kueue's names, computed at scrape time."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ STATUSES = ("active", "pending", "terminating")
 
 
 class Measured(Struct, frozen=True):
-    """What is measured."""
+    """The sources of all gauges."""
 
     objects: QuotaObjectCache
     cache: QuotaCache
     settings: QuotaSettings
 
-    def locals_told_of(self) -> list[Key]:
-        return [key for key in self.objects.locals if self.objects.tells_of(key)]
+    def reported_locals(self) -> list[Key]:
+        return [key for key in self.objects.locals if self.objects.reports_on(key)]
 
 
 def queue_gauges(of: Measured) -> Iterator[Number]:
@@ -62,7 +62,7 @@ def queue_gauges(of: Measured) -> Iterator[Number]:
 
 
 def _pending(of: Measured, queue: ClusterQueue, labels: Labels) -> Iterator[Number]:
-    """In a queue that admits nothing, everybody waits for a change."""
+    """Pending workloads; in an inactive queue all of them are inadmissible."""
     waiting = of.cache.pending.of(queue.name)
     if waiting is None:
         return
@@ -77,7 +77,7 @@ def _pending(of: Measured, queue: ClusterQueue, labels: Labels) -> Iterator[Numb
 
 
 def _asked(queue: ClusterQueue, waiting: Sequence[Census], labels: Labels) -> Iterator[Number]:
-    """What all who wait ask for, and nothing for what nobody asks for though there is quota."""
+    """Requests of all pending workloads, zero included where the queue has quota."""
     asked = {name: 0 for group in queue.groups for name in group.resources}
     for kinds in waiting:
         for kind, size in kinds.items():
@@ -129,7 +129,7 @@ def _cohort(of: Measured, node: QuotaNode, root: QuotaNode, reserved: Counter[Fl
 
 
 def _reserved(of: Measured, node: QuotaNode) -> Counter[FlavorResource]:
-    """By all queues below."""
+    """Reservations of all ClusterQueues below the node."""
     reserved: Counter[FlavorResource] = Counter()
     for leaf in node.leaves():
         reserved.update(of.cache.usage.queue(leaf.name).reservation)
@@ -158,7 +158,7 @@ def _limit(of: FlavorResource, amount: int | None) -> float:
 
 
 def _weighted(share: Share) -> float:
-    """Not a number where there is no bound to it."""
+    """The weighted share; NaN where it is unbounded."""
     return math.nan if share.is_boundless else float(share.order[1])
 
 
@@ -168,7 +168,7 @@ def _status(reason: str) -> str:
 
 def local_gauges(of: Measured) -> Iterator[Number]:
     aside = _waiting_for_change(of)
-    for key in of.locals_told_of():
+    for key in of.reported_locals():
         labels, count = _named(key), of.cache.usage.local(key)
         later = aside.get(key, 0)
         for status, waiting in (("active", count.pending - later), ("inadmissible", later)):
@@ -192,7 +192,7 @@ def _local_resources(of: Measured, local: LocalQueue, labels: Labels) -> Iterato
 
 
 def _waiting_for_change(of: Measured) -> dict[Key, int]:
-    """By local queue. Where nobody will be tried as things are, that is all who wait."""
+    """Inadmissible workloads by LocalQueue."""
     found: dict[Key, int] = {}
     by_queue = _by_queue(of)
     for waiting in of.cache.pending:
@@ -213,10 +213,10 @@ def _by_queue(of: Measured) -> dict[str, list[Key]]:
 
 
 def usage_gauges(of: Measured) -> Iterator[Number]:
-    """What local queues used lately, where that matters to anybody."""
+    """Usage of LocalQueues, with usage-based fair sharing."""
     if of.cache.consumptions is None:
         return
-    for key in of.locals_told_of():
+    for key in of.reported_locals():
         labels = (("cluster_queue", of.objects.locals[key].cluster_queue), *_named(key))
         used = of.cache.consumptions.used(key) / WHOLE_USE
         yield "kueue_local_queue_admission_fair_sharing_usage", labels, used
@@ -233,11 +233,11 @@ _Placement = tuple[str, str, str]
 """A namespace, the name of a local queue in it, and the cluster queue it has quota of; empty: it has none."""
 
 Unadmitted = Counter[tuple[_Placement, str]]
-"""With what keeps them from their quota."""
+"""Counts by queues and the reason there is no quota."""
 
 
 def workload_gauges(of: Measured, records: WorkloadRecords, refusals: PendingRefusals) -> Iterator[Number]:
-    """How many are finished and still there, and how many are not admitted, and why."""
+    """Finished workloads that still exist, and unadmitted workloads by reason."""
     finished: Counter[_Placement] = Counter()
     unadmitted: Unadmitted = Counter()
     for workload in records.seen():
@@ -252,7 +252,7 @@ def workload_gauges(of: Measured, records: WorkloadRecords, refusals: PendingRef
 
 
 def _count_pending_refusals(unadmitted: Unadmitted, records: WorkloadRecords, refusals: PendingRefusals) -> None:
-    """Those who are not told yet why they wait count as if they were."""
+    """Refusals that are not written yet count as if they were."""
     for key, refusal in refusals.untold.items():
         record = records.get(key)
         if record is not None and unadmitted[_placement(record.seen), _underlying_cause(record.seen)] > 0:
@@ -281,7 +281,7 @@ def _finished_gauges(of: Measured, metrics: Counter[_Placement]) -> Iterator[Num
         by_local[local] += count
     for queue in of.objects.queues:
         yield "kueue_finished_workloads", (("cluster_queue", queue),), by_queue[queue]
-    for local in of.locals_told_of():
+    for local in of.reported_locals():
         labels = (("name", local.name), ("namespace", local.namespace))
         yield "kueue_local_queue_finished_workloads", labels, by_local[local]
 
@@ -299,13 +299,13 @@ def _unadmitted_gauges(of: Measured, metrics: Unadmitted) -> Iterator[Number]:
     for (queue, because), count in by_queue.items():
         yield "kueue_unadmitted_workloads", (("cluster_queue", queue), *because), count
     for (queue, local, because), count in by_local.items():
-        if of.objects.tells_of(local):
+        if of.objects.reports_on(local):
             labels = (("cluster_queue", queue), ("name", local.name), ("namespace", local.namespace), *because)
             yield "kueue_local_queue_unadmitted_workloads", labels, count
 
 
 def _queues_of(of: Measured, placement: _Placement) -> tuple[Key, str]:
-    """The local queue, and the cluster queue: the one it has quota of, or would get it from."""
+    """The LocalQueue, and the ClusterQueue it has quota of or would get it from."""
     namespace, name, queue = placement
     local = Key(Kind.LOCAL_QUEUE, namespace, name)
     found = of.objects.locals.get(local)

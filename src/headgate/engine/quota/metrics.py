@@ -1,4 +1,7 @@
-"""What is counted about quota, by Kueue's names: whatever only grows, and how long things took."""
+"""Counters and histograms of admission, by Kueue's names.
+
+Waits are measured when a condition turns true between two observations of one object. What is first observed with the
+condition true, as after a restart, ended earlier and is not counted again."""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ OF_QUEUES: Mapping[str, Bounds] = {
     ADMITTED_UNTIL_READY: _doubling(14),
     EXECUTION: _doubling(16),
 }
-"""Told of the cluster queue and of the local queue."""
+"""Reported for ClusterQueues and LocalQueues."""
 
 BOUNDS: Mapping[str, Bounds] = {
     **{f"kueue_{name}": bounds for name, bounds in OF_QUEUES.items()},
@@ -63,7 +66,7 @@ BOUNDS: Mapping[str, Bounds] = {
 
 
 class Turned(NamedTuple):
-    """What two observations of a workload tell apart; `released`: it has no quota any more."""
+    """Conditions that turned true between two observations; `released`: quota was given back."""
 
     came: Came
     released: bool
@@ -78,7 +81,7 @@ def turned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Turne
 
 
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:
-    """What its queues are told, in seconds."""
+    """The waits that ended, by metric, in seconds."""
     over: list[tuple[str, float]] = []
     reserved, admitted, ready = QUOTA_RESERVED in came, ADMITTED in came, came.get(PODS_READY)
     waited = now - queued_since(after) if reserved or admitted or ready is not None else 0.0
@@ -98,19 +101,19 @@ def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str,
 
 
 def ready_until_evicted(before: QueuedWorkload, after: QueuedWorkload) -> float | None:
-    """None when it was not ready, or was not told to go."""
+    """Seconds from PodsReady to Evicted; None when it was not ready or not evicted."""
     ready, evicted = true_since(before, PODS_READY), true_since(after, EVICTED)
     return None if ready is None or evicted is None else evicted - ready
 
 
 def evicted_until_released(released: QueuedWorkload, now: float) -> float | None:
-    """None unless its quota, which has come back just now, did so because it was told to go."""
+    """Seconds from Evicted to the release of quota; None when it was not evicted."""
     since = true_since(released, EVICTED)
     return None if since is None or released.is_true(FINISHED) else now - since
 
 
 def queued_since(workload: QueuedWorkload) -> float:
-    """When it began to wait, for the last time."""
+    """When it was created, or last requeued."""
     again = workload.condition(REQUEUED)
     return workload.created if again is None else again.at
 
@@ -123,14 +126,14 @@ def _since(workload: QueuedWorkload, type_: str, otherwise: float) -> float:
 SUCCESS: Labels = (("result", "success"),)
 FAILURE: Labels = (("result", "inadmissible"),)
 TURNS = {QUOTA_RESERVED: "quota_reserved", ADMITTED: "admitted", FINISHED: "finished"}
-"""Conditions that are counted when they turn true, and under what name."""
+"""Conditions that are counted when they turn true, and the metric's name."""
 
 OF_CLUSTER_QUEUE, OF_LOCAL_QUEUE = "kueue_", "kueue_local_queue_"
-"""How the names of their metrics begin."""
+"""Prefixes of the metrics."""
 
 
 class _OriginMetrics:
-    """What has come about: how often conditions turned true, how long things took, who was told to go and why."""
+    """Counts of one origin: conditions that turned true, waits, and evictions by reason."""
 
     __slots__ = ("evictions", "turns", "waits")
 
@@ -156,18 +159,18 @@ class _OriginMetrics:
 
 
 _Origin = tuple[str, str, str, str]
-"""Of which workloads: their cluster queue, priority class, namespace and local queue."""
+"""ClusterQueue, priority class, namespace and LocalQueue."""
 
 
 class AdmissionMetrics:
-    """Counted is what has come about, whoever wrote it, once for each time it did.
+    """Counts what is observed, whoever wrote it, once each time it happens.
 
-    `tells_of` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue. What comes
+    `reports_on` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue. What comes
     about is noted once, and told of the queues and cohorts it belongs to when somebody asks, or before these change.
     """
 
-    def __init__(self, tells_of: Callable[[Key], bool], cohorts_above: Callable[[str], Iterable[str]]) -> None:
-        self._tells_of = tells_of
+    def __init__(self, reports_on: Callable[[Key], bool], cohorts_above: Callable[[str], Iterable[str]]) -> None:
+        self._tells_of = reports_on
         self._cohorts_above = cohorts_above
         self._counted: Counter[tuple[str, Labels]] = Counter()
         self._waits = Distributions(BOUNDS)
@@ -187,11 +190,11 @@ class AdmissionMetrics:
         self._skips[queue] = self._skips.get(queue, 0) + 1
 
     def withheld_preemption(self, queue: str) -> None:
-        """It would have led back to an earlier allocation."""
+        """A preemption was withheld: it would have led back to an earlier allocation."""
         self._add("headgate_withheld_preemptions_total", cluster_queue=queue)
 
     def recomputed(self, queue: str, result: str) -> None:
-        """A workload's victims had to go for another one already, so it was decided about once more."""
+        """A head was decided anew because its victims were already another's."""
         self._add("kueue_preemption_target_recomputations_total", cluster_queue=queue, result=result)
 
     def preempts(self, victim: Key, by_queue: str) -> None:
@@ -216,7 +219,7 @@ class AdmissionMetrics:
         self._preemptors.pop(workload, None)
 
     def forget(self, key: Key) -> None:
-        """A queue or cohort is gone, and with it whatever was counted of it."""
+        """A queue or cohort was deleted: its series are dropped."""
         self.sum_up()
         for labels in _naming(key):
             for at in [at for at in self._counted if labels.items() <= dict(at[1]).items()]:
@@ -226,7 +229,7 @@ class AdmissionMetrics:
             self._skips.pop(key.name, None)
 
     def sum_up(self) -> None:
-        """All that came about is told of whom it belongs to now: other local queues, or other cohorts, may follow."""
+        """Adds all counts to the series of the queues and cohorts they belong to now, before these change."""
         untold, self._untold = self._untold, {}
         for (queue, class_, space, local), account in untold.items():
             self._tell(OF_CLUSTER_QUEUE, _of_queue(queue, class_), account)

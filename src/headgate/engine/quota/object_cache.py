@@ -1,4 +1,4 @@
-"""All that surrounds the workloads: queues, cohorts, flavors, checks, classes, and what holds in their namespaces."""
+"""The object cache: queues, cohorts, flavors, checks, priority classes, namespaces, limit ranges, runtime classes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from headgate.quota.pending_workload import WorkloadRequests, requests_of_worklo
 from headgate.quota.requests import Adjustments, limits_of
 
 _Look = tuple[str, tuple[PodSet, ...], tuple[tuple[str, int], ...], int]
-"""Namespace, pod sets, pods that are done, priority: all that a wish depends on, besides what is around it."""
+"""Namespace, pod sets, reclaimable pods and priority: what a workload's requests depend on."""
 
 
 class NamespaceAdjustments:
-    """Holds them and puts them together. Each change returns whether it means anything."""
+    """Limit ranges and runtime classes, and what workloads request by them. Changes return whether they matter."""
 
     def __init__(self, settings: QuotaSettings) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class NamespaceAdjustments:
         return self._by_namespace.get(namespace, self._elsewhere)
 
     def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
-        """What it applies for: one and the same for all that look alike, worked out once."""
+        """What the workload requests; the same object for equal workloads, as long as one of them keeps it."""
         namespace = workload.key.namespace
         look = namespace, workload.pod_sets, workload.reclaimable, workload.priority + workload.boost
         known = self._requests.get(look)
@@ -60,7 +60,7 @@ class NamespaceAdjustments:
         return self._put_range(found) if isinstance(found, LimitRange) else self._put_class(found)
 
     def drop(self, key: Key, uid: str) -> bool:
-        """It is gone, unless another has its name by now."""
+        """The object was deleted; False when another one has its name by now."""
         if key.kind is Kind.LIMIT_RANGE and key in self._ranges and self._ranges[key].uid == uid:
             del self._ranges[key]
             self._put_together(key.namespace)
@@ -111,11 +111,11 @@ Held = TypeVar("Held", bound=Described | AdmissionCheck | WorkloadPriorityClass)
 _LOCAL_QUEUE = Kind.LOCAL_QUEUE
 MOST_CIRCUMSTANCES = 16_384
 _Stands = tuple[str, str, str | None, str]
-"""Namespace, local queue, the cluster queue it has quota of, or else what is wrong with its pods."""
+"""Namespace, LocalQueue, the ClusterQueue it has quota of, or else what is wrong with its pods."""
 
 
 class QuotaObjectCache:
-    """Takes in what is now true of them, and collects what that means for the rest."""
+    """The objects as last observed, and which queues, namespaces and classes changed since that was last asked."""
 
     def __init__(self, settings: QuotaSettings) -> None:
         self._settings = settings
@@ -195,7 +195,7 @@ class QuotaObjectCache:
         self._circumstances.clear()
 
     def take_reshaped(self) -> bool:
-        """True once after queues, cohorts, flavors or checks have changed; then some queues may act otherwise."""
+        """True once after queues, cohorts, flavors or checks have changed; whether queues are active is updated."""
         if not self._reshaped:
             return False
         self._reshaped, before = False, self._activities
@@ -220,11 +220,11 @@ class QuotaObjectCache:
         return not queue.namespaces or all(requirement.holds(labels) for requirement in queue.namespaces)
 
     def adjustments(self, workload: QueuedWorkload) -> Adjustments:
-        """What its namespace and its runtime classes make of what it asks for."""
+        """The limit ranges and overheads that apply to the workload."""
         return self._adjustments.of(workload.key.namespace)
 
     def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
-        """What it applies for, as its namespace and its runtime classes have it."""
+        """What the workload requests, with limit ranges and overheads applied."""
         return self._adjustments.requests(workload)
 
     def activity(self, queue: ClusterQueue) -> Activity:
@@ -241,14 +241,14 @@ class QuotaObjectCache:
         return self._local_keys.get(named) or Key(_LOCAL_QUEUE, *named)
 
     def queue_of(self, workload: QueuedWorkload) -> str:
-        """The cluster queue it has quota of, or would get it from; empty when there is none."""
+        """The ClusterQueue it has quota of, or would get it from; empty when there is none."""
         if workload.admission is not None:
             return workload.admission.cluster_queue
         local = self.locals.get(self.local_of(workload))
         return local.cluster_queue if local is not None else ""
 
     def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
-        """One and the same for all who stand alike, until something changes."""
+        """The queues of the workload and whether they let it in; one object for equal workloads until a change."""
         given = workload.admission
         problem = self._adjustments.requests(workload).problem if given is None else ""
         stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
@@ -266,8 +266,8 @@ class QuotaObjectCache:
         local = self.locals.get(self.local_of(workload))
         return QueueSnapshot(local, queue, is_active, may_enter, self._settings, problem)
 
-    def tells_of(self, local: Key) -> bool:
-        """Whether metrics tell of this local queue."""
+    def reports_on(self, local: Key) -> bool:
+        """Whether metrics are reported for this LocalQueue."""
         selector, found = self._settings.metrics.local_queues, self.locals.get(local)
         return selector is not None and found is not None and selects(selector, found.labels)
 
@@ -289,7 +289,7 @@ class QuotaObjectCache:
             self._mark_locals_dirty(found.key.namespace)
 
     def _mark_locals_dirty(self, namespace: str = "") -> None:
-        """Those of the namespace, or all of them: what their workloads may have or ask for is another now."""
+        """LocalQueues of the namespace, or all, are dirty: what their workloads request or may have has changed."""
         self.changed_locals.update((key, None) for key in self.locals if not namespace or key.namespace == namespace)
 
     def _reshape_queue(self, name: str) -> None:
@@ -297,7 +297,7 @@ class QuotaObjectCache:
         self.changed_queues[name] = None
 
     def priority_of(self, workload: QueuedWorkload) -> int | None:
-        """What its WorkloadPriorityClass is worth; None when it names none, or one that is not there."""
+        """The value of its WorkloadPriorityClass; None when it names none, or one that does not exist."""
         named = workload.priority_class
         if named is None or named.kind != "WorkloadPriorityClass":
             return None
@@ -306,7 +306,7 @@ class QuotaObjectCache:
 
 
 def _differs(old: Described | None, new: Described) -> bool:
-    """Something besides what we wrote there ourselves."""
+    """Whether anything but the status and finalizers we write has changed."""
     return old is None or _spec(old) != _spec(new)
 
 
@@ -330,7 +330,7 @@ def _activity(check: AdmissionCheck | None) -> tuple[object, ...] | None:
 
 
 def _drop(known: dict[K, Held], name: K, uid: str) -> bool:
-    """True when it was this one that is gone."""
+    """True when the object with this uid was the one that is known."""
     found = known.get(name)
     if found is None or found.uid != uid:
         return False

@@ -1,4 +1,4 @@
-"""Quota admission: workloads get quota of their queues, and give it back; the unit is a workload, not a pod."""
+"""The quota plane: reserves and releases quota for Workloads of Kueue's kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.engine.deadlines import Deadlines, Timer
 from headgate.engine.extension_points import ADMISSION, Watch, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
-from headgate.engine.quota import events as telling
+from headgate.engine.quota import events
 from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.admission_loop import AdmissionLoop
 from headgate.engine.quota.cache import QuotaCache
@@ -58,7 +58,7 @@ MOST_STEPS = 10  # of one workload at once; each rule is true of it at most once
 
 
 class QuotaPlane:
-    """One plane of the engine. `absorb` takes what is now true, `decide` yields what to do about it."""
+    """One plane of the engine: `absorb` takes observations and answers, `decide` yields writes and timers."""
 
     timer = TIMER
     reads = (
@@ -81,7 +81,7 @@ class QuotaPlane:
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
         self._records = WorkloadRecords(backoff)
         self._cache = QuotaCache(self._objects, settings.quota)
-        self._metrics = AdmissionMetrics(self._objects.tells_of, self._cache.cohorts_above)
+        self._metrics = AdmissionMetrics(self._objects.reports_on, self._cache.cohorts_above)
         self._loop = AdmissionLoop(
             settings.quota,
             watch(AdmissionCycle(), ADMISSION),
@@ -103,36 +103,36 @@ class QuotaPlane:
         self._deadlines = Deadlines[Key]()  # when workloads must be examined though nothing happens to them
         self._timer = Timer(TIMER)
         self._dirty: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
-        self._event_pace = RateLimiter(seconds=0.125, ahead=200)
+        self._event_limiter = RateLimiter(interval=0.125, burst=200)
         self._waited_for_pods = False
         self.deciding: Key | None = None
 
     def absorb(self, event: Event, now: float) -> Iterable[Effect]:
-        told: Iterable[LazyEvent] = ()
+        emitted: Iterable[LazyEvent] = ()
         if isinstance(event, Observed):
             found = event.object
             if isinstance(found, QueuedWorkload):
-                told = self._observe_workload(found, now)
+                emitted = self._observe_workload(found, now)
             else:
                 self._observe(found, now)
         elif isinstance(event, Outcome):
-            told = self._hear(event.effect, event.trouble, now)
+            emitted = self._answer(event.effect, event.trouble, now)
         elif isinstance(event, Gone):
-            self._lose(event.key, event.uid, now)
+            self._delete(event.key, event.uid, now)
         elif not isinstance(event, TimerFired):
             assert_never(event)
-        return self._paced(told, now) if told else ()
+        return self._rate_limited(emitted, now) if emitted else ()
 
     def decide(self, now: float) -> Iterator[Effect]:
-        self._settle_surroundings(now)
+        self._apply_object_changes(now)
         self._sample(now)
         for key in sorted(self._deadlines.due(now)):
             self._mark_dirty(key)
-        self._settle_forgotten(now)
+        self._requeue_forgotten(now)
         self._examine_all(now)
-        self._wake_when_all_are_ready(now)
+        self._wake_when_pods_are_ready(now)
         self._loop.run(now, self._mark_dirty)
-        self._loop.tell(now)
+        self._loop.report_refusals(now)
         self._examine_all(now)
         yield from self._records.send(now)
         yield from self._in_use.settle(now)
@@ -140,7 +140,7 @@ class QuotaPlane:
         yield from self._timer.wake_at(self._next_deadlines(), now)
 
     def check(self) -> None:
-        """What must hold after every step, for what this step touched: no quota was given that was not there."""
+        """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""
         ledger = self._cache.ledger
         for assumed in self._loop.assumed.values():
             node = ledger.node(assumed.queue)
@@ -151,7 +151,7 @@ class QuotaPlane:
             assert assumed.key not in self._cache.pending, f"{assumed.key} both waits and holds quota"
 
     def numbers(self) -> Iterator[Number]:
-        """What can be counted or measured now, by metric, labels and value."""
+        """All metrics of the plane: name, labels and value."""
         yield from self._metrics.collect()
         measured = Measured(self._objects, self._cache, self._settings)
         yield from queue_gauges(measured)
@@ -162,12 +162,12 @@ class QuotaPlane:
 
     # what is now true
 
-    def _paced(self, events: Iterable[LazyEvent], now: float) -> Iterable[EmitEvent]:
-        """Conditions say all that matters: where thousands come and go, most events are left out."""
-        return [tell() for tell in events if self._event_pace.take(now)]
+    def _rate_limited(self, emitted: Iterable[LazyEvent], now: float) -> Iterable[EmitEvent]:
+        """Renders events up to the rate limit and drops the rest: conditions say the same."""
+        return [render() for render in emitted if self._event_limiter.try_accept(now)]
 
-    def _hear(self, written: Write, trouble: Trouble | None, now: float) -> Iterable[LazyEvent]:
-        """How a write went."""
+    def _answer(self, written: Write, trouble: Trouble | None, now: float) -> Iterable[LazyEvent]:
+        """Takes the server's answer to a write; returns the events of a write that was accepted."""
         if not isinstance(written, _CHANGES):
             return ()
         key = written.target.key
@@ -187,11 +187,11 @@ class QuotaPlane:
             self._note_change(record, record.seen, workload, now)
         else:
             if record is not None:
-                self._lose(key, record.seen.uid, now)
+                self._delete(key, record.seen.uid, now)
             self._cache.came_from_outside(workload)
         self._dirty.setdefault(key, False)
-        told = self._records.observe(workload)
-        return told if record is not None else (*told, *self._warn(workload, now))
+        emitted = self._records.observe(workload)
+        return emitted if record is not None else (*emitted, *self._warn(workload, now))
 
     def _warn(self, workload: QueuedWorkload, now: float) -> Iterator[LazyEvent]:
         names = {name for pod_set in workload.pod_sets for name in saturated(pod_set.shape.requests)}
@@ -225,7 +225,7 @@ class QuotaPlane:
             self._cache.consumptions.open(found, now)
         self._in_use.observe(found.key)
 
-    def _lose(self, key: Key, uid: str, now: float) -> None:
+    def _delete(self, key: Key, uid: str, now: float) -> None:
         if key.kind is not _WORKLOAD:
             self._objects.lose(key, uid)
             self._statuses.lose(key)
@@ -246,7 +246,7 @@ class QuotaPlane:
             self._journal.forget(key)
 
     def _mark_dirty(self, key: Key) -> None:
-        """Something around it has changed, or its time has come."""
+        """The workload is examined in this step even if it looks the same as when it was last examined."""
         self._dirty[key] = True
 
     def _mark_all_dirty(self, keys: Iterable[Key]) -> None:
@@ -254,8 +254,8 @@ class QuotaPlane:
 
     # what to do
 
-    def _settle_surroundings(self, now: float) -> None:
-        """Other queues, other quota: whoever is concerned is looked at again."""
+    def _apply_object_changes(self, now: float) -> None:
+        """Applies changes of queues, cohorts, flavors, checks and namespaces, and marks their workloads dirty."""
         objects = self._objects
         if objects.take_reshaped():
             self._metrics.sum_up()
@@ -265,7 +265,7 @@ class QuotaPlane:
             self._cache.ledger.allocations.forget_all()
             self._cache.wake_all(now)
         if objects.changed_queues or objects.changed_locals or objects.changed_classes:
-            self._cache.surroundings_changed(now)
+            self._cache.objects_changed(now)
             self._mark_changed_dirty()
 
     def _mark_changed_dirty(self) -> None:
@@ -282,7 +282,7 @@ class QuotaPlane:
         objects.changed_queues, objects.changed_locals, objects.changed_classes = {}, {}, {}
 
     def _sample(self, now: float) -> None:
-        """What local queues used lately is worked out anew, and with it who goes first."""
+        """Samples the usage of LocalQueues whose interval is over, and reorders their ClusterQueues by it."""
         if self._cache.consumptions is None:
             return
         for local in self._cache.consumptions.sample(now):
@@ -291,13 +291,13 @@ class QuotaPlane:
             self._cache.ledger.forget_allocations(queue)
             self._cache.pending.reorder(queue)
 
-    def _settle_forgotten(self, now: float) -> None:
-        """What was decided did not come about: decided anew, and so is what others were refused for its sake."""
+    def _requeue_forgotten(self, now: float) -> None:
+        """Decisions that did not take effect are made anew, and so are refusals that followed from them."""
         self._records.flush_due(now)
         for key in self._records.take_forgotten():
             record = self._records.get(key)
             if record is not None:
-                self._journal.write(telling.forgotten(record.seen, now))
+                self._journal.write(events.forgotten(record.seen, now))
                 self._mark_dirty(key)
                 self._cache.pending.wake(self._objects.queue_of(record.seen), now)
 
@@ -318,7 +318,7 @@ class QuotaPlane:
                 self._set_deadline(record, now)
             place(record, now)
             if record.now.admission is None:
-                self._loop.pass_over(record, now)
+                self._loop.report_bypassed(record, now)
         self.deciding = None
 
     def _set_deadline(self, record: WorkloadRecord, now: float) -> None:
@@ -330,7 +330,7 @@ class QuotaPlane:
             self._deadlines.set(record.seen.key, at)
 
     def _examine(self, record: WorkloadRecord, now: float) -> None:
-        """Step after step, as far as one write goes: what changes the spec is a write of its own."""
+        """Applies lifecycle steps until none is left, or one needs a write of its own, as a change of the spec."""
         for _ in range(MOST_STEPS):
             workload = record.now
             step = self._priority_step(workload) if workload.priority_class is not None else None
@@ -341,28 +341,28 @@ class QuotaPlane:
             is_status = isinstance(step.change, QueuedWorkloadStatus)
             if not is_status and (record.wanted is not None or record.sent is not None):
                 return
-            self._take(workload, step, now)
+            self._apply_step(workload, step, now)
             if not is_status:
                 return
         raise AssertionError(f"{record.seen.key} never comes to rest")
 
-    def _take(self, workload: QueuedWorkload, step: Step, now: float) -> None:
+    def _apply_step(self, workload: QueuedWorkload, step: Step, now: float) -> None:
         if step.decision:
-            self._journal.write(telling.stepped(workload, step, now))
+            self._journal.write(events.stepped(workload, step, now))
         if step.decision == "requeue" and workload.requeue is not None and workload.requeue.at is not None:
             self._cache.changed_from_outside(workload, now)
-        self._records.want(workload.key, step.change, *telling.step_events(workload, step, now))
+        self._records.want(workload.key, step.change, *events.step_events(workload, step, now))
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:
-        """Its WorkloadPriorityClass is worth something else by now."""
+        """The step to the priority its WorkloadPriorityClass has now; None when it has that."""
         value = self._objects.priority_of(workload)
         if value is None or value == workload.priority or workload.deleted is not None or workload.is_true(FINISHED):
             return None
         message = f"its WorkloadPriorityClass is worth {value}, not {workload.priority}"
         return Step("prioritize", "PriorityChanged", message, QueuePriority(value))
 
-    def _wake_when_all_are_ready(self, now: float) -> None:
-        """Where nothing is admitted before the pods of all are ready, everybody gets a chance when they are."""
+    def _wake_when_pods_are_ready(self, now: float) -> None:
+        """With blockAdmission, pending workloads are evaluated again once the pods of all admitted are ready."""
         waits = self._settings.block_admission and self._cache.usage.waiting_for_pods > 0
         if self._waited_for_pods and not waits:
             self._cache.wake_all(now)

@@ -1,4 +1,4 @@
-"""What queues and cohorts show: counts, usage, and whether they take work. Told at most once a second each.
+"""Statuses of queues and cohorts: counts, usage and the condition Active, each written at most once a second.
 
 Where there are many queues, their counts are told less often: writing them all down would slow down admission.
 """
@@ -35,7 +35,7 @@ Teller = ClusterQueue | LocalQueue | Cohort
 
 
 class QueueStatuses:
-    """Writes a status when it is news; one write at a time.
+    """Writes a status when it differs from the one written last; one write at a time.
 
     A status is written whole and by nobody else, so it need not be made from the newest version: what is seen may lag.
     """
@@ -58,14 +58,14 @@ class QueueStatuses:
         self._dirty: dict[Key, None] = {}  # something about it is news, perhaps
         self._line: list[tuple[float, Key]] = []  # when those may be told
         self._counted: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
-        self._pace = RateLimiter(seconds=0.05, ahead=100)  # for counts: they change with every workload
+        self._limiter = RateLimiter(interval=0.05, burst=100)  # for counts: they change with every workload
         self._held_up: dict[Key, None] = {}  # could be told by now, but for a write under way
         self._writes = InFlightWrites[Key, PatchStatus](WritePolicy(backoff, resends=False))
         self._told: dict[Key, Told] = {}
         self._last: dict[Key, float] = {}
 
     def mark_dirty(self, key: Key) -> None:
-        """It may have more to tell than other counts."""
+        """The status may differ in more than counts, so the rate limit for counts does not apply."""
         self._dirty[key] = None
         heapq.heappush(self._line, (self._not_before(key), key))
 
@@ -80,7 +80,7 @@ class QueueStatuses:
         self._writes.forget(key)
 
     def answered(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
-        """What was not written is news again, unless the server will never have it.
+        """A status that was not written is written anew after a back-off, unless the server refused it.
 
         What was written need not be waited for: if the object showed it before, there is no newer version to see.
         """
@@ -102,9 +102,9 @@ class QueueStatuses:
                 yield from self._news(teller, ledger, now)
 
     def next_deadline(self) -> float | None:
-        """When the next may be told again, of those that only wait for that or were turned away."""
+        """When the next status may be written, or written anew after it failed."""
         earliest = self._writes.next_deadline()
-        for line, paced_until in ((self._line, -math.inf), (self._counted, self._pace.next_turn)):
+        for line, paced_until in ((self._line, -math.inf), (self._counted, self._limiter.next_at)):
             while line and not self._is_next(*line[0]):
                 heapq.heappop(line)
             if line:
@@ -113,7 +113,7 @@ class QueueStatuses:
         return earliest
 
     def _whose_turn_it_is(self, now: float) -> list[Key]:
-        """Of those that are touched, all that may be told now."""
+        """The dirty queues whose status may be written now."""
         held_up = self._held_up
         if held_up:
             self._held_up = {}
@@ -127,14 +127,14 @@ class QueueStatuses:
         while self._counted and self._counted[0][0] <= now:
             at, key = self._counted[0]
             if key not in ready and self._is_next(at, key):
-                if not self._pace.take(now):
+                if not self._limiter.try_accept(now):
                     break
                 ready[key] = None
             heapq.heappop(self._counted)
         return list(ready)
 
     def _is_next(self, at: float, key: Key) -> bool:
-        """It waits for this time and for nothing else."""
+        """Whether it is dirty and waits for this time, not for a write in flight."""
         if key not in self._dirty or at != self._not_before(key):
             return False  # told meanwhile; if it is touched again, it stands in line once more
         if self._is_under_way(key):
@@ -143,7 +143,7 @@ class QueueStatuses:
         return True
 
     def _collect(self, ledger: Ledger) -> None:
-        """All whose counts have changed, and the cohorts above them where shares are told."""
+        """Marks dirty whose counts have changed, and with fair sharing the whole tree."""
         locals_, queues = self._usage.take_changed()
         for local in locals_:
             self._count(local)
@@ -161,7 +161,7 @@ class QueueStatuses:
         return -math.inf if last is None else last + PACE
 
     def _is_under_way(self, key: Key) -> bool:
-        """A write is not answered yet, or rests after it was turned away."""
+        """A write is not answered yet, or waits for its back-off."""
         return key in self._writes or self._in_use.is_under_way(key)
 
     def _teller(self, key: Key) -> Teller | None:

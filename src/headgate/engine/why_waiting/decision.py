@@ -208,4 +208,4 @@ def _step_up(pending: PendingQueues, lines: Mapping[Line, Iterator[PendingWorklo
     """The next of the line stands there, if there is one, as if it had all along."""
     following = next(lines.get(line, iter(())), None)
     if following is not None:
-        pending.line_up(following, now)
+        pending.push(following, now)

@@ -19,7 +19,7 @@ from headgate.engine.why_waiting.shortages import flavor_reports, undeclared
 from headgate.engine.why_waiting.standing import Standing, standing, told, unhindered
 from headgate.lifecycle.workload.conditions import EVICTED
 from headgate.model.queues import ClusterQueue, QueuedWorkload
-from headgate.quota import messages as wording
+from headgate.quota import messages
 from headgate.quota.ledger import LocalUse
 from headgate.quota.pending_queue import Unreserved
 from headgate.quota.pending_workload import PendingWorkload, Rank
@@ -142,7 +142,7 @@ def _of_outcome(
         case Preempting(_, _, victims, _):
             names = ", ".join(called(victim.reservation.key) for victim in victims)
             if _is_withheld(outcome.head.workload):
-                return Verdict.PREEMPTION_WITHHELD, f"may not preempt {names}: {wording.CIRCLES}"
+                return Verdict.PREEMPTION_WITHHELD, f"may not preempt {names}: {messages.CIRCLES}"
             how = "have left" if all(victim.reservation.evicted for victim in victims) else "have been made to leave"
             return Verdict.PREEMPTING, f"gets quota when these {how}: {names}"
         case Deferred():
@@ -161,7 +161,7 @@ def _of_outcome(
 def _is_withheld(workload: QueuedWorkload) -> bool:
     """Its condition says so; who only sees the objects cannot know what they were before."""
     shown = workload.condition("QuotaReserved")
-    return shown is not None and shown.status == "False" and wording.WITHHELD in shown.message
+    return shown is not None and shown.status == "False" and messages.WITHHELD in shown.message
 
 
 def _of_waiting(
@@ -179,7 +179,7 @@ def _of_waiting(
         verdict = Verdict.TOO_LARGE if outcome.reason is Unreserved.TOO_LARGE else Verdict.QUOTA
         return verdict, shortage_sentence(short)
     first = [called(one.head.key) for one in decision.before]
-    if outcome.message == wording.NO_LONGER_FITS and first:
+    if outcome.message == messages.NO_LONGER_FITS and first:
         return Verdict.QUOTA, f"must leave the room to {', '.join(first)}, whose turn comes first"
     return Verdict.QUOTA, f"gets no quota: {outcome.message}"
 

@@ -10,7 +10,7 @@ from headgate.engine.why_waiting.answers import FlavorReport, LimitKind, Shortag
 from headgate.engine.why_waiting.decision import Decision, Question
 from headgate.engine.why_waiting.holding import holder_lines
 from headgate.model.queues import ResourceGroup
-from headgate.quota import messages as wording
+from headgate.quota import messages
 from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, PodSetFlavors, assign, refusal
 from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.requests import PodSetRequests
@@ -81,7 +81,7 @@ def _reports(asking: _Asking, demand: _Demand) -> Iterator[FlavorReport]:
             continue
         for entry in group.flavors:
             known = asking.question.flavors.get(entry.flavor)
-            why_not = wording.flavor_missing(entry.flavor) if known is None else refusal(demand.ask.shape, known)
+            why_not = messages.flavor_missing(entry.flavor) if known is None else refusal(demand.ask.shape, known)
             short = () if why_not else tuple(_shortages(asking, demand, group, entry.flavor))
             if why_not or short:
                 yield FlavorReport(demand.ask.name, entry.flavor, why_not, short)
