@@ -14,6 +14,9 @@ TRAIN, SERVE = workload("train", gang(2)), workload("serve", gang(2))
 TWO = node("n", cpu=100), node("m", cpu=100)
 LOW = bound(pod("low-n", priority=1), "n"), bound(pod("low-m", priority=1), "m")
 HIGH = workload("train", gang(2), priority=10)
+WHOLE = workload("train", gang(2, whole=True), priority=1)
+RUNNING = bound(member("w0"), "n"), bound(member("w1"), "m")
+MARKED = [replace(each, preempted=True, leaves_with=2) for each in RUNNING]
 PAIR = member("w0", priority=10), member("w1", priority=10)
 
 
@@ -181,16 +184,26 @@ def test_a_gang_lacks_a_running_member_that_left():
     assert says(steps)["w2"].startswith("0/3 nodes are available for pod 1 of 1 (0 placed, 1 needed)")
 
 
-@pytest.mark.parametrize("leaves", [alone, None], ids=["it left its gang", "its workload is gone"])
-def test_the_mark_of_one_who_does_not_leave_with_others_any_more_is_taken_back(leaves):
-    train = workload("train", gang(2, whole=True), priority=1)
-    both = [bound(member("w0"), "n"), bound(member("w1"), "m")]
-    steps = preempted(*TWO, train, *both, pod("high", priority=10))
+def marked_for_nobody(*since):
+    """Two pods of a gang are marked, as both are seen to be; then the preemptor goes away, and this happens."""
+    steps = preempted(*TWO, WHOLE, *RUNNING, pod("high", priority=10))
     assert sorted(marks(steps)) == ["w0", "w1"]
-    marked = [replace(each, preempted=True, leaves_with=2) for each in both]
-    steps.see(*marked)
-    steps.step(gone(pod("high")), *([gone(train)] if leaves is None else [Observed(alone(marked[1]))]))
-    assert marks(steps) == {"w0": "False", "w1": "False"}
+    steps.see(*MARKED)
+    return steps.step(gone(pod("high")), *since)
+
+
+def test_marks_of_a_gang_whose_workload_is_gone_are_taken_back():
+    assert marks(marked_for_nobody(gone(WHOLE))) == {"w0": "False", "w1": "False"}
+
+
+def test_the_mark_of_one_who_left_its_gang_is_taken_back_last():
+    """Whoever looks at the others must be able to tell that it did not leave its node."""
+    steps = marked_for_nobody(Observed(alone(MARKED[1])))
+    assert marks(steps) == {"w0": "False"}
+    successor = Steps(*TWO, WHOLE, MARKED[0], alone(MARKED[1]))
+    assert (evictions(successor), marks(successor)) == ([], {"w0": "False"})
+    assert marks(recorded(steps)) == {}
+    assert marks(steps.see(RUNNING[0])) == {"w1": "False"}
 
 
 def test_a_running_pod_is_never_called_unschedulable():

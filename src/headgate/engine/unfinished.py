@@ -31,6 +31,7 @@ class Unfinished:
         self._journal = journal
         self._suspects: dict[GroupKey, bool] = {}  # whether one of its pods is known to have left with the others
         self._single: dict[Key, Pod] = {}
+        self._marked: dict[Key, Pod] = {}  # those that carry the mark and take room, as observed
         self._taken_back: dict[Key, str] = {}  # marks, and the uids of their pods, until observed to be gone
 
     def marks(self, units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
@@ -53,13 +54,16 @@ class Unfinished:
 
     def observed(self, pod: Pod) -> None:
         """The pod as it is now; one that carries the mark and takes room makes its gang suspect."""
+        self._marked.pop(pod.key, None)
         if pod.preempted and pod.holds_room:
+            self._marked[pod.key] = pod
             self.suspect(pod)
         if not pod.preempted or not self.takes_back(pod):
             self._taken_back.pop(pod.key, None)
 
     def left(self, pod: Pod) -> None:
         """The pod takes no room any more."""
+        self._marked.pop(pod.key, None)
         self._taken_back.pop(pod.key, None)
 
     def suspect(self, pod: Pod, *, has_left: bool = False) -> None:
@@ -86,13 +90,22 @@ class Unfinished:
             else:
                 begun = self._has_begun(members, staying, strays, has_left=has_left)
                 yield from self._finish(staying, begun=begun, now=now)
-        yield from self._finish(strays, begun=False, now=now)
+        yield from self._finish(self._last_marked(strays), begun=False, now=now)
 
     def _take_strays(self, busy: Callable[[Pod], bool]) -> list[Pod]:
         """Running pods whose mark says that they leave with others, with whom they have nothing to do any more."""
         single, self._single = self._single, {}
         staying = [there for pod in single.values() if not busy(pod) for there in self._running(pod)]
         return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
+
+    def _last_marked(self, strays: list[Pod]) -> list[Pod]:
+        """Those with whose old gang nobody carries the mark any more. The others must be counted as moved till then."""
+        if not strays:
+            return []
+        gangs = {(pod.key.namespace, pod.leaves_with) for pod in self._marked.values() if self._leaves_whole(pod)}
+        last = [pod for pod in strays if (pod.key.namespace, pod.leaves_with) not in gangs]
+        self._single.update((pod.key, pod) for pod in strays if pod not in last)
+        return last
 
     def _leaves_whole(self, pod: Pod) -> bool:
         standing = self._groups.standing(pod)
