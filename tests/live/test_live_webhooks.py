@@ -29,15 +29,15 @@ from headgate.live.service import UNENFORCED, Plan, serve
 from headgate.live.start import Flags, start
 from headgate.live.trust import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, Around, Trust
 from headgate.live.webhook_service import WebhookPlan, webhooks_served
-from headgate.live.webhooks import Bench, answering
-from headgate.model.admission import Rules
+from headgate.live.webhooks import ReviewResponder, webhook_server
+from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
 from headgate.ui.cli import main
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
-RULES = Rules(QuotaSettings(), lambda _shape, _priority: "")
+RULES = WebhookSettings(QuotaSettings(), lambda _shape, _priority: "")
 OF_KUEUE = [f"CustomResourceDefinition {one['metadata']['name']}" for one in queue_definitions()]
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/headgate"
@@ -220,7 +220,7 @@ async def asking(store: Store) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
     certificate, tls = made_for(["127.0.0.1"], time.time()), ServerTls()
     tls.show(certificate)
     trusting = ssl.create_default_context(cadata=certificate.authority.decode())
-    async with answering(Listen("127.0.0.1", 0), tls.context, Bench(store.perform, RULES)) as port:
+    async with webhook_server(Listen("127.0.0.1", 0), tls.context, ReviewResponder(store.perform, RULES)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         try:
             yield reader, writer
@@ -239,9 +239,9 @@ async def ask(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], pat
 
 def review(**spec: str) -> bytes:
     groups = [{"name": "workers", "policy": {"gang": {"minCount": 4}}}]
-    thing = {"metadata": {"name": "train"}, "spec": {"podGroups": groups, **spec}}
+    decoded = {"metadata": {"name": "train"}, "spec": {"podGroups": groups, **spec}}
     resource = {"group": "scheduling.headgate.dev", "version": "v1alpha1", "resource": "workloads"}
-    return json.dumps({"request": {"uid": "u1", "resource": resource, "object": thing}}).encode()
+    return json.dumps({"request": {"uid": "u1", "resource": resource, "object": decoded}}).encode()
 
 
 def with_classes(**values: int) -> Store:

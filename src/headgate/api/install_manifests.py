@@ -11,7 +11,7 @@ import yaml
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
-from headgate.model.admission import Matter
+from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
 from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
@@ -75,7 +75,7 @@ class Asked(Struct, frozen=True):
 class Webhook(Struct, frozen=True):
     """One reason to ask. `optional`: while nobody answers, the object is stored all the same."""
 
-    matter: Matter
+    webhook: AdmissionWebhook
     asked: Asked
     operations: tuple[str, ...]
     status: bool = False  # changes of the status too
@@ -84,13 +84,13 @@ class Webhook(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        verb, called = self.matter.partition("-")[0], self.among.called if self.among else ""
+        verb, called = self.webhook.partition("-")[0], self.among.called if self.among else ""
         ours = "kueue.headgate.dev" if self.asked.group == "kueue.x-k8s.io" else "headgate.dev"
         return f"{verb}.{self.asked.plural}{called}.{ours}"
 
     @property
     def path(self) -> str:
-        return f"/{self.matter}"
+        return f"/{self.webhook}"
 
 
 _WORKLOAD, _KUEUE_WORKLOAD = Asked.of(Kind.WORKLOAD), Asked.of(Kind.KUEUE_WORKLOAD)
@@ -99,29 +99,29 @@ _JOB, _POD = Asked.of(Kind.JOB), Asked.of(Kind.POD)
 _DEPLOYMENT, _STATEFUL_SET = Asked.of(Kind.DEPLOYMENT), Asked.of(Kind.STATEFUL_SET)
 
 WEBHOOKS: tuple[Webhook, ...] = (
-    Webhook(Matter.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
-    Webhook(Matter.DEFAULT_CLUSTER_QUEUE, _CLUSTER_QUEUE, _CREATE),
-    Webhook(Matter.DEFAULT_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _CREATE),
-    Webhook(Matter.DEFAULT_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _CREATE),
-    Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=QUEUED),
-    Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=QUEUED),
-    Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
-    Webhook(Matter.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
-    Webhook(Matter.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=OTHERS, optional=True),
-    Webhook(Matter.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
-    Webhook(Matter.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
-    Webhook(Matter.VALIDATE_COHORT, _COHORT, _WRITE),
-    Webhook(Matter.VALIDATE_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _WRITE),
-    Webhook(Matter.VALIDATE_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _WRITE, status=True),
-    Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=QUEUED),
-    Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=OTHERS, optional=True),
-    Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=QUEUED),
-    Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
-    Webhook(Matter.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
-    Webhook(Matter.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
+    Webhook(AdmissionWebhook.DEFAULT_CLUSTER_QUEUE, _CLUSTER_QUEUE, _CREATE),
+    Webhook(AdmissionWebhook.DEFAULT_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _CREATE),
+    Webhook(AdmissionWebhook.DEFAULT_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _CREATE),
+    Webhook(AdmissionWebhook.DEFAULT_JOB, _JOB, _CREATE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_JOB, _JOB, _CREATE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.DEFAULT_POD, _POD, _CREATE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_POD, _POD, _CREATE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
+    Webhook(AdmissionWebhook.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
+    Webhook(AdmissionWebhook.VALIDATE_COHORT, _COHORT, _WRITE),
+    Webhook(AdmissionWebhook.VALIDATE_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _WRITE),
+    Webhook(AdmissionWebhook.VALIDATE_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _WRITE, status=True),
+    Webhook(AdmissionWebhook.VALIDATE_JOB, _JOB, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_JOB, _JOB, _WRITE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.VALIDATE_POD, _POD, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
+    Webhook(AdmissionWebhook.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
 )
 """In the order they are asked. An outage of ours never stops work that names no queue."""
 
@@ -130,8 +130,10 @@ def webhook_configurations(place: WebhookPlace, *, queues: bool = True) -> tuple
     """What makes an API server ask us that finds us at this place; without `queues`, about our own kind only."""
     hooks = [hook for hook in WEBHOOKS if queues or hook.asked == _WORKLOAD]
     return (
-        _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.matter.fills_in], place),
-        _configuration("ValidatingWebhookConfiguration", [hook for hook in hooks if not hook.matter.fills_in], place),
+        _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.webhook.is_mutating], place),
+        _configuration(
+            "ValidatingWebhookConfiguration", [hook for hook in hooks if not hook.webhook.is_mutating], place
+        ),
     )
 
 

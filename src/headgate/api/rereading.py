@@ -123,7 +123,7 @@ class Rereading:
         except _UNREADABLE:
             return None
 
-    def once(self, make: Callable[[P], R], of: P, /, *parts: object) -> R:
+    def memoize(self, make: Callable[[P], R], of: P, /, *parts: object) -> R:
         """What is made of something that depends on these parts of stored objects; by the very same ones, once."""
         key = (make, *map(id, parts))
         known = self._made.get(key)

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.model.admission import Admit, Json, Refuse, Verdict
+from headgate.model.admission import AdmissionAllowed, AdmissionDenied, AdmissionResponse, Json
 
 NEGATIVE = "must be greater than or equal to 0"
-YES = Admit()
+ALLOWED = AdmissionAllowed()
 
 
 class FieldError(Struct, frozen=True):
@@ -63,13 +63,13 @@ def too_many(path: str, number: int, most: int) -> FieldError:
     return FieldError(path, f"Too many: {number}: must have at most {most} items")
 
 
-def verdict_on(errors: Iterable[FieldError]) -> Verdict:
-    """Yes where there are none; else all of them in one line, each once."""
+def response_to(errors: Iterable[FieldError]) -> AdmissionResponse:
+    """Allowed if there are no errors; else denied with all of them in one line, each once."""
     found = list(errors)
     if not found:
-        return YES
+        return ALLOWED
     texts = list(dict.fromkeys(map(str, found)))
-    return Refuse(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    return AdmissionDenied(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
 def _shown(value: str | int) -> str:

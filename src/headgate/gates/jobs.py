@@ -15,7 +15,7 @@ from headgate.gates.fields import (
     with_spec,
 )
 from headgate.gates.managed_jobs import labels_to_add, work_change_errors, work_errors
-from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, DeferredResponse, Json, WebhookSettings
 from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, MIN_PARALLELISM
 from headgate.model.quota_settings import JOBS
 from headgate.model.selectors import whole_number
@@ -24,12 +24,16 @@ FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETION
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
-def suspended_if_managed(question: Question, rules: Rules) -> Inquiry:
+def suspended_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
     """A job that waits for quota starts suspended, in the queue and class it gets when it names none."""
-    if JOBS not in rules.quota.frameworks:
-        return Admit()
-    labels = yield from labels_to_add(question, rules)
-    return Admit() if labels is None else Admit(with_spec(with_labels(question.new, labels), suspend=True))
+    if JOBS not in settings.quota.frameworks:
+        return AdmissionAllowed()
+    labels = yield from labels_to_add(request, settings)
+    return (
+        AdmissionAllowed()
+        if labels is None
+        else AdmissionAllowed(with_spec(with_labels(request.new, labels), suspend=True))
+    )
 
 
 def job_errors(new: Json, old: Json | None = None) -> list[FieldError]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
 
 from headgate.gates.fields import ANNOTATIONS, LABELS, FieldError, annotations_of, invalid, labels_of, unchanged
 from headgate.gates.kueue_workloads import gate_change_errors, gate_errors
-from headgate.model.admission import Json, Question, Rules, Wanted
+from headgate.model.admission import AdmissionRequest, Json, WebhookSettings, WithLookups
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import (
     DEFAULT_CLASS,
@@ -18,14 +17,12 @@ from headgate.model.kueue_names import (
     QUEUE_NAME,
 )
 from headgate.model.names import dns_subdomain_errors
-from headgate.model.objects import Job, Namespace, Object
+from headgate.model.objects import Job, Namespace
 from headgate.model.owners import ReplicaOwner
 from headgate.model.queues import ADMISSION_GATED_BY
 from headgate.model.quota_settings import DEPLOYMENTS, JOBS, STATEFUL_SETS
 from headgate.model.selectors import selects, whole_number
 
-T = TypeVar("T")
-Asking = Generator[Wanted, tuple[Object, ...], T]
 MOST_ANCESTORS = 10
 _KINDS: Mapping[tuple[str, str], Kind] = {
     ("batch", "Job"): Kind.JOB,
@@ -41,14 +38,14 @@ _FRAMEWORKS: Mapping[Kind, str] = {
 """What waits for quota; a ReplicaSet only stands between."""
 
 
-def has_managed_ancestor(value: Json, namespace: str, rules: Rules) -> Asking[bool]:
-    """What was made by work that waits does so in that work's name, not in its own."""
+def has_managed_ancestor(value: Json, namespace: str, settings: WebhookSettings) -> WithLookups[bool]:
+    """Whether an owner waits for quota: then this object waits as part of it and not by itself."""
     owner = controller_of(value, namespace)
     for _ in range(MOST_ANCESTORS):
         if owner is None:
             return False
         parent = yield from found_owner(owner)
-        if parent is None or _is_managed(parent, rules):
+        if parent is None or _is_managed(parent, settings):
             return parent is not None
         owner = parent.owner
     return False
@@ -64,47 +61,47 @@ def controller_of(value: Json, namespace: str) -> Target | None:
     return None
 
 
-def found_owner(owner: Target) -> Asking[Job | ReplicaOwner | None]:
+def found_owner(owner: Target) -> WithLookups[Job | ReplicaOwner | None]:
     """The very object that is named; another of its name is nobody's owner."""
     found = yield owner.key
     return next((one for one in found if isinstance(one, Job | ReplicaOwner) and one.uid == owner.uid), None)
 
 
-def _is_managed(parent: Job | ReplicaOwner, rules: Rules) -> bool:
-    if _FRAMEWORKS.get(parent.key.kind) not in rules.quota.frameworks:
+def _is_managed(parent: Job | ReplicaOwner, settings: WebhookSettings) -> bool:
+    if _FRAMEWORKS.get(parent.key.kind) not in settings.quota.frameworks:
         return False
-    return rules.quota.manages_all or bool(parent.labels.get(QUEUE_NAME))
+    return settings.quota.manages_all or bool(parent.labels.get(QUEUE_NAME))
 
 
-def labels_to_add(question: Question, rules: Rules) -> Asking[Mapping[str, str] | None]:
+def labels_to_add(request: AdmissionRequest, settings: WebhookSettings) -> WithLookups[Mapping[str, str] | None]:
     """What managed work must be labelled with besides; None where it is not managed."""
-    queue = yield from _default_queue(question)
-    if not (queue or labels_of(question.new).get(QUEUE_NAME) or rules.quota.manages_all):
+    queue = yield from _default_queue(request)
+    if not (queue or labels_of(request.new).get(QUEUE_NAME) or settings.quota.manages_all):
         return None
-    if not (yield from _namespace_is_chosen(question.namespace, rules)):
+    if not (yield from _namespace_is_chosen(request.namespace, settings)):
         return None
-    if (yield from has_managed_ancestor(question.new, question.namespace, rules)):
+    if (yield from has_managed_ancestor(request.new, request.namespace, settings)):
         return None
-    return {**queue, **(yield from _default_class(question))}
+    return {**queue, **(yield from _default_class(request))}
 
 
-def _default_queue(question: Question) -> Asking[Mapping[str, str]]:
-    if labels_of(question.new).get(QUEUE_NAME):
+def _default_queue(request: AdmissionRequest) -> WithLookups[Mapping[str, str]]:
+    if labels_of(request.new).get(QUEUE_NAME):
         return {}
-    found = yield Key(Kind.LOCAL_QUEUE, question.namespace, DEFAULT_QUEUE)
+    found = yield Key(Kind.LOCAL_QUEUE, request.namespace, DEFAULT_QUEUE)
     return {QUEUE_NAME: DEFAULT_QUEUE} if found else {}
 
 
-def _default_class(question: Question) -> Asking[Mapping[str, str]]:
-    if labels_of(question.new).get(PRIORITY_CLASS):
+def _default_class(request: AdmissionRequest) -> WithLookups[Mapping[str, str]]:
+    if labels_of(request.new).get(PRIORITY_CLASS):
         return {}
     found = yield Key(Kind.WORKLOAD_PRIORITY_CLASS, "", DEFAULT_CLASS)
     return {PRIORITY_CLASS: DEFAULT_CLASS} if found else {}
 
 
-def _namespace_is_chosen(name: str, rules: Rules) -> Asking[bool]:
+def _namespace_is_chosen(name: str, settings: WebhookSettings) -> WithLookups[bool]:
     found = yield Key(Kind.NAMESPACE, "", name)
-    return any(isinstance(one, Namespace) and selects(rules.quota.namespaces, one.labels) for one in found)
+    return any(isinstance(one, Namespace) and selects(settings.quota.namespaces, one.labels) for one in found)
 
 
 def work_errors(new: Json) -> list[FieldError]:

@@ -22,7 +22,7 @@ from headgate.gates.fields import (
 )
 from headgate.gates.managed_jobs import labels_to_add, name_errors, prebuilt_workload, work_change_errors, work_errors
 from headgate.gates.replicas import as_member_of_set
-from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, DeferredResponse, Json, WebhookSettings
 from headgate.model.kueue_names import (
     ADMISSION_GATE,
     GROUP_NAME,
@@ -42,20 +42,22 @@ GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
 TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"
 
 
-def gated_if_managed(question: Question, rules: Rules) -> Inquiry:
+def gated_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
     """A pod that waits for quota starts gated, and stays until whoever counts quota has seen it end.
 
     What gates pods for a parent of theirs sees to the rest itself.
     """
-    if (parent := annotations_of(question.new).get(SUSPENDED_BY_PARENT)) is not None:
-        gated = _gated(question, {}, rules)
-        return Admit((yield from as_member_of_set(gated, question.namespace)) if parent == STATEFUL_SETS else gated)
-    if PODS not in rules.quota.frameworks:
-        return Admit()
-    labels = yield from labels_to_add(question, rules)
+    if (parent := annotations_of(request.new).get(SUSPENDED_BY_PARENT)) is not None:
+        gated = _gated(request, {}, settings)
+        return AdmissionAllowed(
+            (yield from as_member_of_set(gated, request.namespace)) if parent == STATEFUL_SETS else gated
+        )
+    if PODS not in settings.quota.frameworks:
+        return AdmissionAllowed()
+    labels = yield from labels_to_add(request, settings)
     if labels is None:
-        return Admit()
-    return Admit(with_finalizer(_gated(question, {**labels, MANAGED: MANAGED_VALUE}, rules), MANAGED))
+        return AdmissionAllowed()
+    return AdmissionAllowed(with_finalizer(_gated(request, {**labels, MANAGED: MANAGED_VALUE}, settings), MANAGED))
 
 
 def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
@@ -68,12 +70,12 @@ def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
     return [*changes, *errors, *kept, *_retriable_errors(new, old)]
 
 
-def _gated(question: Question, labels: Mapping[str, str], rules: Rules) -> Json:
-    pod = with_labels(question.new, labels)
+def _gated(request: AdmissionRequest, labels: Mapping[str, str], settings: WebhookSettings) -> Json:
+    pod = with_labels(request.new, labels)
     if ADMISSION_GATE not in _gates(pod):
         pod = with_spec(pod, schedulingGates=[*(spec_of(pod).get("schedulingGates") or ()), {"name": ADMISSION_GATE}])
-    read = question.thing
-    role = {ROLE_HASH: rules.role_hash(read.shape, read.priority)} if isinstance(read, Pod) else {}
+    read = request.decoded
+    role = {ROLE_HASH: settings.role_hash(read.shape, read.priority)} if isinstance(read, Pod) else {}
     return with_annotations(pod, role) if role else pod
 
 

@@ -14,8 +14,8 @@ from headgate.live.certificates import InvalidCertificate, ServerTls, load_certi
 from headgate.live.client import Client
 from headgate.live.health import Listen
 from headgate.live.trust import Around, Trust
-from headgate.live.webhooks import Bench, answering
-from headgate.model.admission import Rules
+from headgate.live.webhooks import ReviewResponder, webhook_server
+from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 
 REREAD_SECONDS = 60.0  # how often certificates in files are looked at, because somebody replaces them
@@ -44,7 +44,9 @@ async def webhooks_served(
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, around))
     try:
-        async with answering(plan.listen, tls.context, Bench(client.perform, Rules(quota, role_hash))) as port:
+        async with webhook_server(
+            plan.listen, tls.context, ReviewResponder(client.perform, WebhookSettings(quota, role_hash))
+        ) as port:
             yield port
     finally:
         keeper.cancel()

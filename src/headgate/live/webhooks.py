@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import Struct
 
-from headgate.api.admission import InvalidReview, answer, found_at, path_to, refusal
+from headgate.api.admission import InvalidReview, answer, lookup_path, lookup_result, refusal
 from headgate.api.decode import MalformedAnswer
 from headgate.api.requests import Call
-from headgate.gates.webhooks import JUDGES
+from headgate.gates.webhooks import HANDLERS
 from headgate.live.connection import Answer, Disconnected
 from headgate.live.health import CannotListen, Listen
-from headgate.model.admission import Json, Judge, Rules, Wanted
+from headgate.model.admission import AdmissionHandler, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
 
 IDLE_SECONDS = 120.0  # an API server keeps connections open for a minute and a half
@@ -28,7 +28,7 @@ MOST_CONNECTIONS = 256
 Perform = Callable[[Call], Awaitable[Answer]]
 """Asks the API server in turn."""
 
-PATHS: Mapping[str, Judge] = {f"/{matter}": judge for matter, judge in JUDGES.items()}
+PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, handler in HANDLERS.items()}
 
 
 class Reply(Struct, frozen=True):
@@ -40,18 +40,18 @@ class Reply(Struct, frozen=True):
         return "application/json" if self.status.startswith("200") else "text/plain; charset=utf-8"
 
 
-class Bench:
+class ReviewResponder:
     """Judges each object by what the cluster is at that moment: what was cached might be gone, or new."""
 
-    def __init__(self, perform: Perform, rules: Rules) -> None:
+    def __init__(self, perform: Perform, rules: WebhookSettings) -> None:
         self._perform, self._rules = perform, rules
 
     async def reply(self, path: str, body: bytes) -> Reply:
-        judge = PATHS.get(path)
-        if judge is None:
+        handler = PATHS.get(path)
+        if handler is None:
             return Reply("404 Not Found", f"try {', '.join(PATHS)}\n".encode())
         try:
-            answered = await self._settled(answer(body, lambda question: judge(question, self._rules)))
+            answered = await self._settled(answer(body, lambda question: handler(question, self._rules)))
             return Reply("200 OK", msgspec.json.encode(answered))
         except InvalidReview as error:
             return Reply("400 Bad Request", f"{error}\n".encode())
@@ -60,7 +60,7 @@ class Bench:
         except Exception as error:
             return Reply("200 OK", msgspec.json.encode(refusal(body, f"{type(error).__name__}: {error}")))
 
-    async def _settled(self, asking: Generator[Wanted, tuple[Object, ...], Json]) -> Json:
+    async def _settled(self, asking: Generator[Lookup, tuple[Object, ...], Json]) -> Json:
         """What it comes to, once it was told all it wants to know."""
         try:
             wanted = next(asking)
@@ -70,20 +70,20 @@ class Bench:
             answered: Json = done.value
             return answered
 
-    async def _look(self, wanted: Wanted) -> tuple[Object, ...]:
-        path = path_to(wanted)
+    async def _look(self, wanted: Lookup) -> tuple[Object, ...]:
+        path = lookup_path(wanted)
         found = await self._perform(Call("GET", path, {}, "", b""))
         if found.status == 404:
             return ()
         if found.status != 200:
             raise Disconnected(f"{path}: the server answered {found.status}")
-        return found_at(wanted, found.body)
+        return lookup_result(wanted, found.body)
 
 
 @asynccontextmanager
-async def answering(listen: Listen, tls: ssl.SSLContext, bench: Bench) -> AsyncIterator[int]:
+async def webhook_server(listen: Listen, tls: ssl.SSLContext, responder: ReviewResponder) -> AsyncIterator[int]:
     """Answers while the block lasts; the port it listens on. Raises CannotListen."""
-    desk = _Desk(bench)
+    desk = _Desk(responder)
     try:
         server = await asyncio.start_server(
             desk.serve, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=READ_TIMEOUT, limit=LARGEST_HEAD
@@ -102,8 +102,8 @@ async def answering(listen: Listen, tls: ssl.SSLContext, bench: Bench) -> AsyncI
 class _Desk:
     """Whoever asks badly or slowly just loses the connection."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, responder: ReviewResponder) -> None:
+        self._bench = responder
         self._open: dict[asyncio.StreamWriter, asyncio.Event] = {}  # set when the conversation is over
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
