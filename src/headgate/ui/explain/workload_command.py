@@ -20,7 +20,7 @@ from headgate.engine.why_waiting.answers import Explanation
 from headgate.engine.why_waiting.cluster import READ, Cluster
 from headgate.engine.why_waiting.explaining import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.live.reading import CannotLook, Readings, Where, look, namespace_of, settings_in
+from headgate.live.cluster_reading import CannotLook, Readings, Where, look, namespace_of, settings_in
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queues import QueuedWorkload

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from headgate.api.install_manifests import CONFIGURATION
 from headgate.api.requests import JSON, STRATEGIC_MERGE_PATCH, Call, decode_status
-from headgate.live.backoff import Outages
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
-from headgate.live.connection import Answer, Disconnected
-from headgate.live.logs import Log
+from headgate.live.connection import Disconnected, HttpResponse
+from headgate.live.logs import Log, Outages
 
 SECRET = "headgate-webhook"
 CHECK_SECONDS = 60.0  # between two looks whether we are still believed
@@ -25,10 +24,10 @@ CONFIGURATIONS = tuple(
     for kind in ("mutating", "validating")
 )
 WHO = "webhook certificates"
-NOT_ASKED = "no API server asks us about new workloads yet: `headgate install --webhook-url URL` tells it to"
+NOT_ASKED = "no webhook configuration names us yet: run `headgate install --webhook-url URL`"
 
 
-class Refused(Exception):
+class SecretRefused(Exception):
     """The server did not do what was asked."""
 
 
@@ -73,7 +72,7 @@ class _Secret(Struct):
         return ServingCertificate(chain, key, authority)
 
 
-class Around(Struct, frozen=True):
+class CertificateDependencies(Struct, frozen=True):
     """What whoever keeps a certificate needs besides."""
 
     log: Log
@@ -85,9 +84,20 @@ class Around(Struct, frozen=True):
 class Trust:
     """Call `keep` for as long as the webhooks are served."""
 
-    def __init__(self, perform: Callable[[Call], Awaitable[Answer]], namespace: str, tls: ServerTls, around: Around):
+    def __init__(
+        self,
+        perform: Callable[[Call], Awaitable[HttpResponse]],
+        namespace: str,
+        tls: ServerTls,
+        dependencies: CertificateDependencies,
+    ):
         self._perform, self._namespace, self._tls = perform, namespace, tls
-        self._log, self._outages, self._sleep, self._wall = around.log, around.outages, around.sleep, around.wall
+        self._log, self._outages, self._sleep, self._wall = (
+            dependencies.log,
+            dependencies.outages,
+            dependencies.sleep,
+            dependencies.wall,
+        )
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._said_not_asked = False
 
@@ -96,11 +106,11 @@ class Trust:
         while True:
             try:
                 await self.establish()
-            except (Disconnected, Refused, InvalidCertificate, msgspec.MsgspecError) as error:
-                self._outages.suffers(WHO, WHO, str(error))
+            except (Disconnected, SecretRefused, InvalidCertificate, msgspec.MsgspecError) as error:
+                self._outages.failing(WHO, WHO, str(error))
                 await self._sleep(RETRY_SECONDS)
             else:
-                self._outages.recovers(WHO)
+                self._outages.recovered(WHO)
                 await self._sleep(CHECK_SECONDS)
 
     async def establish(self) -> bool:
@@ -112,7 +122,7 @@ class Trust:
             return False
         certificate = await self._shared(hosts)
         if self._tls.show(certificate):
-            self._log.info("webhooks show a certificate of their own", hosts=",".join(hosts))
+            self._log.info("webhooks serve a certificate of their own CA", hosts=",".join(hosts))
         bundle = base64.b64encode(certificate.authority).decode()
         for path, found in configurations.items():
             if any(hook.client_config.ca_bundle != bundle for hook in found.webhooks):
@@ -163,9 +173,9 @@ class Trust:
         _accepted(await self._perform(Call(method, path, {}, content_type, msgspec.json.encode(body))))
 
 
-def _accepted(answer: Answer) -> Answer:
+def _accepted(answer: HttpResponse) -> HttpResponse:
     if answer.status not in (200, 201):
-        raise Refused(decode_status(answer.body).message or f"the server answered {answer.status}")
+        raise SecretRefused(decode_status(answer.body).message or f"the server answered {answer.status}")
     return answer
 
 

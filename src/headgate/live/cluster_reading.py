@@ -16,20 +16,19 @@ from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.requests import Call, decode_status
 from headgate.live.client import Client
-from headgate.live.connection import Answer, Disconnected
+from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.credentials import CredentialsUnavailable
-from headgate.live.document import InvalidKubeconfig, load_yaml
-from headgate.live.kubeconfig import find_access, find_namespace
+from headgate.live.kubeconfig import InvalidKubeconfig, find_access, find_namespace, load_yaml
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.settings import Settings
 
 PAGE = 500  # objects
 
-Perform = Callable[[Call], Awaitable[Answer]]
+Perform = Callable[[Call], Awaitable[HttpResponse]]
 
 
-class Unreadable(Exception):
+class ClusterUnreadable(Exception):
     """The server does not let us see what is needed; the text names it and says why."""
 
 
@@ -67,7 +66,7 @@ async def read_one(key: Key, perform: Perform) -> Object | None:
     try:
         return decode(key.kind, Raw(answer.body))
     except InvalidObject as error:
-        raise Unreadable(str(error)) from None
+        raise ClusterUnreadable(str(error)) from None
 
 
 async def _items(kind: Kind, perform: Perform) -> list[Raw] | None:
@@ -77,7 +76,7 @@ async def _items(kind: Kind, perform: Perform) -> list[Raw] | None:
     except _NotServed:
         return None
     except MalformedAnswer as error:
-        raise Unreadable(f"{kind}: {error}") from None
+        raise ClusterUnreadable(f"{kind}: {error}") from None
 
 
 class _NotServed(Exception):
@@ -99,10 +98,10 @@ async def _pages(kind: Kind, perform: Perform) -> AsyncIterator[list[Raw]]:
             return
 
 
-def _refusal(kind: Kind, answer: Answer) -> Unreadable:
+def _refusal(kind: Kind, answer: HttpResponse) -> ClusterUnreadable:
     said = decode_status(answer.body).message or f"the server answered {answer.status}"
     hint = f"; expected the right to list {kind} in all namespaces" if answer.status == 403 else ""
-    return Unreadable(f"cannot read {kind}: {said}{hint}")
+    return ClusterUnreadable(f"cannot read {kind}: {said}{hint}")
 
 
 Further = Callable[[Readings], Iterable[Key]]
@@ -132,7 +131,7 @@ def look(where: Where, kinds: Iterable[Kind], further: Further) -> Readings:
     """All objects of these kinds, and what is read further. Raises CannotLook."""
     try:
         return asyncio.run(_look(where, kinds, further))
-    except (InvalidKubeconfig, Unreadable, CredentialsUnavailable) as error:
+    except (InvalidKubeconfig, ClusterUnreadable, CredentialsUnavailable) as error:
         raise CannotLook(str(error)) from error
     except Disconnected as error:
         server = find_access(where.kubeconfig, where.context, os.environ).cluster.url

@@ -9,7 +9,7 @@ import pytest
 from builders import node, pod
 
 from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, plugins_for
-from headgate.live.stopwatch import ONE_IN, Stopwatch
+from headgate.live.plugin_timing import ONE_IN, Stopwatch
 from headgate.model.happenings import Happening
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
