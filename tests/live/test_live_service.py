@@ -191,7 +191,7 @@ async def test_a_lost_lease_ends_the_term_and_a_new_one_starts_from_observation(
             cluster.add_pod("b")
             await cluster.until(lambda: len(cluster.bindings) == 2)
         assert cluster.bindings == [("a", "n-1"), ("b", "n-1")]
-        assert any("the lease was lost" in line for line in log.lines)
+        assert any("lost the lease" in line for line in log.lines)
 
 
 async def test_what_was_observed_is_recorded(log):

@@ -16,9 +16,9 @@ from headgate.api.decode import decode
 from headgate.api.kinds import RESOURCES
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.apiserver.messages import Json
-from headgate.engine.why_waiting.answers import Explanation
-from headgate.engine.why_waiting.cluster import READ, Cluster
-from headgate.engine.why_waiting.explaining import explain
+from headgate.engine.explain.explanation import Explanation
+from headgate.engine.explain.snapshot import READ, ClusterSnapshot
+from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import CannotLook, Readings, Where, look, namespace_of, settings_in
 from headgate.model.keys import Key, Kind
@@ -138,7 +138,7 @@ def _on_cluster(name: str, namespace: str, where: Where, config: Path | None) ->
         raise CannotLook(NO_QUEUES)
     for complaint in found.left_out:
         click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
-    cluster = Cluster(found.objects, settings.quota, time.time())
+    cluster = ClusterSnapshot(found.objects, settings.quota, time.time())
     return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
 
 
@@ -149,7 +149,7 @@ def _also_read(reference: WorkloadName, seen: Readings) -> list[Key]:
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
 
 
-def _simulated(file: str, seed: int, at: float | None) -> Cluster:
+def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
     """The first cluster of the scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
@@ -164,7 +164,7 @@ def _simulated(file: str, seed: int, at: float | None) -> Cluster:
     )
     name = scenario.clusters[0].name
     shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
-    return Cluster(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
+    return ClusterSnapshot(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
 
 
 def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:
