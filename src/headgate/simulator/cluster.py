@@ -42,9 +42,9 @@ from headgate.model.keys import Kind
 from headgate.model.objects import Object
 from headgate.model.quota_settings import QuotaSettings
 from headgate.simulator.clients import Kubectl, perform
-from headgate.simulator.faults import Dice, Faults
+from headgate.simulator.faults import FaultInjector, Faults
 from headgate.simulator.invariants import BoundOnce
-from headgate.simulator.observing import Feed, Sight, kinds_of, of_kinds
+from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
 from headgate.simulator.process import Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.world import (
@@ -168,12 +168,12 @@ class ControllerRunner:
         self._controller, self._reads = controller, frozenset(controller.reads)
         self._inbox: list[Event] = []
 
-    def observe(self, sights: Sequence[Sight], kinds: frozenset[Kind]) -> None:
+    def observe(self, changes: Sequence[ObjectChange], kinds: frozenset[Kind]) -> None:
         """Queues those of the kinds it watches; `kinds` are all kinds among the sights."""
         if kinds <= self._reads:
-            self._inbox += sights
+            self._inbox += changes
         elif not kinds.isdisjoint(self._reads):
-            self._inbox += of_kinds(sights, self._reads)
+            self._inbox += of_kinds(changes, self._reads)
 
     def fire(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
@@ -201,7 +201,7 @@ class SimulatedCluster:
         name: str,
         seed: int,
         faults: Faults,
-        dice: Dice,
+        injector: FaultInjector,
         plan: ProcessPlan,
         *,
         more_controllers: Sequence[Controller] = (),
@@ -229,7 +229,7 @@ class SimulatedCluster:
         )
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
-        self.process = Process(self.server, self._feed, plan, faults, dice)
+        self.process = Process(self.server, self._feed, plan, faults, injector)
         self.changed_at = 0.0
         self._release_set_for: float | None = None
         self._cut_off_until = 0.0
@@ -260,17 +260,17 @@ class SimulatedCluster:
             self.process.connected = True
 
     def _distribute(self, now: float) -> None:
-        sights = self._feed.poll()
-        if not sights:
+        changes = self._feed.poll()
+        if not changes:
             return
         self.changed_at = now
-        kinds = kinds_of(sights)
+        kinds = kinds_of(changes)
         if Kind.POD in kinds:
-            self._bound_once.check(sights, self.process.journal)
-            self.pod_counts.count(sights, now)
-        self.process.view.learn(sights, now)
+            self._bound_once.check(changes, self.process.journal)
+            self.pod_counts.count(changes, now)
+        self.process.view.learn(changes, now)
         for runner in self._runners:
-            runner.observe(sights, kinds)
+            runner.observe(changes, kinds)
 
     def _set_timers(self, now: float, wake: Wake) -> None:
         """Sets timers for delayed observations and for the restart of a crashed process."""
