@@ -18,7 +18,7 @@ from handling import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gates.fields import FieldError
+from headgate.gates.fields import AdmissionFieldError
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.gates.pods import gated_if_managed, pod_errors
 from headgate.model.admission import AdmissionAllowed, AdmissionHandler, AdmissionRequest, Json
@@ -49,14 +49,14 @@ def filled_in(handler: AdmissionHandler, value: Json, world: list[Object], manag
     return value if found.changed is None else found.changed
 
 
-KINDS: st.SearchStrategy[tuple[AdmissionHandler, Callable[[Json], list[FieldError]]]] = st.sampled_from(
+KINDS: st.SearchStrategy[tuple[AdmissionHandler, Callable[[Json], list[AdmissionFieldError]]]] = st.sampled_from(
     [(suspended_if_managed, job_errors), (gated_if_managed, pod_errors)]
 )
 
 
 @given(KINDS, LABELS, ANNOTATIONS, SPECS, WORLDS, st.booleans())
 def test_filling_in(
-    kind: tuple[AdmissionHandler, Callable[[Json], list[FieldError]]],
+    kind: tuple[AdmissionHandler, Callable[[Json], list[AdmissionFieldError]]],
     labels: dict[str, str],
     annotations: dict[str, str],
     spec: dict[str, Any],

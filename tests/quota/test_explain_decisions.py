@@ -11,7 +11,7 @@ from msgspec import structs
 from quota_builders import applies, flavor, holds, pending, queue, snapshot
 from quota_worlds import FLAVORS, World, crowded, crowded_applicant
 
-from headgate.engine.explain.what_if import MOST_BEFORE, OtherPending, WhatIf, decide
+from headgate.engine.explain.what_if import MOST_BEFORE, OtherPending, QuotaWhatIf, decide
 from headgate.engine.quota.admission_cycle import admit_all
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Preempting
 from headgate.model.queues import QueueingStrategy
@@ -53,7 +53,7 @@ def as_engine_decides(world, waiting):
 
 def what_if(world, waiting, mine):
     tree = cohort_forest(world.queues, world.cohorts).tree_of(mine.queue)
-    return WhatIf(
+    return QuotaWhatIf(
         applicant=mine,
         others=OtherPending(one for one in waiting if one.key != mine.key and one.queue in tree),
         holders=tuple(one for one in world.holders if one.queue in tree),

@@ -22,7 +22,7 @@ from headgate.engine.explain.minimal_changes import DecidedCase, minimal_changes
 from headgate.engine.explain.smallest import Range, smallest
 from headgate.engine.explain.what_if import (
     OtherPending,
-    WhatIf,
+    QuotaWhatIf,
     decide,
     with_count,
     with_less,
@@ -39,7 +39,7 @@ from headgate.quota.ledger import Holder
 def what_if(applicant, *parts, others=(), flavors=("default",), fair=()):
     queues = tuple(part for part in parts if type(part).__name__ == "ClusterQueue")
     cohorts = tuple(part for part in parts if type(part).__name__ == "Cohort")
-    return WhatIf(
+    return QuotaWhatIf(
         applicant=applicant,
         others=OtherPending(others),
         holders=tuple(part for part in parts if isinstance(part, Holder)),
@@ -212,7 +212,7 @@ def test_of_a_policy_the_mildest_that_is_enough_is_advised(mine, theirs, change)
 # The law: what is offered is enough, and one unit less of any part of it is not.
 
 
-def after(asked: WhatIf, change):
+def after(asked: QuotaWhatIf, change):
     match change:
         case RaiseQuota(name, is_cohort, field, amounts):
             by = {FlavorResource(one.flavor, one.resource): one.by for one in amounts}
@@ -229,7 +229,7 @@ def after(asked: WhatIf, change):
     raise AssertionError(change)
 
 
-def lesser(asked: WhatIf, change):
+def lesser(asked: QuotaWhatIf, change):
     """The same change with one unit less, in every way there is."""
     match change:
         case RaiseQuota(name, is_cohort, field, amounts):
@@ -253,7 +253,7 @@ def is_measured(change) -> bool:
     return isinstance(change, RaiseQuota | FewerPods | SmallerPods | HigherPriority | FinishWorkloads)
 
 
-def is_enough(asked: WhatIf, change) -> bool:
+def is_enough(asked: QuotaWhatIf, change) -> bool:
     outcome = decide(asked).outcome
     if isinstance(change, HigherPriority):
         return isinstance(outcome, Admitted | Preempting)

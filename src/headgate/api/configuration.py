@@ -265,7 +265,7 @@ def _located(source: str, message: str) -> InvalidConfiguration:
     return InvalidConfiguration(source, place.rstrip("`").lstrip("."), what[:1].lower() + what[1:])
 
 
-class Resource(Struct, frozen=True, forbid_unknown_fields=True):
+class ScoredResource(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
 
@@ -281,7 +281,7 @@ class Ratio(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Strategy(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    resources: tuple[Resource, ...] = ()
+    resources: tuple[ScoredResource, ...] = ()
     requested_to_capacity_ratio: Ratio | None = None
 
 

@@ -144,7 +144,7 @@ class _List(Wire, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
 
 
-class _Place(Wire, frozen=True):
+class _PodNode(Wire, frozen=True):
     node_name: str = ""
 
 
@@ -153,7 +153,7 @@ class _Progress(Wire, frozen=True):
 
 
 class _Placed(Wire, frozen=True):
-    spec: _Place
+    spec: _PodNode
     status: _Progress | None = None
 
 

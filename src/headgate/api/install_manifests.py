@@ -58,7 +58,7 @@ OTHERS = Labelled(lacks=QUEUE_NAME, called="-without-queue")
 MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue")
 
 
-class Asked(Struct, frozen=True):
+class WebhookResource(Struct, frozen=True):
     """Where the objects are served that we are asked about."""
 
     group: str
@@ -67,7 +67,7 @@ class Asked(Struct, frozen=True):
     namespaced: bool = True
 
     @classmethod
-    def of(cls, kind: Kind) -> Asked:
+    def of(cls, kind: Kind) -> WebhookResource:
         resource = RESOURCES[kind]
         return cls(resource.group, resource.version, resource.plural, resource.namespaced)
 
@@ -76,7 +76,7 @@ class Webhook(Struct, frozen=True):
     """One reason to ask. `optional`: while nobody answers, the object is stored all the same."""
 
     webhook: AdmissionWebhook
-    asked: Asked
+    resource: WebhookResource
     operations: tuple[str, ...]
     status: bool = False  # changes of the status too
     among: Labelled | None = None
@@ -85,18 +85,20 @@ class Webhook(Struct, frozen=True):
     @property
     def name(self) -> str:
         verb, called = self.webhook.partition("-")[0], self.among.called if self.among else ""
-        ours = "kueue.headgate.dev" if self.asked.group == "kueue.x-k8s.io" else "headgate.dev"
-        return f"{verb}.{self.asked.plural}{called}.{ours}"
+        ours = "kueue.headgate.dev" if self.resource.group == "kueue.x-k8s.io" else "headgate.dev"
+        return f"{verb}.{self.resource.plural}{called}.{ours}"
 
     @property
     def path(self) -> str:
         return f"/{self.webhook}"
 
 
-_WORKLOAD, _KUEUE_WORKLOAD = Asked.of(Kind.WORKLOAD), Asked.of(Kind.KUEUE_WORKLOAD)
-_CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(Asked.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR))
-_JOB, _POD = Asked.of(Kind.JOB), Asked.of(Kind.POD)
-_DEPLOYMENT, _STATEFUL_SET = Asked.of(Kind.DEPLOYMENT), Asked.of(Kind.STATEFUL_SET)
+_WORKLOAD, _KUEUE_WORKLOAD = WebhookResource.of(Kind.WORKLOAD), WebhookResource.of(Kind.KUEUE_WORKLOAD)
+_CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(
+    WebhookResource.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR)
+)
+_JOB, _POD = WebhookResource.of(Kind.JOB), WebhookResource.of(Kind.POD)
+_DEPLOYMENT, _STATEFUL_SET = WebhookResource.of(Kind.DEPLOYMENT), WebhookResource.of(Kind.STATEFUL_SET)
 
 WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(AdmissionWebhook.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
@@ -128,7 +130,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
 
 def webhook_configurations(place: WebhookPlace, *, queues: bool = True) -> tuple[Manifest, Manifest]:
     """What makes an API server ask us that finds us at this place; without `queues`, about our own kind only."""
-    hooks = [hook for hook in WEBHOOKS if queues or hook.asked == _WORKLOAD]
+    hooks = [hook for hook in WEBHOOKS if queues or hook.resource == _WORKLOAD]
     return (
         _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.webhook.is_mutating], place),
         _configuration(
@@ -161,7 +163,7 @@ def _entry(hook: Webhook, place: WebhookPlace) -> Manifest:
 
 
 def _rule(hook: Webhook) -> Manifest:
-    resource = hook.asked
+    resource = hook.resource
     return {
         "apiGroups": [resource.group],
         "apiVersions": [resource.version],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headgate.gates.fields import (
     ANNOTATIONS,
-    FieldError,
+    AdmissionFieldError,
     annotations_of,
     forbidden,
     invalid,
@@ -36,7 +36,7 @@ def suspended_if_managed(request: AdmissionRequest, settings: WebhookSettings) -
     )
 
 
-def job_errors(new: Json, old: Json | None = None) -> list[FieldError]:
+def job_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
     """All that is wrong with it, and with changing `old` into it."""
     errors = [*work_errors(new), *_equal_errors(new)]
     if old is None:
@@ -49,7 +49,7 @@ def job_errors(new: Json, old: Json | None = None) -> list[FieldError]:
     ]
 
 
-def _fewest_errors(job: Json) -> Iterator[FieldError]:
+def _fewest_errors(job: Json) -> Iterator[AdmissionFieldError]:
     """Partial admission: fewer pods than all, and at least one."""
     text = _fewest(job)
     if text is None:
@@ -61,7 +61,7 @@ def _fewest_errors(job: Json) -> Iterator[FieldError]:
         yield invalid(FEWEST, fewest, f"should be between 0 and {most}")
 
 
-def _equal_errors(job: Json) -> Iterator[FieldError]:
+def _equal_errors(job: Json) -> Iterator[AdmissionFieldError]:
     text, spec = annotations_of(job).get(COMPLETIONS_EQUAL_PARALLELISM), spec_of(job)
     if text is None or text in _FALSE:
         return
@@ -76,7 +76,7 @@ def _equal_errors(job: Json) -> Iterator[FieldError]:
         yield invalid("spec.completions", completions, needed)
 
 
-def _partial_change_errors(new: Json, old: Json) -> Iterator[FieldError]:
+def _partial_change_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
     """While it runs, how many pods it has is what it was admitted with."""
     if _is_suspended(old):
         return

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headgate.gates.fields import ANNOTATIONS, LABELS, FieldError, annotations_of, invalid, labels_of, unchanged
+from headgate.gates.fields import (
+    ANNOTATIONS,
+    LABELS,
+    AdmissionFieldError,
+    annotations_of,
+    invalid,
+    labels_of,
+    unchanged,
+)
 from headgate.gates.kueue_workloads import gate_change_errors, gate_errors
 from headgate.model.admission import AdmissionRequest, Json, WebhookSettings, WithLookups
 from headgate.model.keys import Key, Kind, Target
@@ -104,7 +112,7 @@ def _namespace_is_chosen(name: str, settings: WebhookSettings) -> WithLookups[bo
     return any(isinstance(one, Namespace) and selects(settings.quota.namespaces, one.labels) for one in found)
 
 
-def work_errors(new: Json) -> list[FieldError]:
+def work_errors(new: Json) -> list[AdmissionFieldError]:
     """All that is wrong with its labels and annotations as they are."""
     labels, annotations = labels_of(new), annotations_of(new)
     return [
@@ -116,7 +124,7 @@ def work_errors(new: Json) -> list[FieldError]:
     ]
 
 
-def work_change_errors(new: Json, old: Json, *, waits: bool, waited: bool) -> list[FieldError]:
+def work_change_errors(new: Json, old: Json, *, waits: bool, waited: bool) -> list[AdmissionFieldError]:
     """What may not change so while its pods may start; `waits` and `waited`: they may not, now and before."""
     now, before = labels_of(new), labels_of(old)
     return [
@@ -128,7 +136,7 @@ def work_change_errors(new: Json, old: Json, *, waits: bool, waited: bool) -> li
     ]
 
 
-def name_errors(path: str, given: Mapping[str, str], name: str) -> Iterator[FieldError]:
+def name_errors(path: str, given: Mapping[str, str], name: str) -> Iterator[AdmissionFieldError]:
     """What is wrong with a label or annotation that is to be the name of an object."""
     if name in given and (wrong := dns_subdomain_errors(given[name])):
         yield invalid(f"{path}[{name}]", given[name], ",".join(wrong))
@@ -139,7 +147,7 @@ def prebuilt_workload(value: Json) -> str:
     return labels_of(value).get(PREBUILT_WORKLOAD) or annotations_of(value).get(PREBUILT_WORKLOAD, "")
 
 
-def _seconds_errors(labels: Mapping[str, str]) -> Iterator[FieldError]:
+def _seconds_errors(labels: Mapping[str, str]) -> Iterator[AdmissionFieldError]:
     path, text = f"{LABELS}[{MAX_EXECUTION_SECONDS}]", labels.get(MAX_EXECUTION_SECONDS)
     if text is None:
         return
@@ -150,7 +158,9 @@ def _seconds_errors(labels: Mapping[str, str]) -> Iterator[FieldError]:
         yield invalid(path, seconds, "should be greater than 0")
 
 
-def class_change_errors(now: Mapping[str, str], before: Mapping[str, str], *, waits: bool) -> Iterator[FieldError]:
+def class_change_errors(
+    now: Mapping[str, str], before: Mapping[str, str], *, waits: bool
+) -> Iterator[AdmissionFieldError]:
     """A class may be exchanged for another; it is not taken away, and not given to work that already runs."""
     path, new, old = f"{LABELS}[{PRIORITY_CLASS}]", now.get(PRIORITY_CLASS, ""), before.get(PRIORITY_CLASS, "")
     if new and not old and not waits:
@@ -159,7 +169,7 @@ def class_change_errors(now: Mapping[str, str], before: Mapping[str, str], *, wa
         yield invalid(path, new, "WorkloadPriorityClass cannot be removed from a workload")
 
 
-def _unchanged(label: str, now: Mapping[str, str], before: Mapping[str, str]) -> list[FieldError]:
+def _unchanged(label: str, now: Mapping[str, str], before: Mapping[str, str]) -> list[AdmissionFieldError]:
     return unchanged(f"{LABELS}[{label}]", now.get(label, ""), before.get(label, ""))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from headgate.gates.fields import (
     ANNOTATIONS,
     LABELS,
-    FieldError,
+    AdmissionFieldError,
     annotations_of,
     forbidden,
     invalid,
@@ -60,7 +60,7 @@ def gated_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> De
     return AdmissionAllowed(with_finalizer(_gated(request, {**labels, MANAGED: MANAGED_VALUE}, settings), MANAGED))
 
 
-def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
+def pod_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
     """All that is wrong with it, and with changing `old` into it."""
     errors = [*work_errors(new), *_managed_errors(new), *_group_errors(new), *_prebuilt_errors(new)]
     if old is None:
@@ -79,12 +79,12 @@ def _gated(request: AdmissionRequest, labels: Mapping[str, str], settings: Webho
     return with_annotations(pod, role) if role else pod
 
 
-def _managed_errors(pod: Json) -> Iterator[FieldError]:
+def _managed_errors(pod: Json) -> Iterator[AdmissionFieldError]:
     if labels_of(pod).get(MANAGED, MANAGED_VALUE) != MANAGED_VALUE:
         yield forbidden(f"{LABELS}[{MANAGED}]", f"managed label value can only be '{MANAGED_VALUE}'")
 
 
-def _group_errors(pod: Json) -> list[FieldError]:
+def _group_errors(pod: Json) -> list[AdmissionFieldError]:
     total = annotations_of(pod).get(GROUP_TOTAL)
     if not _group(pod):
         return [] if total is None else [required(GROUP, TOGETHER)]
@@ -95,7 +95,7 @@ def _group_errors(pod: Json) -> list[FieldError]:
     return [*wrong, *([required(TOTAL, TOGETHER)] if total is None else _total_errors(total))]
 
 
-def _total_errors(total: str) -> Iterator[FieldError]:
+def _total_errors(total: str) -> Iterator[AdmissionFieldError]:
     number = whole_number(total)
     if number is None:
         yield invalid(TOTAL, total, "must be a whole number")
@@ -103,14 +103,14 @@ def _total_errors(total: str) -> Iterator[FieldError]:
         yield invalid(TOTAL, total, "group total count should be greater than zero")
 
 
-def _prebuilt_errors(pod: Json) -> Iterator[FieldError]:
+def _prebuilt_errors(pod: Json) -> Iterator[AdmissionFieldError]:
     """The workload of a group has the group's name, whoever makes it."""
     prebuilt, group = prebuilt_workload(pod), _group(pod)
     if prebuilt and group and prebuilt != group:
         yield invalid(f"{LABELS}[{PREBUILT_WORKLOAD}]", prebuilt, "prebuilt workload and pod group should be equal")
 
 
-def _retriable_errors(new: Json, old: Json) -> Iterator[FieldError]:
+def _retriable_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
     if _group(new) and _is_final(old) and not _is_final(new):
         path = f"{ANNOTATIONS}[{RETRIABLE}]"
         yield forbidden(path, "unretriable pod group can't be converted to retriable")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from headgate.gates.fields import (
     LABELS,
-    FieldError,
+    AdmissionFieldError,
     annotations_of,
     forbidden,
     immutable,
@@ -100,7 +100,7 @@ def as_member_of_set(pod: Json, namespace: str) -> WithLookups[Json]:
     return with_annotations(with_labels(pod, {MANAGED: MANAGED_VALUE, **own}), annotations)
 
 
-def replicas_errors(new: Json, old: Json | None = None) -> list[FieldError]:
+def replicas_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
     """All that is wrong with a deployment or stateful set, and with changing `old` into it."""
     errors = [*name_errors(LABELS, labels_of(new), QUEUE_NAME), *gate_errors(annotations_of(new))]
     if old is None:
@@ -115,7 +115,7 @@ def replicas_errors(new: Json, old: Json | None = None) -> list[FieldError]:
     ]
 
 
-def stateful_set_errors(request: AdmissionRequest) -> list[FieldError]:
+def stateful_set_errors(request: AdmissionRequest) -> list[AdmissionFieldError]:
     new, old = request.new, request.old
     if annotations_of(_template(new)).get(SUSPENDED_BY_PARENT, STATEFUL_SETS) != STATEFUL_SETS:
         return []
@@ -123,7 +123,7 @@ def stateful_set_errors(request: AdmissionRequest) -> list[FieldError]:
     return errors if old is None else [*errors, *_scaling_errors(new, old), *_shape_errors(request)]
 
 
-def _scaling_errors(new: Json, old: Json) -> Iterator[FieldError]:
+def _scaling_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
     """It is admitted as a whole, so it can only be scaled to none and from none."""
     now, before = _replicas(new), _replicas(old)
     if now and before and now != before:
@@ -132,7 +132,7 @@ def _scaling_errors(new: Json, old: Json) -> Iterator[FieldError]:
         yield forbidden("spec.replicas", "scaling down is still in progress")
 
 
-def _shape_errors(request: AdmissionRequest) -> Iterator[FieldError]:
+def _shape_errors(request: AdmissionRequest) -> Iterator[AdmissionFieldError]:
     """What its pods ask for is what it was admitted with."""
     now, before = request.decoded, request.decoded_old
     if not isinstance(now, StatefulSet) or not isinstance(before, StatefulSet):

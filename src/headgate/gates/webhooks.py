@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headgate.gates.fields import (
     ALLOWED,
-    FieldError,
+    AdmissionFieldError,
     immutable,
     is_going,
     is_well_typed,
@@ -87,7 +87,7 @@ def _endless(workload: Workload, classes: Classes) -> str:
     )
 
 
-Errors = Callable[[AdmissionRequest], Iterable[FieldError]]
+Errors = Callable[[AdmissionRequest], Iterable[AdmissionFieldError]]
 
 _CLASS_KINDS: Mapping[tuple[str, str], Kind] = {
     ("kueue.x-k8s.io", "WorkloadPriorityClass"): Kind.WORKLOAD_PRIORITY_CLASS,
@@ -150,7 +150,7 @@ def _value_of(named: PriorityClassRef | None) -> WithLookups[int | None]:
     return next((one.value for one in found if isinstance(one, PriorityClass | WorkloadPriorityClass)), None)
 
 
-def _of_cluster_queue(request: AdmissionRequest) -> list[FieldError]:
+def _of_cluster_queue(request: AdmissionRequest) -> list[AdmissionFieldError]:
     queue, old = request.decoded, request.decoded_old
     if not isinstance(queue, ClusterQueue):
         return []
@@ -158,23 +158,23 @@ def _of_cluster_queue(request: AdmissionRequest) -> list[FieldError]:
     return errors + _fixed("concurrentAdmissionPolicy", request)
 
 
-def _fixed(field: str, request: AdmissionRequest) -> list[FieldError]:
+def _fixed(field: str, request: AdmissionRequest) -> list[AdmissionFieldError]:
     if request.old is None or spec_of(request.new).get(field) == spec_of(request.old).get(field):
         return []
     return [immutable(f"spec.{field}")]
 
 
-def _of_cohort(request: AdmissionRequest) -> list[FieldError]:
+def _of_cohort(request: AdmissionRequest) -> list[AdmissionFieldError]:
     cohort = request.decoded
     return cohort_errors(cohort) if isinstance(cohort, Cohort) else []
 
 
-def _of_flavor(request: AdmissionRequest) -> list[FieldError]:
+def _of_flavor(request: AdmissionRequest) -> list[AdmissionFieldError]:
     flavor = request.decoded
     return flavor_errors(flavor) if isinstance(flavor, ResourceFlavor) else []
 
 
-def _of_queued_workload(request: AdmissionRequest) -> Sequence[FieldError]:
+def _of_queued_workload(request: AdmissionRequest) -> Sequence[AdmissionFieldError]:
     """Many workloads share one spec and status, so the result is memoized by these."""
     new, old = request.new, request.old or {}
     return request.memoize(_queued_workload_errors, request, *_looked_at(new), *_looked_at(old))
@@ -185,7 +185,7 @@ def _looked_at(value: Json) -> tuple[object, object, object]:
     return value.get("spec"), value.get("status"), (value.get("metadata") or {}).get("annotations")
 
 
-def _queued_workload_errors(request: AdmissionRequest) -> Sequence[FieldError]:
+def _queued_workload_errors(request: AdmissionRequest) -> Sequence[AdmissionFieldError]:
     new, old = request.decoded, request.decoded_old
     if not isinstance(new, QueuedWorkload):
         return ()

@@ -120,7 +120,7 @@ def lookup_in(server: Callable[[], ApiServer]) -> LookUp:
 
 def _handler(hook: Webhook, settings: WebhookSettings, look_up: LookUp, reading: Rereading) -> Handler:
     handler, memoize = HANDLERS[hook.webhook], reading.memoize
-    read = reader_of((hook.asked.group, hook.asked.plural), reading.read)
+    read = reader_of((hook.resource.group, hook.resource.plural), reading.read)
 
     def handle(operation: Operation) -> Allowed | Denied:
         request = AdmissionRequest(operation.namespace, operation.new or {}, operation.old, read, memoize)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from headgate.engine.explain.explanation import FlavorReport, LimitingQuota, LimitKind, QuotaHolder, UnlentQuota
-from headgate.engine.explain.what_if import Decision, WhatIf
+from headgate.engine.explain.what_if import Decision, QuotaWhatIf
 from headgate.model.keys import Key
 from headgate.model.queues import QueuePreemption, Reclaim, ResourceGroup, WithinQueue
 from headgate.preemption.quota.search import Preemptor, may_take
@@ -100,7 +100,7 @@ def _forbidden(policy: QueuePreemption, applicant: Applicant, holder: Holder) ->
 class _LimitContext(Struct, frozen=True):
     """A pending workload, its queue, and the decision about it."""
 
-    what_if: WhatIf
+    what_if: QuotaWhatIf
     decision: Decision
     applicant: Applicant
     node: ClusterQueueNode
@@ -114,7 +114,7 @@ class _Demand(Struct, frozen=True):
     assumed: Mapping[FlavorResource, int]
 
 
-def flavor_reports(what_if: WhatIf, decision: Decision, applicant: Applicant) -> tuple[FlavorReport, ...]:
+def flavor_reports(what_if: QuotaWhatIf, decision: Decision, applicant: Applicant) -> tuple[FlavorReport, ...]:
     """Every flavor of each pod set that does not fit; empty if all fit."""
     context = _LimitContext(what_if, decision, applicant, decision.ledger.forest.queues[applicant.queue])
     return tuple(
@@ -125,7 +125,7 @@ def flavor_reports(what_if: WhatIf, decision: Decision, applicant: Applicant) ->
     )
 
 
-def uncovered_resources(what_if: WhatIf, applicant: Applicant) -> tuple[str, ...]:
+def uncovered_resources(what_if: QuotaWhatIf, applicant: Applicant) -> tuple[str, ...]:
     """Requested resources that its ClusterQueue does not cover."""
     queue = next(one for one in what_if.queues if one.name == applicant.queue)
     covered = {resource for group in queue.groups for resource in group.resources}

@@ -28,7 +28,7 @@ from headgate.engine.explain.limits import namespaced_name, uncovered_resources
 from headgate.engine.explain.smallest import Range, smallest
 from headgate.engine.explain.what_if import (
     Decision,
-    WhatIf,
+    QuotaWhatIf,
     decide,
     quota_amount,
     with_count,
@@ -47,7 +47,7 @@ from headgate.quota.requests import Ask
 from headgate.quota.tree import FlavorResource, QuotaNode
 
 
-def other_policies(what_if: WhatIf) -> Iterator[MinimalChange]:
+def other_policies(what_if: QuotaWhatIf) -> Iterator[MinimalChange]:
     """For each field of the preemption policy the least permissive value that is enough."""
     queue = next(one for one in what_if.queues if one.name == what_if.applicant.queue)
     for steps in (_within_queue(queue.preemption), _reclaim(queue.preemption), _borrow(queue.preemption)):
@@ -82,7 +82,7 @@ def _borrow(policy: QueuePreemption) -> Iterator[Step]:
 
 
 def _tried(
-    what_if: WhatIf, queue: ClusterQueue, field: str, value: str, policy: QueuePreemption
+    what_if: QuotaWhatIf, queue: ClusterQueue, field: str, value: str, policy: QueuePreemption
 ) -> MinimalChange | None:
     changed = structs.replace(queue, preemption=policy)
     queues = tuple(changed if one.name == queue.name else one for one in what_if.queues)
@@ -100,7 +100,7 @@ MOST_TOGETHER = 12  # nobody waits for more of them to finish
 Missing = Mapping[FlavorResource, int]
 
 
-def less_demand(what_if: WhatIf, missing: Mapping[str, int]) -> Iterator[MinimalChange]:
+def less_demand(what_if: QuotaWhatIf, missing: Mapping[str, int]) -> Iterator[MinimalChange]:
     """The most pods of a pod set with which it would be admitted; if none, the largest requests of each pod."""
     for pod_set in what_if.applicant.workload.pod_sets:
         fewer = _pods_too_many(what_if, pod_set, missing)
@@ -110,7 +110,7 @@ def less_demand(what_if: WhatIf, missing: Mapping[str, int]) -> Iterator[Minimal
             yield from _smaller(what_if, pod_set, missing)
 
 
-def higher_priority(what_if: WhatIf) -> Iterator[MinimalChange]:
+def higher_priority(what_if: QuotaWhatIf) -> Iterator[MinimalChange]:
     """The lowest priority with which it would be admitted, or would preempt."""
     before = what_if.applicant.priority
     others = {*(one.priority for one in what_if.holders), *(one.priority for one, _ in what_if.others.kinds)}
@@ -131,7 +131,7 @@ def higher_priority(what_if: WhatIf) -> Iterator[MinimalChange]:
         )
 
 
-def finish(what_if: WhatIf, missing: Sequence[Missing]) -> Iterator[MinimalChange]:
+def finish(what_if: QuotaWhatIf, missing: Sequence[Missing]) -> Iterator[MinimalChange]:
     """The smallest holder whose quota is enough, or else a minimal set of the largest.
 
     `missing` is the quota it lacks, flavor by flavor; empty if it lacks none.
@@ -149,7 +149,7 @@ def _covers(holder: Holder, missing: Missing) -> bool:
     return bool(missing) and all(held.get(of, 0) >= amount for of, amount in missing.items())
 
 
-def _pods_too_many(what_if: WhatIf, pod_set: PodSet, missing: Mapping[str, int]) -> int:
+def _pods_too_many(what_if: QuotaWhatIf, pod_set: PodSet, missing: Mapping[str, int]) -> int:
     """How many pods fewer are enough; 0 if none are."""
 
     def enough(fewer: tuple[int, ...]) -> bool | None:
@@ -160,7 +160,7 @@ def _pods_too_many(what_if: WhatIf, pod_set: PodSet, missing: Mapping[str, int])
     return found[0] if found is not None else 0
 
 
-def _smaller(what_if: WhatIf, pod_set: PodSet, missing: Mapping[str, int]) -> Iterator[MinimalChange]:
+def _smaller(what_if: QuotaWhatIf, pod_set: PodSet, missing: Mapping[str, int]) -> Iterator[MinimalChange]:
     asked = [(name, amount) for name, amount in pod_set.shape.requests if amount > 1]
 
     def enough(less: tuple[int, ...]) -> bool | None:
@@ -178,7 +178,7 @@ def _parts(amount: int, size: int) -> int:
     return -(-amount // size) if size > 0 else 0
 
 
-def _by_size(what_if: WhatIf, needed: Sequence[FlavorResource]) -> list[Holder]:
+def _by_size(what_if: QuotaWhatIf, needed: Sequence[FlavorResource]) -> list[Holder]:
     """Holders of any needed quota, smallest dominant share first."""
     totals: dict[FlavorResource, int] = {}
     for holder in what_if.holders:
@@ -193,7 +193,7 @@ def _by_size(what_if: WhatIf, needed: Sequence[FlavorResource]) -> list[Holder]:
     return [holder for part, holder in sorted(sized, key=lambda each: (each[0], each[1].key)) if part]
 
 
-def _several(what_if: WhatIf, largest_first: Sequence[Holder]) -> list[Holder]:
+def _several(what_if: QuotaWhatIf, largest_first: Sequence[Holder]) -> list[Holder]:
     most = Range(min(len(largest_first), MOST_TOGETHER), 2)
     count = smallest(lambda count: _admits_without(what_if, largest_first[: count[0]]), [most])
     chosen = list(largest_first[: count[0]]) if count is not None else []
@@ -202,19 +202,19 @@ def _several(what_if: WhatIf, largest_first: Sequence[Holder]) -> list[Holder]:
     return chosen
 
 
-def _needless(what_if: WhatIf, chosen: Sequence[Holder]) -> Holder | None:
+def _needless(what_if: QuotaWhatIf, chosen: Sequence[Holder]) -> Holder | None:
     """One of them that need not finish."""
     return next((one for one in chosen if _admits_without(what_if, [it for it in chosen if it is not one])), None)
 
 
-def _admits_without(what_if: WhatIf, holders: Sequence[Holder]) -> bool:
+def _admits_without(what_if: QuotaWhatIf, holders: Sequence[Holder]) -> bool:
     return decide(without_holders(what_if, {one.uid for one in holders})).admits
 
 
 class DecidedCase(Struct, frozen=True):
     """A what-if, the decision on it, and the limiting quota by flavor."""
 
-    what_if: WhatIf
+    what_if: QuotaWhatIf
     decision: Decision
     reports: tuple[FlavorReport, ...]
 
@@ -280,7 +280,7 @@ def _raise(
     if not any(one.most for one in ranges):
         return
 
-    def after(amounts: Sequence[int]) -> WhatIf:
+    def after(amounts: Sequence[int]) -> QuotaWhatIf:
         by = dict(zip(before, amounts, strict=True))
         return with_quota_raised(case.what_if, node.name, not node.is_queue, field, by)
 
@@ -311,7 +311,7 @@ def _most(case: DecidedCase, node: QuotaNode, of: FlavorResource, field: QuotaFi
     return max(0, min(everything, quota.nominal - (quota.lending_limit or 0)))
 
 
-def _demand(what_if: WhatIf, resource: str) -> int:
+def _demand(what_if: QuotaWhatIf, resource: str) -> int:
     total = sum(_asked_by(ask, resource) for ask in what_if.applicant.asks)
     return total + sum(count * _asked_by(ask, resource) for one, count in what_if.others.kinds for ask in one.asks)
 
@@ -320,7 +320,7 @@ def _asked_by(ask: Ask, resource: str) -> int:
     return ask.count * (1 if resource == PODS else ask.each[resource])
 
 
-def _grain(what_if: WhatIf, resource: str) -> int:
+def _grain(what_if: QuotaWhatIf, resource: str) -> int:
     """The greatest common divisor of all quotas, usage and requests: thresholds are multiples of it."""
     applicants = [what_if.applicant, *(one for one, _ in what_if.others.kinds)]
     asked = [ask.each[resource] for one in applicants for ask in one.asks]

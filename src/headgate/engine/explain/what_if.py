@@ -1,7 +1,7 @@
 """What-if decisions: whether one workload is admitted, decided as the engine does, now or after a change.
 
-`WhatIf` holds all inputs of the decision, `decide` runs real admission cycles on them, and the `with_…` and `without_…`
-functions return the changed inputs.
+`QuotaWhatIf` holds all inputs of the decision, `decide` runs real admission cycles on them, and the `with_…` and
+`without_…` functions return the changed inputs.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class OtherPending:
 MOST_BEFORE = 300  # other workloads that may be admitted before it
 
 
-class WhatIf(Struct, frozen=True):
+class QuotaWhatIf(Struct, frozen=True):
     """All inputs of the decision about one workload: a cohort tree, its reservations, and its pending workloads."""
 
     applicant: Applicant
@@ -101,7 +101,7 @@ class WhatIf(Struct, frozen=True):
     used_by: LocalUsage | None = None  # what local queues used lately, where that matters
     used_by_holder: Callable[[Holder], LocalUse] | None = None
 
-    def about(self, workload: QueuedWorkload) -> WhatIf:
+    def about(self, workload: QueuedWorkload) -> QuotaWhatIf:
         """The same with this workload in place of the pending one."""
         made = applicant(workload, self.applicant.queue, self.settings)
         return structs.replace(self, applicant=structs.replace(made, problem=self.applicant.problem))
@@ -147,13 +147,13 @@ class Decision(Struct, frozen=True):
         return found_none or bool(self.victims)
 
 
-def what_if_for(cluster: ClusterSnapshot, workload: QueuedWorkload, queue: str) -> WhatIf:
+def what_if_for(cluster: ClusterSnapshot, workload: QueuedWorkload, queue: str) -> QuotaWhatIf:
     """The inputs of a decision on `workload` in `queue`, whose cohorts form no cycle."""
     forest = cluster.forest
     root, names = forest.queues[queue].root, frozenset(forest.tree_of(queue))
     around, used = cluster.around, cluster.consumptions
     cohorts = [one for name, one in around.cohorts.items() if (node := forest.cohort(name)) and node.root is root]
-    return WhatIf(
+    return QuotaWhatIf(
         applicant=_settled(workload, queue, cluster),
         others=OtherPending(one for one in cluster.applicants(names) if one.key != workload.key),
         holders=tuple(one for one in cluster.holders(names) if one.key != workload.key),
@@ -183,7 +183,7 @@ def _settled(workload: QueuedWorkload, queue: str, cluster: ClusterSnapshot) -> 
     return structs.replace(settled, problem=problem_of(workload.pod_sets, adjustments))
 
 
-def decide(what_if: WhatIf) -> Decision:
+def decide(what_if: QuotaWhatIf) -> Decision:
     """Runs admission cycles until the workload is decided."""
     mine, ledger = what_if.applicant, what_if.ledger()
     progress = _DecisionProgress(mine, is_strict=_strategy(what_if) is QueueingStrategy.STRICT_FIFO)
@@ -232,11 +232,11 @@ class _DecisionProgress:
         return for_all and one.applicant.kind == self._mine.kind
 
 
-def _strategy(what_if: WhatIf) -> QueueingStrategy:
+def _strategy(what_if: QuotaWhatIf) -> QueueingStrategy:
     return next(one.strategy for one in what_if.queues if one.name == what_if.applicant.queue)
 
 
-def _is_relevant(one: Applicant, what_if: WhatIf) -> bool:
+def _is_relevant(one: Applicant, what_if: QuotaWhatIf) -> bool:
     """Workloads behind it in its own StrictFIFO queue are irrelevant, except with usage-based fair sharing."""
     mine = what_if.applicant
     if one.queue != mine.queue or one.rank < mine.rank:
@@ -244,7 +244,7 @@ def _is_relevant(one: Applicant, what_if: WhatIf) -> bool:
     return _strategy(what_if) is not QueueingStrategy.STRICT_FIFO or what_if.used_by is not None
 
 
-def _pending(what_if: WhatIf, ledger: Ledger, lines: Mapping[ClassKey, Iterator[Applicant]]) -> PendingQueues:
+def _pending(what_if: QuotaWhatIf, ledger: Ledger, lines: Mapping[ClassKey, Iterator[Applicant]]) -> PendingQueues:
     """The workload and the first two of each class of others."""
     pending = PendingQueues(what_if.may_enter, what_if.used_by)
     tree = ledger.forest.tree_of(what_if.applicant.queue)
@@ -267,8 +267,8 @@ Owner = TypeVar("Owner", ClusterQueue, Cohort)
 
 
 def with_quota_raised(
-    what_if: WhatIf, node: str, is_cohort: bool, field: QuotaField, by: Mapping[FlavorResource, int]
-) -> WhatIf:
+    what_if: QuotaWhatIf, node: str, is_cohort: bool, field: QuotaField, by: Mapping[FlavorResource, int]
+) -> QuotaWhatIf:
     """With this field of the ClusterQueue or Cohort raised by these amounts."""
     if is_cohort:
         cohorts = tuple(_raised(one, field, by) if one.name == node else one for one in what_if.cohorts)
@@ -290,12 +290,12 @@ def quota_amount(quota: Quota, field: QuotaField) -> int | None:
             assert_never(field)
 
 
-def with_count(what_if: WhatIf, pod_set: str, count: int) -> WhatIf:
+def with_count(what_if: QuotaWhatIf, pod_set: str, count: int) -> QuotaWhatIf:
     """With exactly so many pods in that pod set."""
     return _with_pod_set(what_if, pod_set, lambda one: structs.replace(one, count=count, min_count=None))
 
 
-def with_less(what_if: WhatIf, pod_set: str, less: Mapping[str, int]) -> WhatIf:
+def with_less(what_if: QuotaWhatIf, pod_set: str, less: Mapping[str, int]) -> QuotaWhatIf:
     """With requests of each pod of that pod set lowered by these amounts."""
 
     def lower(one: PodSet) -> PodSet:
@@ -305,17 +305,17 @@ def with_less(what_if: WhatIf, pod_set: str, less: Mapping[str, int]) -> WhatIf:
     return _with_pod_set(what_if, pod_set, lower)
 
 
-def with_priority(what_if: WhatIf, priority: int) -> WhatIf:
+def with_priority(what_if: QuotaWhatIf, priority: int) -> QuotaWhatIf:
     workload = what_if.applicant.workload
     return what_if.about(structs.replace(workload, priority=priority - workload.boost))
 
 
-def without_holders(what_if: WhatIf, uids: Collection[str]) -> WhatIf:
+def without_holders(what_if: QuotaWhatIf, uids: Collection[str]) -> QuotaWhatIf:
     """Without the reservations of these workloads."""
     return structs.replace(what_if, holders=tuple(one for one in what_if.holders if one.uid not in uids))
 
 
-def with_flavor_matched(what_if: WhatIf, taints: Sequence[Taint], *, anywhere: bool) -> WhatIf:
+def with_flavor_matched(what_if: QuotaWhatIf, taints: Sequence[Taint], *, anywhere: bool) -> QuotaWhatIf:
     """With pods that tolerate these taints; `anywhere`: without node selectors too."""
     extra = tuple(Toleration(key=taint.key, exists=True) for taint in taints)
 
@@ -328,7 +328,7 @@ def with_flavor_matched(what_if: WhatIf, taints: Sequence[Taint], *, anywhere: b
     return what_if.about(structs.replace(workload, pod_sets=sets))
 
 
-def _with_pod_set(what_if: WhatIf, name: str, change: Callable[[PodSet], PodSet]) -> WhatIf:
+def _with_pod_set(what_if: QuotaWhatIf, name: str, change: Callable[[PodSet], PodSet]) -> QuotaWhatIf:
     workload = what_if.applicant.workload
     sets = tuple(change(one) if one.name == name else one for one in workload.pod_sets)
     return what_if.about(structs.replace(workload, pod_sets=sets))

@@ -22,7 +22,7 @@ from headgate.engine.explain.limits import flavor_reports, namespaced_name, unco
 from headgate.engine.explain.minimal_changes import DecidedCase, minimal_changes
 from headgate.engine.explain.snapshot import ClusterSnapshot
 from headgate.engine.explain.state import StateReport, condition_text, state_before_quota, without_blockers
-from headgate.engine.explain.what_if import MOST_BEFORE, Decision, WhatIf, decide, what_if_for
+from headgate.engine.explain.what_if import MOST_BEFORE, Decision, QuotaWhatIf, decide, what_if_for
 from headgate.engine.quota.outcomes import Admitted, Deferred, Gated, Outcome, Preempting, Waits
 from headgate.lifecycle.quota_conditions import EVICTED
 from headgate.model.queues import ClusterQueue, QueuedWorkload
@@ -94,7 +94,7 @@ def _shown_by(queue: ClusterQueue) -> Iterator[str]:
             yield f"The status of ClusterQueue {queue.name} says that it is inactive: {condition_text(shown)}"
 
 
-def _position(what_if: WhatIf) -> QueuePosition:
+def _position(what_if: QuotaWhatIf) -> QueuePosition:
     """Its position by usage-based fair sharing, if enabled, then by rank."""
 
     def order(one: Applicant) -> tuple[LocalUse, Rank]:
@@ -112,7 +112,7 @@ class _QuotaResult(Struct, frozen=True):
     case: DecidedCase | None = None
 
 
-def _quota_result(what_if: WhatIf, plain: Explanation) -> _QuotaResult:
+def _quota_result(what_if: QuotaWhatIf, plain: Explanation) -> _QuotaResult:
     decision = decide(what_if)
     shown = decision if decision.outcome is not None else structs.replace(decision, outcome=decision.head)
     if shown.outcome is None or decision.admits:
@@ -132,7 +132,7 @@ def _quota_result(what_if: WhatIf, plain: Explanation) -> _QuotaResult:
 
 
 def _state_and_summary(
-    what_if: WhatIf, decision: Decision, outcome: Outcome, reports: tuple[FlavorReport, ...]
+    what_if: QuotaWhatIf, decision: Decision, outcome: Outcome, reports: tuple[FlavorReport, ...]
 ) -> tuple[WorkloadState, str]:
     state, summary = _of_outcome(what_if, decision, outcome, reports)
     if decision.outcome is not None:
@@ -143,7 +143,7 @@ def _state_and_summary(
 
 
 def _of_outcome(
-    what_if: WhatIf, decision: Decision, outcome: Outcome, reports: tuple[FlavorReport, ...]
+    what_if: QuotaWhatIf, decision: Decision, outcome: Outcome, reports: tuple[FlavorReport, ...]
 ) -> tuple[WorkloadState, str]:
     match outcome:
         case Preempting(_, _, victims, _):
@@ -173,7 +173,7 @@ def _is_withheld(workload: QueuedWorkload) -> bool:
 
 
 def _of_waiting(
-    what_if: WhatIf, decision: Decision, outcome: Waits, reports: tuple[FlavorReport, ...]
+    what_if: QuotaWhatIf, decision: Decision, outcome: Waits, reports: tuple[FlavorReport, ...]
 ) -> tuple[WorkloadState, str]:
     if outcome.reason is Unreserved.PODS_NOT_READY:
         return WorkloadState.PODS_NOT_READY, "waits until the pods of all admitted workloads are ready"
@@ -192,7 +192,7 @@ def _of_waiting(
     return WorkloadState.QUOTA, f"gets no quota: {outcome.message}"
 
 
-def _no_flavor(what_if: WhatIf, outcome: Waits, reports: tuple[FlavorReport, ...]) -> str:
+def _no_flavor(what_if: QuotaWhatIf, outcome: Waits, reports: tuple[FlavorReport, ...]) -> str:
     resources = uncovered_resources(what_if, outcome.applicant)
     if resources:
         return f"requests {', '.join(resources)}, which ClusterQueue {outcome.applicant.queue} does not cover"
