@@ -69,7 +69,7 @@ def read_once(kind: Kind, value: Json) -> Object | None:
 
 
 def why_unreadable(kind: Kind, value: Json) -> str:
-    """What keeps the object from being read, by the field; empty if nothing does."""
+    """Why the object cannot be decoded, with the field; empty if it can."""
     try:
         decode(kind, msgspec.json.encode(value))
     except InvalidObject as error:
@@ -138,7 +138,7 @@ def review_response(uid: str, asked: Json, decided: AdmissionResponse) -> Json:
 
 
 def steps_between(old: Json, new: Json, path: str = "") -> Iterator[Step]:
-    """The JSON patch that makes one of the other. Lists are replaced as a whole."""
+    """The JSON patch from old to new. Lists are replaced as a whole."""
     for name in [name for name in old if name not in new]:
         yield {"op": "remove", "path": f"{path}/{_escaped(name)}"}
     for name, value in new.items():

@@ -123,7 +123,7 @@ def _of_whole_pod(resources: WireResourceNeeds | None) -> dict[str, int]:
 
 
 def _requested(path: str, amounts: Amounts) -> dict[str, int]:
-    """As `_exact`. Nobody gives room back by asking for less than nothing."""
+    """As `_exact`; negative amounts count as 0."""
     exact = _exact(path, amounts)
     for name, amount in exact.items():
         if amount < 0:

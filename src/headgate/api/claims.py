@@ -30,7 +30,7 @@ class WireClaimSource(Wire, frozen=True):
 
 
 class WireClaimTemplate(Wire, frozen=True):
-    """What is in it matters to whoever makes the claim."""
+    """The template of an ephemeral claim; its content is not read."""
 
 
 class WirePodVolume(Wire, frozen=True):

@@ -18,7 +18,7 @@ from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
 
 ASKING_TIMEOUT = 5  # seconds an API server waits for our answer
 OWN_ACCOUNT = "system:serviceaccount:headgate-system:headgate"
-"""Whose writes nobody needs to check: they are ours."""
+"""Our own account, whose writes are not reviewed."""
 
 _CREATE, _WRITE = ("CREATE",), ("CREATE", "UPDATE")
 
@@ -125,7 +125,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(AdmissionWebhook.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
     Webhook(AdmissionWebhook.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
 )
-"""In the order they are asked. An outage of ours never stops work that names no queue."""
+"""In the order they are called. Those for objects without a queue name are optional: an outage never blocks them."""
 
 
 def webhook_configurations(place: WebhookPlace, *, queues: bool = True) -> tuple[Manifest, Manifest]:
@@ -174,7 +174,7 @@ def _rule(hook: Webhook) -> Manifest:
 
 
 def _selectors(hook: Webhook) -> Manifest:
-    """Work in namespaces without which nothing runs is nobody's business."""
+    """Excludes the system namespaces."""
     if hook.among is None:
         return {}
     elsewhere = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}

@@ -113,7 +113,7 @@ class WireKueueWorkloadStatus(Wire, frozen=True):
 
 
 class StatusFields(NamedTuple):
-    """What its status says, in the order of a QueuedWorkload."""
+    """The fields of its status, in the order of QueuedWorkload."""
 
     conditions: tuple[Condition, ...]
     admission: Admission | None
@@ -129,7 +129,7 @@ class StatusFields(NamedTuple):
 
 
 def standing_of(status: WireKueueWorkloadStatus, counts: Mapping[str, int]) -> StatusFields:
-    """What it says; most say little beside their conditions, and what is not there is not looked at."""
+    """The decoded status; absent parts, which most are, cost nothing."""
     stats = status.scheduling_stats
     return StatusFields(
         conditions_of(status.conditions) if status.conditions else (),
@@ -175,7 +175,7 @@ def with_standing(workload: QueuedWorkload, version: str, standing: StatusFields
 
 
 def _admission(entry: WireAdmission, counts: Mapping[str, int]) -> Admission:
-    """An assignment that does not say for how many pods it is, is for all of them."""
+    """An assignment without a count is for all pods of its set."""
     path = "$.status.admission.podSetAssignments"
     assignments = [
         PodSetAssignment(
@@ -297,7 +297,7 @@ _statuses = msgspec.json.Decoder(WireKueueWorkloadStatus)
 
 
 def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
-    """A write changes one part and leaves the others, and a part that stays is not looked into again."""
+    """Parts are decoded separately: a write changes one part, and unchanged parts are not decoded again."""
     try:
         wire = _parts.decode(raw)
         pod_sets, asked = _read_spec(bytes(wire.spec), wire.metadata.namespace)
@@ -363,7 +363,7 @@ def _asked(spec: WireKueueWorkloadSpec) -> Requested:
 def workload_of(
     metadata: WireFinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Requested, standing: StatusFields
 ) -> QueuedWorkload:
-    """What its parts say; by position, as to look up that many names takes most of the time."""
+    """The workload from its parts; by position, because that many keyword arguments would dominate the cost."""
     annotations = metadata.annotations or {}
     owners = _together(metadata) if metadata.owner_references else ()
     owner = _owner(metadata, owners) if metadata.owner_references else None
@@ -399,7 +399,7 @@ def _gates_named(text: str) -> tuple[str, ...]:
 
 
 def _boost(annotations: Mapping[str, str]) -> int:
-    """A boost that is no number is none: that is said when the annotation is written, and held quota is held."""
+    """A boost that is no number counts as 0; the webhook denies such annotations."""
     text = annotations.get(PRIORITY_BOOST, "")
     return int(text) if text and _WHOLE_NUMBER.fullmatch(text) else 0
 
@@ -409,7 +409,7 @@ def _priority_class(entry: WirePriorityClassRef | None) -> PriorityClassRef | No
 
 
 def _owner(metadata: WireMetadata, pods: Sequence[Target]) -> Target | None:
-    """The job it stands for, or the pod, where that is a single one; of a group's, the first."""
+    """The job of the workload, or its pod; of a pod group, the first pod."""
     for owner in metadata.owner_references or ():
         if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)

@@ -62,7 +62,7 @@ _stateful_sets = msgspec.json.Decoder(WireStatefulSet)
 
 
 def controller(metadata: WireMetadata) -> Target | None:
-    """Whose pod this is, where that is of a kind we know."""
+    """The controller of the pod, if that is of a known kind."""
     for reference in metadata.owner_references or ():
         if reference.controller:
             kind = _kind_of(reference)

@@ -69,7 +69,7 @@ def pod_sets_of(entries: Sequence[WirePodSet], namespace: str) -> tuple[PodSet, 
 
 
 def pod_template(template: Raw, namespace: str, path: str) -> PodTemplate:
-    """What is said of pods in a template found at `path`."""
+    """The pods of a template at `path`."""
     try:
         return _read(bytes(template), namespace)
     except msgspec.DecodeError as error:
@@ -88,7 +88,7 @@ def _pod_set(entry: WirePodSet, path: str, namespace: str) -> PodSet:
 
 @lru_cache(maxsize=16_384)
 def _read(template: bytes, namespace: str) -> PodTemplate:
-    """A template is looked into once, however often and in whosever object it is seen."""
+    """Decodes a template once, however many objects contain it."""
     wire = _templates.decode(template)
     spec, metadata = wire.spec, wire.metadata
     if spec is None:
@@ -103,7 +103,7 @@ def _read(template: bytes, namespace: str) -> PodTemplate:
 
 
 def _shape(spec: WireTemplateSpec, namespace: str) -> PodShape:
-    """As far as quota looks at it; what a pod wants of its neighbours and its storage is not there."""
+    """The shape of a pod without affinity to other pods and without volumes, which quota does not consider."""
     affinity = affinity_demands(bytes(spec.affinity), namespace) if spec.affinity else NO_AFFINITY
     requests, _ = effective_requests(_needs(spec))
     return PodShape(
@@ -117,7 +117,7 @@ def _shape(spec: WireTemplateSpec, namespace: str) -> PodShape:
 
 
 def _needs(spec: WireTemplateSpec) -> WirePodNeeds:
-    """As a server completes a pod: who has a limit and does not say what it asks for, asks for that much."""
+    """Requests default to limits, as in the API server."""
     return WirePodNeeds(
         containers=[_container(container) for container in spec.containers],
         init_containers=[_container(container) for container in spec.init_containers or ()],
@@ -136,7 +136,7 @@ def _filled(needs: WireLimitedNeeds) -> WireResourceNeeds:
 
 
 def _template_needs(spec: WireTemplateSpec) -> TemplateNeeds:
-    """As it is written, nothing filled in."""
+    """As written, without defaults."""
     return TemplateNeeds(
         containers=_each(spec.containers, "$.spec.containers"),
         init_containers=_each(spec.init_containers or (), "$.spec.initContainers"),

@@ -243,7 +243,7 @@ def _grace(metadata: WireMetadata, spec: WirePodSpec) -> int:
 
 
 def _mark(conditions: list[WireConditionStatus]) -> str | None:
-    """What the mark of a pod that a scheduler asks to leave says; None without the mark."""
+    """The message of the DisruptionTarget condition for preemption; None without it."""
     for condition in conditions:
         if condition.type == "DisruptionTarget":
             marked = condition.status == "True" and condition.reason == "PreemptionByScheduler"

@@ -109,7 +109,7 @@ def _bind(bind: Bind) -> Call:
 
 
 def _remove_gate(removal: RemoveGate) -> Call:
-    """JSON patch finds the gate by its place, so it first makes sure who stands there."""
+    """JSON patch removes a gate by index, so a test of its name comes first."""
     place = f"/spec/schedulingGates/{removal.index}"
     checks = {f"/metadata/{name}": value for name, value in _precondition(removal.target).items()}
     checks[f"{place}/name"] = removal.gate

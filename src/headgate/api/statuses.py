@@ -132,7 +132,7 @@ def _job_conditions(progress: JobProgress) -> list[dict[str, Any]]:
 
 
 REMEMBERED = 4_096
-"""How many admissions are kept in words: those of work alike are alike."""
+"""Size of the cache of encoded admissions."""
 
 _Entries = list[dict[str, Any]]
 

@@ -15,7 +15,7 @@ from headgate.model.keys import Kind
 
 
 class WireBasicPolicy(Wire, frozen=True):
-    """Its presence is all it says."""
+    """Without fields."""
 
 
 class WireGangPolicy(Wire, frozen=True):
@@ -164,7 +164,7 @@ def decode_pod_group(raw: Buffer) -> Workload:
 
 
 def decode_volcano_pod_group(raw: Buffer) -> Workload:
-    """A PodGroup of Volcano, whose gangs leave as they came: whole."""
+    """A PodGroup of Volcano; its gangs are preempted as a whole."""
     wire = _volcano_pod_groups.decode(raw)
     metadata, least = wire.metadata, wire.spec.min_member
     return Workload(

@@ -1,4 +1,4 @@
-"""Reads fields of unstructured objects, and says what is wrong with one in the words of an API server."""
+"""Fields of unstructured objects, and field errors with the messages of an API server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def immutable(path: str) -> AdmissionFieldError:
 
 
 def unchanged(path: str, new: str, old: str) -> list[AdmissionFieldError]:
-    """What is wrong when this text may not change."""
+    """The error if this immutable text changed."""
     return [] if new == old else [invalid(path, new, "field is immutable")]
 
 
@@ -80,7 +80,7 @@ RawAmounts = dict[str, str | int | float] | None
 
 
 class _Part(Struct, rename="camel", frozen=True):
-    """Of an object on the wire, the fields that are looked at, and their types; what is not listed is not looked at."""
+    """The fields of an object that handlers read, with their types."""
 
 
 class _Owner(_Part, frozen=True):
@@ -153,7 +153,7 @@ LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
 
 
 def is_well_typed(value: Json) -> bool:
-    """Whether all fields that are looked at have the types they must have."""
+    """Whether all fields that handlers read have the right types."""
     try:
         msgspec.convert(value, _Whole)
     except (msgspec.ValidationError, RecursionError):

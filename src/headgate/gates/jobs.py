@@ -25,7 +25,7 @@ _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false"
 
 
 def suspended_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
-    """A job that waits for quota starts suspended, in the queue and class it gets when it names none."""
+    """Suspends a job that needs quota, and fills in the default queue and priority class."""
     if JOBS not in settings.quota.frameworks:
         return AdmissionAllowed()
     labels = yield from labels_to_add(request, settings)
@@ -37,7 +37,7 @@ def suspended_if_managed(request: AdmissionRequest, settings: WebhookSettings) -
 
 
 def job_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
-    """All that is wrong with it, and with changing `old` into it."""
+    """All errors of the object, and of the update from `old`."""
     errors = [*work_errors(new), *_equal_errors(new)]
     if old is None:
         return [*errors, *_fewest_errors(new)]
@@ -50,7 +50,7 @@ def job_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
 
 
 def _fewest_errors(job: Json) -> Iterator[AdmissionFieldError]:
-    """Partial admission: fewer pods than all, and at least one."""
+    """minParallelism must be at least 1 and below the number of pods."""
     text = _fewest(job)
     if text is None:
         return
@@ -77,7 +77,7 @@ def _equal_errors(job: Json) -> Iterator[AdmissionFieldError]:
 
 
 def _partial_change_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
-    """While it runs, how many pods it has is what it was admitted with."""
+    """The number of pods is immutable while the job runs."""
     if _is_suspended(old):
         return
     if _fewest(old) is not None and _parallelism(new) != _parallelism(old):
@@ -106,7 +106,7 @@ def _parallelism(job: Json) -> int:
 
 
 def _pods(job: Json) -> int:
-    """How many run at once."""
+    """The number of pods that run at once."""
     completions = _number(job, "completions")
     return _parallelism(job) if completions is None else min(_parallelism(job), completions)
 

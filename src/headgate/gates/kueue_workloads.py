@@ -44,7 +44,7 @@ _URL_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 
 
 def workload_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
-    """All that is wrong with it as it is; `template_errors` speaks of its pods."""
+    """All errors of the workload itself; `template_errors` has those of its pod templates."""
     errors: list[AdmissionFieldError] = []
     if len(workload.pod_sets) > 1:
         errors += _min_count_errors(workload)
@@ -60,7 +60,7 @@ def workload_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
 
 
 def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[AdmissionFieldError]:
-    """What may not change so; `pod_set_change_errors` speaks of its pods."""
+    """Errors of an update; `pod_set_change_errors` has those of its pod sets."""
     errors: list[AdmissionFieldError] = []
     if new.admission is not None and old.admission is not None:
         errors += _admission_change_errors(new.admission, old.admission)
@@ -81,7 +81,7 @@ def _min_count_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
 
 
 def _admission_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
-    """Of one that has quota."""
+    """Errors of the admission of a workload with QuotaReserved."""
     if workload.admission is None:
         yield required("status.admission", f"must be set while {RESERVED} is True")
         return
@@ -94,7 +94,7 @@ def _admission_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]
 
 
 def _usage_errors(given: PodSetAssignment, path: str) -> Iterator[AdmissionFieldError]:
-    """All pods of a set are alike, so their usage together is a multiple of one's."""
+    """The usage of a pod set must be a multiple of its count."""
     for name, amount in given.usage:
         if amount % given.count:
             yield invalid(f"{path}[{name}]", amount_text(name, amount), f"is not a multiple of {given.count}")
@@ -133,7 +133,7 @@ def _is_int32(text: str) -> bool:
 
 
 def gate_errors(annotations: Mapping[str, str]) -> Iterator[AdmissionFieldError]:
-    """Names of controllers, with commas between them."""
+    """Errors of the comma-separated list of controllers."""
     path, named = f"metadata.annotations[{ADMISSION_GATED_BY}]", annotations.get(ADMISSION_GATED_BY)
     for name in () if named is None else named.split(","):
         domain, slash, rest = name.partition("/")
@@ -143,12 +143,12 @@ def gate_errors(annotations: Mapping[str, str]) -> Iterator[AdmissionFieldError]
 
 
 def _admission_change_errors(new: Admission, old: Admission) -> list[AdmissionFieldError]:
-    """It may be given and taken away; where its pods go may be told later, and is not looked at."""
+    """An admission may be set and cleared but not changed, except for topology assignments."""
     return [] if new == old else [immutable("status.admission")]
 
 
 def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iterator[AdmissionFieldError]:
-    """While quota is held, pods that are done stay done."""
+    """While quota is reserved, reclaimable counts do not decrease."""
     if not (new.is_true(RESERVED) and old.is_true(RESERVED)):
         return
     now = dict(new.reclaimable)
@@ -168,7 +168,7 @@ def _update_change_errors(new: Sequence[CheckStatus], old: Sequence[CheckStatus]
 
 
 def _updates(check: CheckStatus) -> list[dict[str, Any]]:
-    """None where it is no list of objects, which the server's own validation says best."""
+    """The updates; empty if they are no list of objects, which the server validates."""
     found: Any = json.loads(check.updates) if check.updates else []
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
@@ -181,7 +181,7 @@ def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[AdmissionF
 
 
 def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[AdmissionFieldError]:
-    """Controllers let go one by one; none comes later."""
+    """Controllers may be removed but not added."""
     path = f"metadata.annotations[{ADMISSION_GATED_BY}]"
     return [invalid(path, name, "may not be added to an existing workload") for name in new if name not in old]
 
@@ -190,13 +190,13 @@ Json = Mapping[str, Any]
 
 PATH = "spec.podSets"
 REMEMBERED = 4_096
-"""How many different pod sets are known; the ones not asked about for longest go first."""
+"""Size of the LRU cache of validated pod sets."""
 PODS = "pods"
 """The resource under which quota counts the pods themselves."""
 
 
 def template_errors(pod_sets: Sequence[Json]) -> tuple[AdmissionFieldError, ...]:
-    """Amounts no pod can ask for. Much work is alike and looked at once."""
+    """Errors of the requests and limits in the pod templates, cached by their JSON."""
     return _errors_in(msgspec.json.encode(pod_sets))
 
 
@@ -211,7 +211,7 @@ def _errors_in(text: bytes) -> tuple[AdmissionFieldError, ...]:
 def pod_set_change_errors(
     new: Sequence[Json], old: Sequence[Json], *, may_shrink: bool = False
 ) -> list[AdmissionFieldError]:
-    """What may not change while quota is reserved: everything, but an elastic workload `may_shrink`."""
+    """Pod sets are immutable while quota is reserved, except that an elastic workload `may_shrink`."""
     if new is old:
         return []
     if len(new) != len(old):

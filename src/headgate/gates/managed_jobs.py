@@ -43,7 +43,7 @@ _FRAMEWORKS: Mapping[Kind, str] = {
     Kind.STATEFUL_SET: STATEFUL_SETS,
     Kind.DEPLOYMENT: DEPLOYMENTS,
 }
-"""What waits for quota; a ReplicaSet only stands between."""
+"""The frameworks whose jobs need quota; a ReplicaSet is only an intermediate owner."""
 
 
 def has_managed_ancestor(value: Json, namespace: str, settings: WebhookSettings) -> WithLookups[bool]:
@@ -60,7 +60,7 @@ def has_managed_ancestor(value: Json, namespace: str, settings: WebhookSettings)
 
 
 def controller_of(value: Json, namespace: str) -> Target | None:
-    """Its controller, where that is of a kind we know."""
+    """Its controller, if that is of a known kind."""
     for reference in (value.get("metadata") or {}).get("ownerReferences") or ():
         if reference.get("controller"):
             group = str(reference.get("apiVersion")).rpartition("/")[0]
@@ -70,7 +70,7 @@ def controller_of(value: Json, namespace: str) -> Target | None:
 
 
 def found_owner(owner: Target) -> WithLookups[Job | ReplicaOwner | None]:
-    """The very object that is named; another of its name is nobody's owner."""
+    """The owner with this key and UID, if it exists."""
     found = yield owner.key
     return next((one for one in found if isinstance(one, Job | ReplicaOwner) and one.uid == owner.uid), None)
 
@@ -82,7 +82,7 @@ def _is_managed(parent: Job | ReplicaOwner, settings: WebhookSettings) -> bool:
 
 
 def labels_to_add(request: AdmissionRequest, settings: WebhookSettings) -> WithLookups[Mapping[str, str] | None]:
-    """What managed work must be labelled with besides; None where it is not managed."""
+    """The labels to add to a managed job; None if it is not managed."""
     queue = yield from _default_queue(request)
     if not (queue or labels_of(request.new).get(QUEUE_NAME) or settings.quota.manages_all):
         return None
@@ -113,7 +113,7 @@ def _namespace_is_chosen(name: str, settings: WebhookSettings) -> WithLookups[bo
 
 
 def work_errors(new: Json) -> list[AdmissionFieldError]:
-    """All that is wrong with its labels and annotations as they are."""
+    """All errors of its labels and annotations."""
     labels, annotations = labels_of(new), annotations_of(new)
     return [
         *name_errors(LABELS, labels, QUEUE_NAME),
@@ -125,7 +125,7 @@ def work_errors(new: Json) -> list[AdmissionFieldError]:
 
 
 def work_change_errors(new: Json, old: Json, *, waits: bool, waited: bool) -> list[AdmissionFieldError]:
-    """What may not change so while its pods may start; `waits` and `waited`: they may not, now and before."""
+    """Errors of an update; `waits` and `waited` say whether the job is held back, now and before."""
     now, before = labels_of(new), labels_of(old)
     return [
         *(() if waits else _unchanged(QUEUE_NAME, now, before)),
@@ -137,13 +137,13 @@ def work_change_errors(new: Json, old: Json, *, waits: bool, waited: bool) -> li
 
 
 def name_errors(path: str, given: Mapping[str, str], name: str) -> Iterator[AdmissionFieldError]:
-    """What is wrong with a label or annotation that is to be the name of an object."""
+    """Errors of a label or annotation that names an object."""
     if name in given and (wrong := dns_subdomain_errors(given[name])):
         yield invalid(f"{path}[{name}]", given[name], ",".join(wrong))
 
 
 def prebuilt_workload(value: Json) -> str:
-    """The name of the workload that somebody else has made for it."""
+    """The name of its prebuilt workload."""
     return labels_of(value).get(PREBUILT_WORKLOAD) or annotations_of(value).get(PREBUILT_WORKLOAD, "")
 
 
@@ -161,7 +161,7 @@ def _seconds_errors(labels: Mapping[str, str]) -> Iterator[AdmissionFieldError]:
 def class_change_errors(
     now: Mapping[str, str], before: Mapping[str, str], *, waits: bool
 ) -> Iterator[AdmissionFieldError]:
-    """A class may be exchanged for another; it is not taken away, and not given to work that already runs."""
+    """The priority class may be replaced, but not removed, and not added to a running job."""
     path, new, old = f"{LABELS}[{PRIORITY_CLASS}]", now.get(PRIORITY_CLASS, ""), before.get(PRIORITY_CLASS, "")
     if new and not old and not waits:
         yield invalid(path, new, "WorkloadPriorityClass cannot be added to a non-suspended workload")
@@ -174,6 +174,6 @@ def _unchanged(label: str, now: Mapping[str, str], before: Mapping[str, str]) ->
 
 
 def gates_of(value: Json) -> list[str]:
-    """The controllers that hold it back."""
+    """The controllers that gate its admission."""
     named = annotations_of(value).get(ADMISSION_GATED_BY, "")
     return [name for name in named.split(",") if name]

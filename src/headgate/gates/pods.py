@@ -43,7 +43,7 @@ TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label sh
 
 
 def gated_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
-    """A pod that waits for quota starts gated, and stays until whoever counts quota has seen it end.
+    """Gates a pod that needs quota, and adds the finalizer that keeps it until its end was counted.
 
     What gates pods for a parent of theirs sees to the rest itself.
     """
@@ -61,7 +61,7 @@ def gated_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> De
 
 
 def pod_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
-    """All that is wrong with it, and with changing `old` into it."""
+    """All errors of the object, and of the update from `old`."""
     errors = [*work_errors(new), *_managed_errors(new), *_group_errors(new), *_prebuilt_errors(new)]
     if old is None:
         return errors
@@ -104,7 +104,7 @@ def _total_errors(total: str) -> Iterator[AdmissionFieldError]:
 
 
 def _prebuilt_errors(pod: Json) -> Iterator[AdmissionFieldError]:
-    """The workload of a group has the group's name, whoever makes it."""
+    """The workload of a pod group has the group's name."""
     prebuilt, group = prebuilt_workload(pod), _group(pod)
     if prebuilt and group and prebuilt != group:
         yield invalid(f"{LABELS}[{PREBUILT_WORKLOAD}]", prebuilt, "prebuilt workload and pod group should be equal")
@@ -129,5 +129,5 @@ def _gates(pod: Json) -> list[str]:
 
 
 def _waits(pod: Json) -> bool:
-    """Gated, or ended: there is nothing that uses quota."""
+    """Whether the pod is gated or terminated, and so uses no quota."""
     return ADMISSION_GATE in _gates(pod) or (pod.get("status") or {}).get("phase") in ENDED

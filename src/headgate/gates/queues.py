@@ -20,7 +20,7 @@ CHECKS = "spec.admissionChecksStrategy.admissionChecks"
 
 
 class _QuotaPosition(Struct, frozen=True):
-    """Where quota stands in the tree."""
+    """Whether quota has a parent in the cohort tree."""
 
     above: str  # the word for what is above it
     has_above: bool
@@ -28,7 +28,7 @@ class _QuotaPosition(Struct, frozen=True):
 
 
 def cluster_queue_errors(queue: ClusterQueue, old: ClusterQueue | None = None) -> list[AdmissionFieldError]:
-    """All that is wrong with it. A change of `old` may keep a check on a flavor that was not the queue's before."""
+    """All errors of the queue. An update may keep a check on a flavor that was not the queue's before."""
     place = _QuotaPosition("cohort", bool(queue.cohort), lends_its_own=True)
     before = {} if old is None else _strange_flavors(old)
     strange = [not_found(path, pair[1]) for pair, path in _strange_flavors(queue).items() if pair not in before]
@@ -98,7 +98,7 @@ def _resources_errors(names: Sequence[str], seen: set[str], path: str) -> Iterat
 def _flavor_errors(
     flavor: FlavorQuotas, covered: Sequence[str], place: _QuotaPosition, path: str
 ) -> Iterator[AdmissionFieldError]:
-    """That there are as many resources as are covered is for the kind's definition to say."""
+    """The number of resources is validated by the CRD's schema."""
     for index, ((name, quota), expected) in enumerate(zip(flavor.quotas, covered, strict=False)):
         here = f"{path}.resources[{index}]"
         if name != expected:
@@ -108,7 +108,7 @@ def _flavor_errors(
 
 
 def _wrong_amounts(quota: Quota, place: _QuotaPosition) -> Iterator[tuple[str, int, str]]:
-    """Each with its field and what is wrong."""
+    """Invalid amounts: field, amount and message."""
     if quota.nominal < 0:
         yield "nominalQuota", quota.nominal, NEGATIVE
     for field, limit in (("borrowingLimit", quota.borrowing_limit), ("lendingLimit", quota.lending_limit)):
@@ -121,7 +121,7 @@ def _wrong_amounts(quota: Quota, place: _QuotaPosition) -> Iterator[tuple[str, i
 
 
 def _strange_flavors(queue: ClusterQueue) -> dict[tuple[str, str], str]:
-    """Checks and the flavors they are for that are not the queue's, with the path of each."""
+    """Pairs of a check and a flavor that the queue does not have, with the path of each."""
     own = {flavor.flavor for group in queue.groups for flavor in group.flavors}
     return {
         (check.name, flavor): f"{CHECKS}[{index}].onFlavors[{number}]"

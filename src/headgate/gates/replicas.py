@@ -59,7 +59,7 @@ from headgate.model.quota_settings import DEPLOYMENTS, STATEFUL_SETS
 MAIN = "main"
 QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"
 PASSED_ON = (QUEUE_NAME, PRIORITY_CLASS)
-"""What is said of the whole and holds for its pods."""
+"""Labels that are passed on to pods."""
 
 
 def pods_wait(framework: str) -> AdmissionHandler:
@@ -82,7 +82,7 @@ def pods_wait(framework: str) -> AdmissionHandler:
 
 
 def as_member_of_set(pod: Json, namespace: str) -> WithLookups[Json]:
-    """A pod of a stateful set, as one of the group that the set's pods make together; others are left as they are."""
+    """A pod of a StatefulSet, as a member of the pod group of that set; other pods unchanged."""
     owner = controller_of(pod, namespace)
     parent = (yield from found_owner(owner)) if owner is not None else None
     if not isinstance(parent, StatefulSet):
@@ -101,7 +101,7 @@ def as_member_of_set(pod: Json, namespace: str) -> WithLookups[Json]:
 
 
 def replicas_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
-    """All that is wrong with a deployment or stateful set, and with changing `old` into it."""
+    """All errors of a Deployment or StatefulSet, and of the update from `old`."""
     errors = [*name_errors(LABELS, labels_of(new), QUEUE_NAME), *gate_errors(annotations_of(new))]
     if old is None:
         return errors
@@ -124,7 +124,7 @@ def stateful_set_errors(request: AdmissionRequest) -> list[AdmissionFieldError]:
 
 
 def _scaling_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
-    """It is admitted as a whole, so it can only be scaled to none and from none."""
+    """A StatefulSet is admitted as a whole, so it can only be scaled to and from zero."""
     now, before = _replicas(new), _replicas(old)
     if now and before and now != before:
         yield immutable("spec.replicas")
@@ -133,7 +133,7 @@ def _scaling_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
 
 
 def _shape_errors(request: AdmissionRequest) -> Iterator[AdmissionFieldError]:
-    """What its pods ask for is what it was admitted with."""
+    """The pod template is immutable while the set is admitted."""
     now, before = request.decoded, request.decoded_old
     if not isinstance(now, StatefulSet) or not isinstance(before, StatefulSet):
         return

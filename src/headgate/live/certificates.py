@@ -28,7 +28,7 @@ class InvalidCertificate(Exception):
 
 
 class ServingCertificate(Struct, frozen=True):
-    """All PEM. `authority` is what whoever asks us has to trust; the ones before it may follow."""
+    """All PEM. `authority` is the CA bundle that clients must trust; older CAs may follow."""
 
     chain: bytes
     key: bytes

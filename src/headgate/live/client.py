@@ -1,4 +1,4 @@
-"""Asking a Kubernetes API server: calls with credentials, and the server's wish for a pause respected."""
+"""A client of a Kubernetes API server: requests with credentials; Retry-After is respected."""
 
 from __future__ import annotations
 

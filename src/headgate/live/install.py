@@ -1,4 +1,4 @@
-"""Bringing a cluster to the state our process needs: each manifest applied by the server, so doing it again is safe."""
+"""Installs our manifests by server-side apply, which is idempotent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.live.connection import HttpResponse
 
 APPLY = "application/apply-patch+yaml"
 MANAGER: Mapping[str, str] = {"fieldManager": "headgate-install", "force": "true"}
-"""Not the manager that `headgate run` is: what that writes into our webhook configurations stays."""
+"""Not the field manager of `headgate run`, whose CA bundles in the webhook configurations stay."""
 PATIENCE, PAUSE = 30.0, 0.2  # seconds for a definition to be established, and between two looks
 PLURALS: Mapping[str, str] = {
     "Namespace": "namespaces",

@@ -32,7 +32,7 @@ DRAIN_SECONDS = 10.0
 LONGEST_REASON = 512  # characters
 REPORTER = "headgate"
 Note = PodCondition | ClusterQueueStatus | LocalQueueStatus | CohortStatus
-"""Changes that tell a pod why it waits, or people how full their queues are: nothing follows from them."""
+"""Informational status changes, on which no decision depends: they yield to other writes."""
 
 
 class Asks(Protocol):
@@ -50,7 +50,7 @@ class WriteObserver(Protocol):
 
 
 class Performer:
-    """Writes wait in line here; the engine bounds how many by assuming one at a time for each object."""
+    """A queue of writes; the engine bounds it by at most one in-flight write for each object."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One certificate for all our processes, kept in a Secret, and told to the API server that is to believe it."""
+"""The webhook certificate: shared by all replicas in a Secret, its CA written into the webhook configurations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _ClientConfig(Struct, rename="camel"):
 
     @property
     def host(self) -> str:
-        """The name under which the API server knows us."""
+        """The host name in the webhook configuration."""
         if self.service is not None:
             return f"{self.service.name}.{self.service.namespace}.svc"
         return urlsplit(self.url or "").hostname or ""
@@ -73,7 +73,7 @@ class _Secret(Struct):
 
 
 class CertificateDependencies(Struct, frozen=True):
-    """What whoever keeps a certificate needs besides."""
+    """What keeping a certificate depends on."""
 
     log: Log
     outages: Outages
@@ -102,7 +102,7 @@ class Trust:
         self._said_not_asked = False
 
     async def keep(self) -> None:
-        """Never returns: makes, shares and renews the certificate, and mends what others overwrite."""
+        """Creates, shares and renews the certificate, and restores overwritten CA bundles; runs until cancelled."""
         while True:
             try:
                 await self.establish()
@@ -114,7 +114,7 @@ class Trust:
                 await self._sleep(CHECK_SECONDS)
 
     async def establish(self) -> bool:
-        """Once: whether the API server believes us afterwards."""
+        """One pass; whether the API server trusts the certificate afterwards."""
         configurations = {path: found for path in CONFIGURATIONS if (found := await self._configuration(path))}
         hosts = sorted({hook.client_config.host for found in configurations.values() for hook in found.webhooks} - {""})
         if not hosts:
@@ -141,7 +141,7 @@ class Trust:
             self._log.warning(NOT_ASKED)
 
     async def _shared(self, hosts: Sequence[str]) -> ServingCertificate:
-        """The certificate all our processes show; a new one where there is none that will do."""
+        """The certificate in the Secret; a new one if there is none that is valid."""
         answer = await self._perform(Call("GET", f"{self._secrets}/{SECRET}", {}, JSON, b""))
         if answer.status == 404:
             made = made_for(hosts, self._wall())
