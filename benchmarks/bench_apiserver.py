@@ -21,7 +21,7 @@ from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES, ApiSe
 from headgate.model.events import Observed
 from headgate.model.quota_settings import QuotaSettings
 from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
-from headgate.simulator.observing import Feed, Sight
+from headgate.simulator.observing import Feed, ObjectChange
 
 PODS = 10_000
 WORKLOADS = 3_000
@@ -173,9 +173,9 @@ def statuses(number: int) -> dict[str, Json]:
     }
 
 
-def status_patch(step: str, number: int, sight: Sight) -> Request:
-    assert isinstance(sight, Observed)
-    found = sight.object
+def status_patch(step: str, number: int, change: ObjectChange) -> Request:
+    assert isinstance(change, Observed)
+    found = change.object
     precondition = {"uid": found.uid, "resourceVersion": found.version}
     body = msgspec.json.encode({"metadata": precondition, "status": statuses(number)[step]})
     path = f"{QUEUE_API}/workloads/{found.key.name}/status"
@@ -190,12 +190,12 @@ def report_workloads(floor: float) -> None:
     print(f"queued workloads, with rules in CEL and webhooks: {WORKLOADS}, each change seen and decoded")
     seen = report_step("create", server, feed, [new_workload(number) for number in range(WORKLOADS)], floor)
     for step in statuses(0):
-        todo = [status_patch(step, number, sight) for number, sight in enumerate(seen)]
+        todo = [status_patch(step, number, change) for number, change in enumerate(seen)]
         seen = report_step(step, server, feed, todo, floor)
 
 
-def report_step(name: str, server: ApiServer, feed: Feed, todo: list[Request], floor: float) -> list[Sight]:
-    seen: list[Sight] = []
+def report_step(name: str, server: ApiServer, feed: Feed, todo: list[Request], floor: float) -> list[ObjectChange]:
+    seen: list[ObjectChange] = []
     writing = timed(lambda: all(server.handle(request, 1_000.0).code in (200, 201) for request in todo))
     seeing = timed(lambda: seen.extend(feed.poll()))
     assert len(seen) == len(todo)

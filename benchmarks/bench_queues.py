@@ -21,10 +21,9 @@ from headgate.model.effects import Effect, PatchStatus, WakeAt
 from headgate.model.events import Event, Observed, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.queues import QueuedWorkload
-from headgate.model.settings import Settings
-from headgate.placement.neighbours import TermRole
+from headgate.model.settings import Role, Settings
 from headgate.simulator.cluster import SimulatedCluster
-from headgate.simulator.faults import NO_FAULTS, Dice
+from headgate.simulator.faults import NO_FAULTS, FaultInjector
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.virtual_time import VirtualTime
 
@@ -109,8 +108,10 @@ class Run:
         self.shape = shape
         self.time = VirtualTime[Callable[[], None]](now=EPOCH)
         self.runner = Runner({kind.name: kind.runtime for kind in shape.classes})
-        plan = ProcessPlan(Settings(roles=frozenset({TermRole.QUOTA})))
-        self.cluster = SimulatedCluster("one", 0, NO_FAULTS, Dice(NO_FAULTS, 0), plan, more_controllers=(self.runner,))
+        plan = ProcessPlan(Settings(roles=frozenset({Role.QUOTA})))
+        self.cluster = SimulatedCluster(
+            "one", 0, NO_FAULTS, FaultInjector(NO_FAULTS, 0), plan, more_controllers=(self.runner,)
+        )
         self.yardstick = Yardstick()
         self._set_up()
 

@@ -29,8 +29,7 @@ from headgate.model.kueue_names import IN_USE
 from headgate.model.objects import Namespace, Object
 from headgate.model.queues import LocalQueue, QueuedWorkload, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
-from headgate.model.settings import Settings
-from headgate.placement.neighbours import TermRole
+from headgate.model.settings import Role, Settings
 from headgate.quota.pending_workload import PendingWorkload
 
 GOAL = 0.020  # seconds
@@ -58,7 +57,7 @@ class Cluster:
 
     def __init__(self, cohorts: int, queues: int, copies: int) -> None:
         self.cycles = Cycles()
-        self.engine = Engine(Settings(roles=frozenset({TermRole.QUOTA})), watch=self.cycles.watch)
+        self.engine = Engine(Settings(roles=frozenset({Role.QUOTA})), watch=self.cycles.watch)
         self.objects: dict[Key, Object] = {}
         self.running: dict[Key, None] = {}
         self.version = 1

@@ -169,23 +169,23 @@ def test_what_is_made_of_parts_is_made_once_for_the_very_same_ones() -> None:
         return len(part)
 
     part, equal, other = [1, 2], [1, 2], [3]
-    assert [reader.once(length, each, each) for each in (part, part, equal, part)] == [2, 2, 2, 2]
+    assert [reader.memoize(length, each, each) for each in (part, part, equal, part)] == [2, 2, 2, 2]
     assert [each is part for each in asked] == [True, False]
-    assert [reader.once(length, each, each) for each in (other, part)] == [1, 2], "when there is too much it forgets"
+    assert [reader.memoize(length, each, each) for each in (other, part)] == [1, 2], "when there is too much it forgets"
     assert len(asked) == 4
 
 
 @pytest.mark.parametrize("other", [(1, 0), (0, 0), (0, 1, 0), (0,)], ids=str)
 def test_what_is_made_depends_on_every_part_and_its_place(other: tuple[int, ...]) -> None:
     reader, parts = Rereading(), ([1], [2])
-    assert reader.once(str, "first", parts[0], parts[1]) == "first"
-    assert reader.once(str, "second", *(parts[index] for index in other)) == "second"
-    assert reader.once(str, "third", parts[0], parts[1]) == "first"
+    assert reader.memoize(str, "first", parts[0], parts[1]) == "first"
+    assert reader.memoize(str, "second", *(parts[index] for index in other)) == "second"
+    assert reader.memoize(str, "third", parts[0], parts[1]) == "first"
 
 
 def test_what_is_made_of_a_part_depends_on_what_makes_it() -> None:
     reader, part = Rereading(), [1, 2]
-    assert (reader.once(len, part, part), reader.once(sum, part, part)) == (2, 3)
+    assert (reader.memoize(len, part, part), reader.memoize(sum, part, part)) == (2, 3)
 
 
 def test_a_change_that_was_refused_does_not_hide_what_is_stored() -> None:

@@ -18,14 +18,13 @@ from headgate.engine.journal import Entry
 from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.live import term
-from headgate.live.backoff import Outages
 from headgate.live.client import Client
-from headgate.live.feed import Feed
-from headgate.live.logs import Level, Log, text_line
+from headgate.live.logs import Log, LogLevel, Outages, text_line
+from headgate.live.loop import EventQueue
 from headgate.live.metrics import Metrics
 from headgate.live.recorder import Recorder
-from headgate.live.reflector import Surroundings
-from headgate.live.term import Equipment, Term
+from headgate.live.reflector import ReflectorDependencies
+from headgate.live.term import LeaderTerm, TermDependencies
 from headgate.model.effects import EmitEvent
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.settings import Settings
@@ -88,7 +87,7 @@ class LogServer:
         self._watches[kind].append(exchange)
 
 
-class PacedFeed(Feed):
+class PacedEventQueue(EventQueue):
     """The feed, which hands a batch over once everything has arrived that the log has in it."""
 
     def __init__(self, kinds, lines: Sequence[Line], clock: Clock, server: LogServer, stop: asyncio.Event) -> None:
@@ -130,7 +129,7 @@ class PacedFeed(Feed):
 
 class KeepingLog(Log):
     def __init__(self, clock: Clock) -> None:
-        super().__init__(io.StringIO(), text_line, Level.ERROR, clock)
+        super().__init__(io.StringIO(), text_line, LogLevel.ERROR, clock)
         self.story: list[Entry] = []
 
     def entries(self, entries: Sequence[Entry]) -> None:
@@ -148,12 +147,14 @@ async def _live(lines: Sequence[Line], settings: Settings, clock: Clock) -> tupl
     server, log, record, stop = LogServer(lines[0]), KeepingLog(clock), io.BytesIO(), asyncio.Event()
     async with scripted(server) as listening:
         client = Client(listening.access(), clock, clock, _no_pause)
-        around = Surroundings(client, Outages(log), log, _no_pause, lambda: 0.5, lambda kind: None)
+        around = ReflectorDependencies(client, Outages(log), log, _no_pause, lambda: 0.5, lambda kind: None)
         recorder, clocks = Recorder(record), (clock, clock)
-        equipment = Equipment(settings, PRE_ENQUEUE, around, Metrics(""), log, recorder, *clocks, Quarantine())
+        dependencies = TermDependencies(
+            settings, PRE_ENQUEUE, around, Metrics(""), log, recorder, *clocks, Quarantine()
+        )
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(term, "Feed", lambda kinds: PacedFeed(kinds, lines, clock, server, stop))
-            deciding = Term(equipment)
+            monkeypatch.setattr(term, "EventQueue", lambda kinds: PacedEventQueue(kinds, lines, clock, server, stop))
+            deciding = LeaderTerm(dependencies)
         await deciding.run(stop)
         client.close()
     return log.story, [json.loads(line) for line in record.getvalue().splitlines()]

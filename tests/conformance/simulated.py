@@ -31,16 +31,16 @@ class Tap:
         self._raws: dict[tuple[Key, str], bytes] = {}
         self._out = io.BytesIO()
         self._recorder = Recorder(self._out)
-        monkeypatch.setattr(Feed, "_sight", self._keeping(Feed._sight))
+        monkeypatch.setattr(Feed, "_sight", self._keeping(Feed._change))
         monkeypatch.setattr(Engine, "step", self._writing(Engine.step))
 
     @property
     def lines(self) -> list[Line]:
         return [json.loads(line) for line in self._out.getvalue().splitlines()]
 
-    def _keeping(self, sight):
+    def _keeping(self, change):
         def seeing(feed: Feed, kind: Kind, event: WatchEvent):
-            seen = sight(feed, kind, event)
+            seen = change(feed, kind, event)
             match seen:
                 case Observed(found):
                     self._raws[found.key, found.version] = self._raws[found.key, found.uid] = event.raw

@@ -6,12 +6,11 @@ import pytest
 from msgspec import structs
 from quota_steps import check, cohort, flavor, local, namespace, pods, priority_class, queue, quota, work
 
-from headgate.engine.why_waiting.answers import LimitKind, Verdict
-from headgate.engine.why_waiting.cluster import Cluster
-from headgate.engine.why_waiting.decision import MOST_BEFORE
-from headgate.engine.why_waiting.explaining import explain
-from headgate.engine.why_waiting.sentences import remedy_sentence
-from headgate.engine.why_waiting.standing import standing
+from headgate.engine.explain.explanation import LimitKind, WorkloadState, change_sentence
+from headgate.engine.explain.snapshot import ClusterSnapshot
+from headgate.engine.explain.state import state_before_quota
+from headgate.engine.explain.what_if import MOST_BEFORE
+from headgate.engine.explain.workload import explain
 from headgate.lifecycle.workload.queue_snapshot import inadmissible_reason
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
@@ -58,7 +57,7 @@ def held(name="h", cpu=1, of="cq", conditions=(RESERVED, ADMITTED), **fields):
 
 
 def cluster(*objects, around=AROUND, settings=QuotaSettings(), now=NOW):  # noqa: B008
-    return Cluster((*around, *objects), settings, now)
+    return ClusterSnapshot((*around, *objects), settings, now)
 
 
 def explained(*objects, name="a", **fields):
@@ -74,94 +73,96 @@ EVICTED = says("Evicted", reason="Preempted", message="for another")
 
 
 @pytest.mark.parametrize(
-    "objects, verdict, summary",
+    "objects, state, summary",
     [
-        pytest.param([queue(), held("a")], Verdict.ADMITTED,
+        pytest.param([queue(), held("a")], WorkloadState.ADMITTED,
                      "is admitted by ClusterQueue cq: 1 pods of main on default", id="it is admitted"),
         pytest.param([queue(), work("a", conditions=(says("Finished", reason="Succeeded", message="done"),))],
-                     Verdict.FINISHED, "has finished: Succeeded: done", id="it has finished"),
-        pytest.param([queue(), held("a", conditions=(RESERVED, EVICTED))], Verdict.LEAVING,
-                     "was told to leave and still holds its quota: Preempted: for another", id="it is on its way out"),
-        pytest.param([queue(), work("a", deleted=999.0, finalizers=("x/y",))], Verdict.DELETED,
+                     WorkloadState.FINISHED, "has finished: Succeeded: done", id="it has finished"),
+        pytest.param([queue(), held("a", conditions=(RESERVED, EVICTED))], WorkloadState.LEAVING,
+                     "is evicted and still holds its quota: Preempted: for another", id="it is on its way out"),
+        pytest.param([queue(), work("a", deleted=999.0, finalizers=("x/y",))], WorkloadState.DELETED,
                      "is being deleted; kept by finalizers: x/y", id="it is being deleted"),
         pytest.param(
             [queue(checks=(RequiredCheck("budget"), RequiredCheck("net"))), check("budget"), check("net"),
              structs.replace(held("a", conditions=(RESERVED,)), checks=(
                  CheckStatus("budget", CheckState.PENDING, "asking"), CheckStatus("net", CheckState.READY)))],
-            Verdict.CHECKS, "has quota and waits for its admission checks: budget is Pending (asking)",
+            WorkloadState.CHECKS, "has quota and waits for its admission checks: budget is Pending (asking)",
             id="one of its admission checks is not ready"),
-        pytest.param([queue(), work("a", active=False)], Verdict.DEACTIVATED,
+        pytest.param([queue(), work("a", active=False)], WorkloadState.DEACTIVATED,
                      "is deactivated (spec.active is false)", id="it is not active"),
-        pytest.param([queue(), work("a", gated_by=("x.io/one", "x.io/two"))], Verdict.GATED,
-                     "is held back by x.io/one, x.io/two", id="other controllers hold it back"),
-        pytest.param([queue(), work("a", conditions=(says("QuotaReserved", "False", "OnHold"),))], Verdict.ON_HOLD,
+        pytest.param([queue(), work("a", gated_by=("x.io/one", "x.io/two"))], WorkloadState.GATED,
+                     "is gated by x.io/one, x.io/two", id="other controllers hold it back"),
+        pytest.param([queue(), work("a", conditions=(says("QuotaReserved", "False", "OnHold"),))],
+                     WorkloadState.ON_HOLD,
                      "is on hold: OnHold", id="it is on hold"),
-        pytest.param([queue(), work("a", queue="lp")], Verdict.NO_LOCAL_QUEUE,
+        pytest.param([queue(), work("a", queue="lp")], WorkloadState.NO_LOCAL_QUEUE,
                      "has no queue: LocalQueue lp does not exist (in namespace default there are: lq)",
                      id="its local queue does not exist, and the others are named"),
-        pytest.param([queue(), local(stop_policy=StopPolicy.HOLD), work("a")], Verdict.LOCAL_STOPPED,
+        pytest.param([queue(), local(stop_policy=StopPolicy.HOLD), work("a")], WorkloadState.LOCAL_STOPPED,
                      "cannot queue: LocalQueue lq is stopped (Hold)", id="its local queue is stopped"),
-        pytest.param([work("a")], Verdict.NO_QUEUE,
+        pytest.param([work("a")], WorkloadState.NO_QUEUE,
                      "has no queue: ClusterQueue cq, which LocalQueue lq names, does not exist",
                      id="its cluster queue does not exist"),
-        pytest.param([queue(stop_policy=StopPolicy.HOLD_AND_DRAIN), work("a")], Verdict.INACTIVE,
-                     "gets no quota of an inactive ClusterQueue cq: Can't admit new workloads: is stopped",
+        pytest.param([queue(stop_policy=StopPolicy.HOLD_AND_DRAIN), work("a")], WorkloadState.INACTIVE,
+                     "is in an inactive ClusterQueue, cq: Can't admit new workloads: is stopped",
                      id="its cluster queue is stopped"),
-        pytest.param([queue(groups=quota(gone=1), checks=(RequiredCheck("x"),)), work("a")], Verdict.INACTIVE,
-                     "gets no quota of an inactive ClusterQueue cq: Can't admit new workloads: references missing "
+        pytest.param([queue(groups=quota(gone=1), checks=(RequiredCheck("x"),)), work("a")], WorkloadState.INACTIVE,
+                     "is in an inactive ClusterQueue, cq: Can't admit new workloads: references missing "
                      "ResourceFlavor(s): gone, references missing AdmissionCheck(s): x",
                      id="its cluster queue needs what is not there"),
-        pytest.param([queue(cohort="x"), cohort("x", "y"), cohort("y", "x"), work("a")], Verdict.INACTIVE,
-                     "cannot queue: ClusterQueue cq is inactive, since the cohorts above it form a ring",
+        pytest.param([queue(cohort="x"), cohort("x", "y"), cohort("y", "x"), work("a")], WorkloadState.INACTIVE,
+                     "cannot queue: ClusterQueue cq is inactive, because its cohorts form a cycle",
                      id="the cohorts above its queue form a ring"),
-        pytest.param([queue(namespaces=wants(("team", ("blue", "red")))), work("a")], Verdict.WRONG_NAMESPACE,
+        pytest.param([queue(namespaces=wants(("team", ("blue", "red")))), work("a")], WorkloadState.WRONG_NAMESPACE,
                      "may not queue: ClusterQueue cq is only for namespaces with team In (blue, red)",
                      id="its namespace is not selected"),
-        pytest.param([queue(namespaces=None), work("a")], Verdict.WRONG_NAMESPACE,
+        pytest.param([queue(namespaces=None), work("a")], WorkloadState.WRONG_NAMESPACE,
                      "may not queue: ClusterQueue cq selects no namespace", id="no namespace is selected"),
         pytest.param([queue(), work("a", checks=(CheckStatus("x", CheckState.RETRY, "later"),))],
-                     Verdict.CHECKS_FAILED, "has failed admission checks: x is Retry (later)",
+                     WorkloadState.CHECKS_FAILED, "has failed admission checks: x is Retry (later)",
                      id="a check wants another try"),
         pytest.param(
             [queue(), work("a", requeue=RequeueState(3, NOW + 40), conditions=(
                 says("Requeued", False, "PodsReadyTimeout", "too slow"),))],
-            Verdict.BACKOFF,
-            "rests for another 40 s before it queues up again, after 3 tries (PodsReadyTimeout: too slow)",
+            WorkloadState.BACKOFF,
+            "backs off for another 40 s after 3 tries (PodsReadyTimeout: too slow)",
             id="it backs off"),
-        pytest.param([queue(cpu=4), held("h", 3), work("a", 2)], Verdict.QUOTA,
+        pytest.param([queue(cpu=4), held("h", 3), work("a", 2)], WorkloadState.QUOTA,
                      "needs 2 cpu of flavor default and 1 is free: nominalQuota of ClusterQueue cq is 4, 3 in use",
                      id="there is too little quota left"),
-        pytest.param([queue(cpu=4), work("a", 5)], Verdict.TOO_LARGE,
-                     "asks for 5 cpu of flavor default, and can never get more than 4: nominalQuota of ClusterQueue cq "
+        pytest.param([queue(cpu=4), work("a", 5)], WorkloadState.TOO_LARGE,
+                     "requests 5 cpu of flavor default, more than its maximum of 4: nominalQuota of ClusterQueue cq "
                      "is 4, 0 in use", id="it is larger than its queue"),
         pytest.param([queue(cpu=4, groups=quota(default=Quota(4000, 1000)), cohort="all"), queue("other", 9, "all"),
-                      work("a", 6)], Verdict.TOO_LARGE,
-                     "asks for 6 cpu of flavor default, and can never get more than 5: ClusterQueue cq may use 5 with "
+                      work("a", 6)], WorkloadState.TOO_LARGE,
+                     "requests 6 cpu of flavor default, more than its maximum of 5: ClusterQueue cq may use 5 with "
                      "its borrowingLimit, 0 in use", id="it is larger than its queue could ever borrow"),
         pytest.param([queue(), flavor(node_taints=(Taint("spot", "x", TaintEffect.NO_SCHEDULE),)), work("a")],
-                     Verdict.NO_FLAVOR,
-                     "suits no flavor: untolerated taint {spot x NoSchedule <nil>} in flavor default",
+                     WorkloadState.NO_FLAVOR,
+                     "matches no flavor: untolerated taint {spot x NoSchedule <nil>} in flavor default",
                      id="it does not tolerate the only flavor"),
-        pytest.param([queue(), work("a", pod_sets=(pods(amounts={"gpu": 1}),))], Verdict.NO_FLAVOR,
-                     "asks for gpu, and ClusterQueue cq has no quota for that", id="its queue has no such resource"),
+        pytest.param([queue(), work("a", pod_sets=(pods(amounts={"gpu": 1}),))], WorkloadState.NO_FLAVOR,
+                     "requests gpu, which ClusterQueue cq does not cover", id="its queue has no such resource"),
         pytest.param([queue(cpu=4, strategy=STRICT), held("h", 2), work("big", 4), work("a", 1, created=5.0)],
-                     Verdict.BEHIND,
+                     WorkloadState.BEHIND,
                      "waits behind default/big: ClusterQueue cq is StrictFIFO, and default/big needs 4 cpu of flavor "
                      "default and 2 is free: nominalQuota of ClusterQueue cq is 4, 2 in use",
                      id="another stands before it in a strict queue"),
-        pytest.param([queue(cpu=4), held("h", 3), work("big", 4), work("a", 1, created=5.0)], Verdict.NOTHING,
-                     "could have quota now: its controller has not decided yet, or does not run",
+        pytest.param([queue(cpu=4), held("h", 3), work("big", 4), work("a", 1, created=5.0)], WorkloadState.NOTHING,
+                     "could be admitted now: its controller has not decided yet, or does not run",
                      id="another before it does not matter otherwise, and nobody decides"),
-        pytest.param([queue(cpu=2, preemption=LOWER), held("h", 2), work("a", 1, priority=1)], Verdict.PREEMPTING,
-                     "gets quota when these have been made to leave: default/h", id="others have to leave for it"),
+        pytest.param([queue(cpu=2, preemption=LOWER), held("h", 2), work("a", 1, priority=1)], WorkloadState.PREEMPTING,
+                     "is admitted once these are preempted: default/h", id="others have to leave for it"),
         pytest.param([queue(cpu=2, preemption=LOWER), held("h", 2, conditions=(RESERVED, ADMITTED, EVICTED)),
-                      work("a", 1, priority=1)], Verdict.PREEMPTING,
-                     "gets quota when these have left: default/h", id="others are on their way out"),
+                      work("a", 1, priority=1)], WorkloadState.PREEMPTING,
+                     "waits for preempted workloads to release their quota: default/h",
+                     id="others are on their way out"),
     ],
 )  # fmt: skip
-def test_verdict(objects, verdict, summary):
+def test_verdict(objects, state, summary):
     told = explained(*objects)
-    assert (told.verdict, told.summary) == (verdict, summary)
+    assert (told.state, told.summary) == (state, summary)
 
 
 def test_a_verdict_without_quota_agrees_with_what_the_engine_says_keeps_a_workload_out():
@@ -177,40 +178,40 @@ def test_a_verdict_without_quota_agrees_with_what_the_engine_says_keeps_a_worklo
         there = cluster(*objects)
         (workload,) = there.workloads.values()
         kept_out = inadmissible_reason(workload, there.circumstances(workload)) is not None
-        assert (standing(workload, there) is not None) == kept_out
+        assert (state_before_quota(workload, there) is not None) == kept_out
 
 
 @pytest.mark.parametrize(
-    "objects, acts, note",
+    "objects, actions, note",
     [
         pytest.param([queue(), work("a", queue="x")],
                      ["create LocalQueue x in namespace default, or name one that exists"], (), id="a missing queue"),
         pytest.param([queue(stop_policy=StopPolicy.HOLD), work("a")],
                      ["set spec.stopPolicy of ClusterQueue cq to None"],
-                     ("Once that is over there is quota for it",), id="a stopped queue with room"),
+                     ("After that it would be admitted",), id="a stopped queue with room"),
         pytest.param([queue(cpu=2), held("h", 2), work("a", active=False)], ["set spec.active to true"],
-                     ("Once that is over it needs 1 cpu of flavor default and 0 is free: nominalQuota of ClusterQueue "
+                     ("After that it needs 1 cpu of flavor default and 0 is free: nominalQuota of ClusterQueue "
                       "cq is 2, 2 in use",), id="a deactivated workload of a full queue"),
         pytest.param([queue(groups=quota(gone=1), checks=(RequiredCheck("x"),)), work("a")],
                      ["create ResourceFlavor gone", "create AdmissionCheck x"], (), id="what a queue lacks"),
         pytest.param([queue(namespaces=wants(("team", ("blue",)))), work("a")],
                      ["label namespace default so that team In (blue)"], (), id="a namespace that is not selected"),
         pytest.param([queue(), flavor(node_taints=(Taint("spot", "x", TaintEffect.NO_SCHEDULE),)), work("a")],
-                     ["let its pods tolerate spot=x:NoSchedule (flavor default)"], (), id="a taint"),
+                     ["make its pods tolerate spot=x:NoSchedule (flavor default)"], (), id="a taint"),
         pytest.param([queue(), work("a", pod_sets=(pods(amounts={"gpu": 1}),))],
-                     ["add gpu to the quota of ClusterQueue cq, or ask for none"], (), id="a resource without quota"),
+                     ["add gpu to the quota of ClusterQueue cq, or request none"], (), id="a resource without quota"),
     ],
 )  # fmt: skip
-def test_what_would_help_where_quota_is_not_the_matter(objects, acts, note):
+def test_what_would_help_where_quota_is_not_the_matter(objects, actions, note):
     told = explained(*objects)
-    assert ([remedy_sentence(one) for one in told.remedies], told.notes) == (acts, note)
+    assert ([change_sentence(one) for one in told.minimal_changes], told.notes) == (actions, note)
 
 
 def limits(told):
     return [
         (short.limit, short.node, short.capacity, short.used, short.requested, short.free, short.missing)
         for report in told.flavors
-        for short in report.shortages
+        for short in report.limits
     ]
 
 
@@ -239,9 +240,9 @@ def test_the_limit_that_binds_and_its_numbers(objects, expected):
 def test_a_lender_that_keeps_unused_quota_to_itself_is_named():
     lender = queue("o", cohort="all", groups=LENDS_TWO)
     told = explained(queue(cpu=1, cohort="all"), lender, held("g", 3, "o"), held("h"), work("a", 3))
-    (short,) = told.flavors[0].shortages
+    (short,) = told.flavors[0].limits
     assert (short.limit, short.capacity, short.used) == (LimitKind.TOTAL, 3000, 1000)
-    assert [(one.node, one.amount) for one in short.withheld] == [("o", 4000)]
+    assert [(one.node, one.amount) for one in short.unlent] == [("o", 4000)]
     holders = [one.workload for one in short.holders]
     assert holders == ["default/h"], "what a queue uses of the part it keeps is taken from nobody"
 
@@ -261,7 +262,7 @@ RECLAIMS = QueuePreemption(WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY, Reclaim.LO
 
 
 @pytest.mark.parametrize(
-    "policy, other, may_go, why",
+    "policy, other, preemptable, why",
     [
         pytest.param(
             QueuePreemption(), held("h", 2), False, "withinClusterQueue is Never", id="never in its own queue"
@@ -270,32 +271,36 @@ RECLAIMS = QueuePreemption(WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY, Reclaim.LO
         pytest.param(RECLAIMS, held("h", 2, priority=5), False, "priority 5 is the same, and it is older", id="older"),
         pytest.param(QueuePreemption(), held("h", 2, "o"), False, "reclaimWithinCohort is Never", id="never in others"),
         pytest.param(RECLAIMS, held("h", 2, "o", priority=6), False, "priority 6 is not below 5", id="more important"),
-        pytest.param(RECLAIMS, held("h", 2, "o"), False, "its queue uses only its own quota", id="within its quota"),
-        pytest.param(LOWER, held("h", 2, conditions=(RESERVED, EVICTED)), True, "is leaving for it", id="leaving"),
-        pytest.param(LOWER, held("h", 2), True, "has to leave for it", id="a victim"),
+        pytest.param(
+            RECLAIMS, held("h", 2, "o"), False, "its queue is within its nominal quota", id="within its quota"
+        ),
+        pytest.param(
+            LOWER, held("h", 2, conditions=(RESERVED, EVICTED)), True, "is being preempted for it", id="leaving"
+        ),
+        pytest.param(LOWER, held("h", 2), True, "would be preempted for it", id="a victim"),
     ],
 )
-def test_a_holder_is_told_with_why_it_can_or_cannot_be_preempted(policy, other, may_go, why):
+def test_a_holder_is_told_with_why_it_can_or_cannot_be_preempted(policy, other, preemptable, why):
     first = queue(cpu=2, cohort="all", preemption=policy)
     told = explained(
         first, queue("o", 2, "all"), held("filler", 2, priority=9), other, work("a", 2, priority=5, created=9.0)
     )
-    (line,) = [one for report in told.flavors for short in report.shortages for one in short.holders
+    (line,) = [one for report in told.flavors for short in report.limits for one in short.holders
                if one.workload == "default/h"]  # fmt: skip
-    assert (line.may_go, line.why, line.amount, line.since) == (may_go, why, 2000, 900.0)
+    assert (line.preemptable, line.why, line.amount, line.since) == (preemptable, why, 2000, 900.0)
 
 
 def test_those_who_hold_most_are_named_first_and_only_those_who_hold_some():
     told = explained(
         queue(cpu=6), held("one"), held("three", 3), held("two", 2), work("a"), held("other", 9, "elsewhere")
     )
-    (short,) = told.flavors[0].shortages
+    (short,) = told.flavors[0].limits
     assert [one.workload for one in short.holders] == ["default/three", "default/two", "default/one"]
 
 
 def test_finished_workloads_hold_nothing_though_their_admission_is_still_there():
     done = held("done", 2, conditions=(RESERVED, ADMITTED, says("Finished", reason="Succeeded")))
-    assert explained(queue(cpu=2), done, work("a", 2)).verdict is Verdict.NOTHING
+    assert explained(queue(cpu=2), done, work("a", 2)).state is WorkloadState.NOTHING
 
 
 def test_pods_that_are_done_for_good_hold_nothing():
@@ -311,7 +316,7 @@ def test_its_place_is_counted_among_those_who_wait_in_the_same_queue():
     waiting = [work("first", 9, priority=5), work("second", 9), work("last", 9, created=7.0)]
     resting = work("resting", 9, requeue=RequeueState(1, NOW + 5))
     told = explained(queue(), *waiting, resting, work("a", 9, created=3.0))
-    assert told.place is not None and (told.place.position, told.place.of) == (3, 4)
+    assert told.position is not None and (told.position.position, told.position.of) == (3, 4)
 
 
 def test_an_earlier_eviction_is_mentioned():
@@ -330,7 +335,7 @@ def test_a_queue_that_somebody_else_says_is_inactive_is_mentioned():
 def test_pods_must_be_ready_before_others_are_admitted_where_that_is_configured():
     slow = structs.replace(held("slow"), conditions=(RESERVED, ADMITTED, says("PodsReady", False)))
     told = explained(queue(cpu=4), slow, work("a"), settings=QuotaSettings(block_admission=True))
-    assert told.verdict is Verdict.PODS_NOT_READY
+    assert told.state is WorkloadState.PODS_NOT_READY
 
 
 def test_work_that_is_held_says_for_which_pods_on_which_nodes_and_until_when():
@@ -338,10 +343,10 @@ def test_work_that_is_held_says_for_which_pods_on_which_nodes_and_until_when():
     said = structs.replace(says("WaitingForRoom", True), message=why)
     mine = structs.replace(held("a"), conditions=(RESERVED, ADMITTED, said))
     told = explained(queue(cpu=2), mine)
-    assert told.verdict is Verdict.NO_ROOM
+    assert told.state is WorkloadState.NO_ROOM
     assert told.summary == f"is admitted and held: {why}"
     over = structs.replace(mine, conditions=(RESERVED, ADMITTED, says("WaitingForRoom", False)))
-    assert explained(queue(cpu=2), over).verdict is Verdict.ADMITTED, "its hold has ended"
+    assert explained(queue(cpu=2), over).state is WorkloadState.ADMITTED, "its hold has ended"
 
 
 def test_room_that_is_kept_for_another_queue_is_told_with_whom_it_is_kept_for():
@@ -352,12 +357,12 @@ def test_room_that_is_kept_for_another_queue_is_told_with_whom_it_is_kept_for():
     told = explained(
         queue(cpu=0, cohort="all"), strict, lends, local("ol", "o"), borrower, work("first", 4, "ol"), work("a")
     )
-    assert (told.verdict, told.summary) == (
-        Verdict.QUOTA,
-        "must leave the room to default/first, whose turn comes first",
+    assert (told.state, told.summary) == (
+        WorkloadState.QUOTA,
+        "no longer fits after default/first, considered first",
     )
     assert "raise nominalQuota of ClusterQueue cq: cpu of flavor default by 1 (to 1)" in [
-        remedy_sentence(one) for one in told.remedies
+        change_sentence(one) for one in told.minimal_changes
     ]
 
 
@@ -365,18 +370,18 @@ def test_a_closed_preemption_gate_is_named():
     gated = work("a", 2, priority=5, preemption_gates=("fleet",))
     settings = QuotaSettings(preemption_gates=True)
     told = explained(queue(cpu=2, preemption=LOWER), held("h", 2), gated, settings=settings)
-    assert (told.verdict, told.summary) == (
-        Verdict.PREEMPTION_GATED,
-        "may not preempt anybody while a preemption gate is closed: fleet",
+    assert (told.state, told.summary) == (
+        WorkloadState.PREEMPTION_GATED,
+        "may not preempt while a preemption gate is closed: fleet",
     )
 
 
 def test_a_preemption_that_is_withheld_is_told_so():
     said = Condition("QuotaReserved", "False", "WaitingForQuota", messages.preemption_withheld("too little", 1), 0.0)
-    withheld = work("a", 2, priority=5, conditions=(said,))
-    told = explained(queue(cpu=2, preemption=LOWER), held("h", 2), withheld)
-    assert (told.verdict, told.summary) == (
-        Verdict.PREEMPTION_WITHHELD,
+    unlent = work("a", 2, priority=5, conditions=(said,))
+    told = explained(queue(cpu=2, preemption=LOWER), held("h", 2), unlent)
+    assert (told.state, told.summary) == (
+        WorkloadState.PREEMPTION_WITHHELD,
         "may not preempt default/h: it would lead back to an earlier allocation of quota, so workloads would preempt "
         "each other in circles",
     )
@@ -392,7 +397,7 @@ def test_pods_that_no_server_would_take_are_told_so():
     needs = TemplateNeeds(containers=(ContainerNeeds(Resources.of({"cpu": 1000})),))
     large = work("a", pod_sets=(structs.replace(pods(), needs=needs),))
     told = explained(queue(cpu=4), bounds, large)
-    assert told.verdict is Verdict.INVALID
+    assert told.state is WorkloadState.INVALID
     assert "requests must not be above the limitRange max" in told.summary
 
 
@@ -404,14 +409,14 @@ def test_the_class_that_is_worth_more_by_now_decides():
         priority_class("high", 9),
         work("a", priority_class=ref),
     )
-    assert (told.verdict, told.priority) == (Verdict.PREEMPTING, 9)
+    assert (told.state, told.priority) == (WorkloadState.PREEMPTING, 9)
 
 
 def test_where_hundreds_of_others_would_go_first_that_is_said():
     crowd = [work(f"w{index}", 1, priority=1) for index in range(MOST_BEFORE + 1)]
     told = explained(queue(cpu=1), held("h"), *crowd, work("a"))
-    assert told.notes == (f"More quota would first go to others, to over {MOST_BEFORE} of them",)
-    assert told.place is not None and told.place.position == MOST_BEFORE + 2
+    assert told.notes == (f"More quota would first admit over {MOST_BEFORE} other workloads",)
+    assert told.position is not None and told.position.position == MOST_BEFORE + 2
 
 
 def test_where_past_use_counts_the_local_queue_that_used_less_is_nearer():
@@ -427,4 +432,4 @@ def test_where_past_use_counts_the_local_queue_that_used_less_is_nearer():
         work("a"),
         settings=settings,
     )
-    assert told.place is not None and (told.place.position, told.place.of) == (2, 2)
+    assert told.position is not None and (told.position.position, told.position.of) == (2, 2)

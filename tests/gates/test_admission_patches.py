@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.admission import answer_of, steps_between
+from headgate.api.admission import review_response, steps_between
 from headgate.apiserver.patches import apply_json_patch, decode_json_patch
-from headgate.model.admission import Admit, Refuse, Verdict
+from headgate.model.admission import AdmissionAllowed, AdmissionDenied, AdmissionResponse
 
 NAMES = st.sampled_from(["a", "b", "x/y", "m~n", "~1", ""])
 LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "s"])
@@ -35,10 +35,10 @@ def test_there_is_nothing_to_do_where_nothing_differs(value: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     "verdict, response",
     [
-        pytest.param(Admit(), {"uid": "u", "allowed": True}, id="yes"),
-        pytest.param(Admit({"a": 1}), {"uid": "u", "allowed": True}, id="yes, just as it is"),
+        pytest.param(AdmissionAllowed(), {"uid": "u", "allowed": True}, id="yes"),
+        pytest.param(AdmissionAllowed({"a": 1}), {"uid": "u", "allowed": True}, id="yes, just as it is"),
         pytest.param(
-            Admit({"a": 1, "b/c": 2}),
+            AdmissionAllowed({"a": 1, "b/c": 2}),
             {
                 "uid": "u",
                 "allowed": True,
@@ -48,11 +48,11 @@ def test_there_is_nothing_to_do_where_nothing_differs(value: dict[str, Any]) -> 
             id="yes, with something filled in",
         ),
         pytest.param(
-            Refuse("because"),
+            AdmissionDenied("because"),
             {"uid": "u", "allowed": False, "status": {"code": 403, "reason": "Forbidden", "message": "because"}},
             id="no",
         ),
     ],
 )
-def test_a_verdict_in_the_words_of_a_server(verdict: Verdict, response: dict[str, Any]) -> None:
-    assert answer_of("u", {"a": 1}, verdict)["response"] == response
+def test_a_verdict_in_the_words_of_a_server(verdict: AdmissionResponse, response: dict[str, Any]) -> None:
+    assert review_response("u", {"a": 1}, verdict)["response"] == response

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asking import PRIORITY_CLASS, QUEUE_NAME, labelled, local_queue, namespace, rules, verdict, workload_class
+from handling import (
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    labelled,
+    local_queue,
+    namespace,
+    response_of,
+    webhook_settings,
+    workload_class,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gates.fields import FieldError
+from headgate.gates.fields import AdmissionFieldError
 from headgate.gates.jobs import job_errors, suspended_if_managed
 from headgate.gates.pods import gated_if_managed, pod_errors
-from headgate.model.admission import Admit, Json, Judge, Question
+from headgate.model.admission import AdmissionAllowed, AdmissionHandler, AdmissionRequest, Json
 from headgate.model.objects import Object
 
 NAMES = st.sampled_from(["", "q", "Not A Name"])
@@ -34,29 +43,29 @@ WORLDS = st.sets(st.sampled_from(["namespace", "queue", "class"])).map(
 )
 
 
-def filled_in(judge: Judge, value: Json, world: list[Object], manages_all: bool) -> Json:
-    found = verdict(judge(Question("team", value), rules(manages_all=manages_all)), world)
-    assert isinstance(found, Admit)
+def filled_in(handler: AdmissionHandler, value: Json, world: list[Object], manages_all: bool) -> Json:
+    found = response_of(handler(AdmissionRequest("team", value), webhook_settings(manages_all=manages_all)), world)
+    assert isinstance(found, AdmissionAllowed)
     return value if found.changed is None else found.changed
 
 
-KINDS: st.SearchStrategy[tuple[Judge, Callable[[Json], list[FieldError]]]] = st.sampled_from(
+KINDS: st.SearchStrategy[tuple[AdmissionHandler, Callable[[Json], list[AdmissionFieldError]]]] = st.sampled_from(
     [(suspended_if_managed, job_errors), (gated_if_managed, pod_errors)]
 )
 
 
 @given(KINDS, LABELS, ANNOTATIONS, SPECS, WORLDS, st.booleans())
 def test_filling_in(
-    kind: tuple[Judge, Callable[[Json], list[FieldError]]],
+    kind: tuple[AdmissionHandler, Callable[[Json], list[AdmissionFieldError]]],
     labels: dict[str, str],
     annotations: dict[str, str],
     spec: dict[str, Any],
     world: list[Object],
     manages_all: bool,
 ) -> None:
-    judge, errors = kind
+    handler, errors = kind
     given_ = labelled("Work", spec, labels, annotations)
-    once = filled_in(judge, given_, world, manages_all)
-    assert filled_in(judge, once, world, manages_all) == once
-    before, after = ([str(error) for error in errors(value)] for value in (given_, once))
+    memoize = filled_in(handler, given_, world, manages_all)
+    assert filled_in(handler, memoize, world, manages_all) == memoize
+    before, after = ([str(error) for error in errors(value)] for value in (given_, memoize))
     assert [error for error in after if error not in before] == []

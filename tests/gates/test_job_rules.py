@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asking import PRIORITY_CLASS, QUEUE_NAME, labelled, local_queue, namespace, rules, verdict, workload_class
+from handling import (
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    labelled,
+    local_queue,
+    namespace,
+    response_of,
+    webhook_settings,
+    workload_class,
+)
 
 from headgate.gates.jobs import job_errors, suspended_if_managed
-from headgate.model.admission import Admit, Json, Question
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, Json
 from headgate.model.objects import Object
 from headgate.model.selectors import Operator, Requirement
 
@@ -103,8 +112,8 @@ ONLY_BATCH = (Requirement("batch", Operator.IN, ("yes",)),)
     ],
 )
 def test_a_new_job(given: Json, world: list[Object], settings: dict[str, Any], becomes: Json | None) -> None:
-    asking = suspended_if_managed(Question("team", given), rules(**settings))
-    assert verdict(asking, world) == Admit(becomes)
+    handling = suspended_if_managed(AdmissionRequest("team", given), webhook_settings(**settings))
+    assert response_of(handling, world) == AdmissionAllowed(becomes)
 
 
 NAME = (

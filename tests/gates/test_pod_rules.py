@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asking import PRIORITY_CLASS, QUEUE_NAME, job_of, labelled, local_queue, namespace, rules, verdict, workload_class
+from handling import (
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    job_of,
+    labelled,
+    local_queue,
+    namespace,
+    response_of,
+    webhook_settings,
+    workload_class,
+)
 
 from headgate.gates.pods import gated_if_managed, pod_errors
-from headgate.model.admission import Admit, Json, Question
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, Json
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import Pod, PodShape
@@ -36,9 +46,9 @@ def owned(value: Json, kind: str = "Job", version: str = "batch/v1") -> Json:
     return {**value, "metadata": {**value["metadata"], "ownerReferences": [owner]}}
 
 
-def question(value: Json) -> Question:
+def request(value: Json) -> AdmissionRequest:
     read = Pod(Key(Kind.POD, "team", "train"), "u", "1", {}, {}, PodShape(), 0.0, priority=5)
-    return Question("team", value, None, lambda _: read)
+    return AdmissionRequest("team", value, None, lambda _: read)
 
 
 QUEUED = {QUEUE_NAME: "q"}
@@ -114,20 +124,22 @@ QUEUED = {QUEUE_NAME: "q"}
     ],
 )
 def test_a_new_pod(given: Json, world: list[Object], settings: dict[str, Any], becomes: Json | None) -> None:
-    assert verdict(gated_if_managed(question(given), rules(**settings)), world) == Admit(becomes)
+    assert response_of(gated_if_managed(request(given), webhook_settings(**settings)), world) == AdmissionAllowed(
+        becomes
+    )
 
 
 def test_a_role_that_a_pod_claims_to_have_does_not_count() -> None:
     given = pod(QUEUED, {ROLE: "mine"})
-    found = verdict(gated_if_managed(question(given), rules()), [namespace()])
-    assert isinstance(found, Admit)
+    found = response_of(gated_if_managed(request(given), webhook_settings()), [namespace()])
+    assert isinstance(found, AdmissionAllowed)
     assert found.changed is not None
     assert found.changed["metadata"]["annotations"] == {ROLE: "role-5"}
 
 
 def test_the_pod_that_was_asked_about_is_not_touched() -> None:
     given = pod(QUEUED)
-    verdict(gated_if_managed(question(given), rules()), [namespace()])
+    response_of(gated_if_managed(request(given), webhook_settings()), [namespace()])
     assert given == pod(QUEUED)
 
 

@@ -216,7 +216,7 @@ def template(**spec: Any) -> dict[str, Any]:
     return {"name": "main", "count": 3, "template": {"spec": spec}}
 
 
-def asking(**amounts: Any) -> dict[str, Any]:
+def handling(**amounts: Any) -> dict[str, Any]:
     return {"containers": [{"resources": amounts}]}
 
 
@@ -229,9 +229,9 @@ BELOW_ZERO = "must be greater than or equal to 0"
     "spec, errors",
     [
         pytest.param({}, [], id="nothing"),
-        pytest.param(asking(requests={"cpu": 1, "memory": "0"}, limits=None), [], id="a plain container"),
+        pytest.param(handling(requests={"cpu": 1, "memory": "0"}, limits=None), [], id="a plain container"),
         pytest.param(
-            asking(requests={"pods": 1}),
+            handling(requests={"pods": 1}),
             [f"{SPEC}.containers[0].resources.requests[pods]: {RESERVED_KEY}"],
             id="a container that asks for pods",
         ),
@@ -241,7 +241,7 @@ BELOW_ZERO = "must be greater than or equal to 0"
             id="a first step limited to pods",
         ),
         pytest.param(
-            asking(requests={"cpu": "-1m"}),
+            handling(requests={"cpu": "-1m"}),
             [f'{SPEC}.containers[0].resources.requests[cpu]: Invalid value: "-1m": {BELOW_ZERO}'],
             id="less than nothing",
         ),
@@ -254,7 +254,7 @@ BELOW_ZERO = "must be greater than or equal to 0"
             id="a pod that asks for less than nothing",
         ),
         pytest.param(
-            asking(limits={"cpu": "1x"}),
+            handling(limits={"cpu": "1x"}),
             [
                 f'{SPEC}.containers[0].resources.limits[cpu]: Invalid value: "1x": quantities must match the regular '
                 "expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asking import PRIORITY_CLASS, QUEUE_NAME, job_of, labelled, local_queue, namespace, rules, verdict, workload_class
+from handling import (
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    job_of,
+    labelled,
+    local_queue,
+    namespace,
+    response_of,
+    webhook_settings,
+    workload_class,
+)
 
 from headgate.gates.pods import gated_if_managed
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
-from headgate.model.admission import Admit, Json, Question
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, Json
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.owners import ReplicaOwner, StatefulSet
@@ -51,24 +61,26 @@ def test_what_pods_of_a_deployment_are_told(
     labels: dict[str, str], of_pods: dict[str, str], become: dict[str, str] | None
 ) -> None:
     given = replicas("Deployment", labels, {"labels": of_pods})
-    found = verdict(pods_wait("deployment")(Question("team", given), rules()), [namespace()])
+    found = response_of(pods_wait("deployment")(AdmissionRequest("team", given), webhook_settings()), [namespace()])
     told = {"labels": become, "annotations": {PARENT: "deployment"}}
-    assert found == Admit(None if become is None else replicas("Deployment", labels, told))
+    assert found == AdmissionAllowed(None if become is None else replicas("Deployment", labels, told))
 
 
 def test_what_pods_of_a_stateful_set_are_told() -> None:
     given = replicas("StatefulSet", {QUEUE_NAME: "q"}, {})
-    found = verdict(pods_wait("statefulset")(Question("team", given), rules()), [namespace()])
+    found = response_of(pods_wait("statefulset")(AdmissionRequest("team", given), webhook_settings()), [namespace()])
     told = {"labels": {QUEUE_NAME: "q"}, "annotations": {PARENT: "statefulset"}}
-    assert found == Admit(replicas("StatefulSet", {QUEUE_NAME: "q"}, told))
+    assert found == AdmissionAllowed(replicas("StatefulSet", {QUEUE_NAME: "q"}, told))
 
 
 def test_one_that_names_no_queue_gets_the_default_ones() -> None:
     given = replicas("StatefulSet", {}, {})
     world = [namespace(), local_queue(), workload_class()]
     labels = {QUEUE_NAME: "default", PRIORITY_CLASS: "default"}
-    found = verdict(pods_wait("statefulset")(Question("team", given), rules()), world)
-    assert found == Admit(replicas("StatefulSet", labels, {"labels": labels, "annotations": {PARENT: "statefulset"}}))
+    found = response_of(pods_wait("statefulset")(AdmissionRequest("team", given), webhook_settings()), world)
+    assert found == AdmissionAllowed(
+        replicas("StatefulSet", labels, {"labels": labels, "annotations": {PARENT: "statefulset"}})
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +101,12 @@ def test_one_that_names_no_queue_gets_the_default_ones() -> None:
     ],
 )
 def test_what_is_left_alone(given: Json, settings: Any) -> None:
-    assert verdict(pods_wait("deployment")(Question("team", given), rules(**settings)), [namespace()]) == Admit()
+    assert (
+        response_of(
+            pods_wait("deployment")(AdmissionRequest("team", given), webhook_settings(**settings)), [namespace()]
+        )
+        == AdmissionAllowed()
+    )
 
 
 def stateful_set(count: int = 3, cpu: int = 0, **labels: str) -> StatefulSet:
@@ -108,8 +125,10 @@ OF_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": 
 
 def test_pods_of_a_stateful_set_are_one_group() -> None:
     owner = stateful_set(**{QUEUE_NAME: "q", PRIORITY_CLASS: "high"})
-    found = verdict(gated_if_managed(Question("team", pod_of(OF_SET, {PARENT: "statefulset"})), rules()), [owner])
-    assert isinstance(found, Admit) and found.changed is not None
+    found = response_of(
+        gated_if_managed(AdmissionRequest("team", pod_of(OF_SET, {PARENT: "statefulset"})), webhook_settings()), [owner]
+    )
+    assert isinstance(found, AdmissionAllowed) and found.changed is not None
     assert found.changed["metadata"]["labels"] == {**MANAGED, QUEUE_NAME: "q", PRIORITY_CLASS: "high"}
     assert found.changed["metadata"]["annotations"] == {
         PARENT: "statefulset",
@@ -132,8 +151,10 @@ def test_pods_of_a_stateful_set_are_one_group() -> None:
     ],
 )
 def test_a_pod_of_no_set_is_only_gated(world: list[StatefulSet]) -> None:
-    found = verdict(gated_if_managed(Question("team", pod_of(OF_SET, {PARENT: "statefulset"})), rules()), world)
-    assert isinstance(found, Admit) and found.changed is not None
+    found = response_of(
+        gated_if_managed(AdmissionRequest("team", pod_of(OF_SET, {PARENT: "statefulset"})), webhook_settings()), world
+    )
+    assert isinstance(found, AdmissionAllowed) and found.changed is not None
     assert (found.changed["metadata"]["labels"], found.changed["spec"]["schedulingGates"]) == ({}, GATES)
 
 
@@ -201,9 +222,9 @@ OF_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}
     ],
 )
 def test_a_pod_waits_by_itself_unless_who_made_it_does(owner: Json, world: Any, settings: Any, waits: bool) -> None:
-    question = Question("team", pod_of(owner, {}, **{QUEUE_NAME: "q"}))
-    found = verdict(gated_if_managed(question, rules(**settings)), [namespace(), *world])
-    assert isinstance(found, Admit)
+    request = AdmissionRequest("team", pod_of(owner, {}, **{QUEUE_NAME: "q"}))
+    found = response_of(gated_if_managed(request, webhook_settings(**settings)), [namespace(), *world])
+    assert isinstance(found, AdmissionAllowed)
     assert (found.changed is not None) is waits
 
 
@@ -256,7 +277,7 @@ def test_what_may_change(before: dict[str, str], after: dict[str, str], ready: i
 def test_how_a_stateful_set_is_scaled(before: int, after: int, there: int, error: str) -> None:
     old = replicas("StatefulSet", {QUEUE_NAME: "q"}, {}, replicas=before)
     new = {**replicas("StatefulSet", {QUEUE_NAME: "q"}, {}, replicas=after), "status": {"replicas": there}}
-    assert [str(each) for each in stateful_set_errors(Question("team", new, old))] == ([error] if error else [])
+    assert [str(each) for each in stateful_set_errors(AdmissionRequest("team", new, old))] == ([error] if error else [])
 
 
 def test_what_the_pods_of_a_stateful_set_ask_for_stays() -> None:
@@ -264,8 +285,8 @@ def test_what_the_pods_of_a_stateful_set_ask_for_stays() -> None:
         replicas("StatefulSet", {QUEUE_NAME: "q"}, {}),
         replicas("StatefulSet", {QUEUE_NAME: "q"}, {"labels": {}}),
     )
-    other = Question("team", new, old, lambda value: stateful_set(cpu=1 if value is new else 2))
-    same = Question("team", new, old, lambda value: stateful_set(cpu=1))
+    other = AdmissionRequest("team", new, old, lambda value: stateful_set(cpu=1 if value is new else 2))
+    same = AdmissionRequest("team", new, old, lambda value: stateful_set(cpu=1))
     assert [str(each) for each in stateful_set_errors(other)] == [
         "spec.template.spec: Invalid value: field is immutable"
     ]

@@ -11,8 +11,16 @@ import pytest
 from headgate.api.admission import InvalidReview, answer
 from headgate.api.install_manifests import WEBHOOKS, AtService, AtUrl, definitions, rights, webhook_configurations
 from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer, Json, Request, Response
-from headgate.gates.webhooks import JUDGES, class_to_fill_in, judged
-from headgate.model.admission import Admit, Inquiry, Matter, Question, Refuse, Rules, Verdict
+from headgate.gates.webhooks import HANDLERS, class_to_fill_in, priority_class_response
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionDenied,
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionWebhook,
+    DeferredResponse,
+    WebhookSettings,
+)
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Classes, PriorityClass
@@ -42,27 +50,29 @@ ENDLESS = "workloads like this one would preempt each other without end"
 @pytest.mark.parametrize(
     "given, known, verdict",
     [
-        pytest.param(workload(), classes(), Admit(), id="no class at all"),
-        pytest.param(workload("high"), classes(high=1000), Admit(), id="a class that exists"),
+        pytest.param(workload(), classes(), AdmissionAllowed(), id="no class at all"),
+        pytest.param(workload("high"), classes(high=1000), AdmissionAllowed(), id="a class that exists"),
         pytest.param(
             workload("high"),
             classes(low=1),
-            Refuse("no PriorityClass with name high was found"),
+            AdmissionDenied("no PriorityClass with name high was found"),
             id="a class that does not",
         ),
         pytest.param(
             workload("high", "gone"),
             classes(high=1000),
-            Refuse("no PriorityClass with name gone was found"),
+            AdmissionDenied("no PriorityClass with name gone was found"),
             id="a preemption class that does not",
         ),
-        pytest.param(workload("system-cluster-critical"), classes(), Admit(), id="a class of the system's"),
-        pytest.param(workload("low", "high"), classes(low=1, high=9), Admit(), id="better protected than it preempts"),
-        pytest.param(workload("a", "b"), classes(a=5, b=5), Admit(), id="as well protected as it preempts"),
+        pytest.param(workload("system-cluster-critical"), classes(), AdmissionAllowed(), id="a class of the system's"),
+        pytest.param(
+            workload("low", "high"), classes(low=1, high=9), AdmissionAllowed(), id="better protected than it preempts"
+        ),
+        pytest.param(workload("a", "b"), classes(a=5, b=5), AdmissionAllowed(), id="as well protected as it preempts"),
         pytest.param(
             workload("high", "low"),
             classes(low=1, high=9),
-            Refuse(
+            AdmissionDenied(
                 "the value of preemptionPriorityClassName low (1) is below the value of priorityClassName high (9): "
                 + ENDLESS
             ),
@@ -71,7 +81,7 @@ ENDLESS = "workloads like this one would preempt each other without end"
         pytest.param(
             workload("", "low"),
             classes("normal", low=1, normal=5),
-            Refuse(
+            AdmissionDenied(
                 "the value of preemptionPriorityClassName low (1) is below the value of priorityClassName normal (5): "
                 + ENDLESS
             ),
@@ -80,7 +90,7 @@ ENDLESS = "workloads like this one would preempt each other without end"
         pytest.param(
             workload("", "low"),
             classes(low=-1),
-            Refuse(
+            AdmissionDenied(
                 "the value of preemptionPriorityClassName low (-1) is below the value of a workload without "
                 f"priorityClassName (0): {ENDLESS}"
             ),
@@ -88,8 +98,8 @@ ENDLESS = "workloads like this one would preempt each other without end"
         ),
     ],
 )
-def test_the_classes_of_a_workload_are_judged(given: Workload, known: Classes, verdict: Verdict) -> None:
-    assert judged(given, known) == verdict
+def test_the_classes_of_a_workload_are_judged(given: Workload, known: Classes, verdict: AdmissionResponse) -> None:
+    assert priority_class_response(given, known) == verdict
 
 
 @pytest.mark.parametrize(
@@ -105,17 +115,17 @@ def test_a_workload_without_a_class_gets_the_default_one(given: Workload, known:
     assert class_to_fill_in(given, known) == name
 
 
-def settled(raw: bytes, judge: Callable[[Question], Inquiry]) -> Json:
+def settled(raw: bytes, handler: Callable[[AdmissionRequest], DeferredResponse]) -> Json:
     """The answer of a judge who wants to know nothing."""
     with pytest.raises(StopIteration) as done:
-        next(answer(raw, judge))
+        next(answer(raw, handler))
     response: Json = done.value.value["response"]
     return response
 
 
-def says_no(question: Question) -> Inquiry:
+def says_no(request: AdmissionRequest) -> DeferredResponse:
     yield from ()
-    return Refuse("asked")
+    return AdmissionDenied("asked")
 
 
 @pytest.mark.parametrize(
@@ -127,14 +137,16 @@ def test_what_is_no_review_is_no_question(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "thing", [{}, {"spec": {"priorityClassName": 5}}, None], ids=["without a spec", "of wrong types", "nothing"]
+    "decoded", [{}, {"spec": {"priorityClassName": 5}}, None], ids=["without a spec", "of wrong types", "nothing"]
 )
-@pytest.mark.parametrize("matter", [Matter.DEFAULT_WORKLOAD, Matter.VALIDATE_WORKLOAD])
-def test_a_workload_that_cannot_be_read_is_left_to_the_servers_validation(matter: Matter, thing: Json | None) -> None:
+@pytest.mark.parametrize("webhook", [AdmissionWebhook.DEFAULT_WORKLOAD, AdmissionWebhook.VALIDATE_WORKLOAD])
+def test_a_workload_that_cannot_be_read_is_left_to_the_servers_validation(
+    webhook: AdmissionWebhook, decoded: Json | None
+) -> None:
     resource = {"group": "scheduling.headgate.dev", "resource": "workloads"}
-    raw = msgspec.json.encode({"request": {"uid": "u1", "resource": resource, "object": thing}})
-    rules = Rules(QuotaSettings(), lambda _shape, _priority: "")
-    assert settled(raw, lambda question: JUDGES[matter](question, rules)) == {"uid": "u1", "allowed": True}
+    raw = msgspec.json.encode({"request": {"uid": "u1", "resource": resource, "object": decoded}})
+    webhook_settings = WebhookSettings(QuotaSettings(), lambda _shape, _priority: "")
+    assert settled(raw, lambda request: HANDLERS[webhook](request, webhook_settings)) == {"uid": "u1", "allowed": True}
 
 
 class Cluster:
@@ -211,7 +223,7 @@ def test_the_manifests_are_complete() -> None:
 
 
 def test_every_matter_has_one_who_judges_and_one_who_asks() -> None:
-    assert set(JUDGES) == set(Matter) == {hook.matter for hook in WEBHOOKS}
+    assert set(HANDLERS) == set(AdmissionWebhook) == {hook.webhook for hook in WEBHOOKS}
     assert len({hook.name for hook in WEBHOOKS}) == len(WEBHOOKS)
 
 

@@ -16,9 +16,9 @@ from headgate.api.rereading import Rereading
 from headgate.engine.loop import Engine
 from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
-from headgate.gates.webhooks import JUDGES
+from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
-from headgate.model.admission import Rules
+from headgate.model.admission import WebhookSettings
 from headgate.model.effects import WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Kind
@@ -32,7 +32,7 @@ START = 1_767_225_600.0 + 3600
 QUOTA = QuotaSettings(frameworks=FRAMEWORKS)
 ROLES = (frozenset(Role), frozenset(Role), *(frozenset({role}) for role in Role))
 SETTINGS = tuple(Settings(roles=roles, quota=QUOTA) for roles in ROLES)
-RULES = Rules(QUOTA, role_hash)
+RULES = WebhookSettings(QUOTA, role_hash)
 ASKED_ABOUT = sorted({f"{hook.asked.plural}.{hook.asked.group}".rstrip(".") for hook in WEBHOOKS})
 
 
@@ -113,8 +113,8 @@ def answered(seed: int) -> int:
     for hook in WEBHOOKS:
         if (hook.asked.group, hook.asked.plural) != (group, plural):
             continue
-        judge = JUDGES[hook.matter]
-        asking = answer(encoded(review), lambda question, judge=judge: judge(question, RULES))
+        handler = HANDLERS[hook.webhook]
+        asking = answer(encoded(review), lambda question, handler=handler: handler(question, RULES))
         try:
             next(asking)
             while True:

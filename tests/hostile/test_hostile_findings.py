@@ -11,8 +11,13 @@ from headgate.api.admission import answer
 from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
 from headgate.api.wire import format_micro_time, format_time, parse_time
 from headgate.engine.integrations.job_index import FlavorsAndClasses
-from headgate.gates.webhooks import JUDGES
-from headgate.model.admission import Admit, Matter, Question, Rules
+from headgate.gates.webhooks import HANDLERS
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionRequest,
+    AdmissionWebhook,
+    WebhookSettings,
+)
 from headgate.model.keys import Key, Kind
 from headgate.model.quota_settings import QuotaSettings
 
@@ -70,7 +75,7 @@ def test_what_is_nested_very_deep_and_not_looked_at_does_not_hide_the_rest(level
     assert decode(Kind.POD, decode_watch(b'{"type":"ADDED","object":' + raw + b"}").object).node == "n"
     review = b'{"request":{"uid":"u","resource":{"resource":"pods"},"object":' + raw + b"}}"
     with pytest.raises(StopIteration) as done:
-        next(answer(review, lambda _: Admit()))
+        next(answer(review, lambda _: AdmissionAllowed()))
     assert done.value.value["response"] == {"uid": "u", "allowed": True}
 
 
@@ -109,7 +114,7 @@ def test_a_class_that_was_never_seen_can_be_gone():
         pytest.param({"metadata": {"finalizers": 7}}, id="finalizers that are a number"),
     ],
 )
-@pytest.mark.parametrize("matter", list(Matter))
-def test_a_webhook_leaves_what_is_not_well_typed_to_the_server(matter, new):
-    question = Question("d", new, None)
-    assert JUDGES[matter](question, Rules(QuotaSettings(), lambda *_: "")) == Admit()
+@pytest.mark.parametrize("webhook", list(AdmissionWebhook))
+def test_a_webhook_leaves_what_is_not_well_typed_to_the_server(webhook, new):
+    request = AdmissionRequest("d", new, None)
+    assert HANDLERS[webhook](request, WebhookSettings(QuotaSettings(), lambda *_: "")) == AdmissionAllowed()

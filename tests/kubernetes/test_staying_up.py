@@ -58,8 +58,8 @@ async def test_work_resumes_after_an_outage_that_is_told_once(
     await pods.until("the pod that waited is bound", lambda: pods.node_of("waiting") == "second")
     assert process.running
     assert len(outages(process, "trying again")) == 1, "an outage is told once"
-    eventually("all watches are back, and that is told", lambda: outages(process, "works again"))
-    assert len(outages(process, "works again")) == 1
+    eventually("all watches are back, and that is told", lambda: outages(process, "recovered"))
+    assert len(outages(process, "recovered")) == 1
     assert "Traceback" not in process.written()
 
 

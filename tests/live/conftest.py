@@ -6,7 +6,7 @@ import time
 import pytest
 from throwaway_ca import ThrowawayCa
 
-from headgate.live.logs import Level, Log, text_line
+from headgate.live.logs import Log, LogLevel, text_line
 
 
 class MemoryLog(Log):
@@ -14,7 +14,7 @@ class MemoryLog(Log):
 
     def __init__(self) -> None:
         self.out = io.StringIO()
-        super().__init__(self.out, text_line, Level.DEBUG, time.time)
+        super().__init__(self.out, text_line, LogLevel.DEBUG, time.time)
 
     @property
     def lines(self) -> list[str]:

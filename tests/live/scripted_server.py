@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
-from headgate.live.access import Access, Anonymous, Cluster, Identity, ServerUrl
+from headgate.live.access import Access, Anonymous, ClusterEndpoint, Identity, ServerUrl
 from headgate.live.connection import Address
 
 NOBODY = Anonymous()
@@ -75,7 +75,7 @@ class ScriptedServer:
 
     def access(self, identity: Identity = NOBODY, **cluster: object) -> Access:
         url = ServerUrl(Address("127.0.0.1", self.port), self.tls, "")
-        return Access(Cluster(url, "a test", **cluster), identity)
+        return Access(ClusterEndpoint(url, "a test", **cluster), identity)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

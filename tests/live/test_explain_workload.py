@@ -98,7 +98,7 @@ async def test_a_waiting_job_is_explained_from_what_kueue_wrote(tmp_path):
     assert lines[lines.index("Any one of these minimal changes would admit it:") + 1 :] == [
         "* raise nominalQuota of ClusterQueue team-a: cpu of flavor team-flavor by 2 (to 6)",
         "* run 1 instead of 2 pods of main (parallelism)",
-        "* raise its priority from 50 to 51; then team/job-render must leave for it",
+        "* raise its priority from 50 to 51; preempts team/job-render",
         "* wait for, or end, team/job-render",
     ]
     assert {method for method, _ in served.asked} == {"GET"}, "it only reads"
@@ -149,8 +149,8 @@ async def test_what_has_nothing_to_do_with_amounts_is_told_as_to_be_done(tmp_pat
     async with asking(as_kueue_left_it(), tmp_path) as ask:
         lines = (await ask("job-checked")).stdout.splitlines()
     assert lines[-2:] == [
-        "What has to happen:",
-        "  * the controller of admission check team-check must say Ready",
+        "Required actions:",
+        "  * the controller of admission check team-check must set it to Ready",
     ]
 
 

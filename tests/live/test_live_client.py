@@ -11,9 +11,9 @@ from throwaway_ca import ThrowawayCa
 from virtual_clock import ImpatientClock
 
 from headgate.api.requests import Call
-from headgate.live.access import Access, Anonymous, Certificate, Cluster, FixedToken, ServerUrl, TokenFile
+from headgate.live.access import Access, Anonymous, Certificate, ClusterEndpoint, FixedToken, ServerUrl, TokenFile
 from headgate.live.client import LONGEST_PAUSE, Client
-from headgate.live.connection import Address, Answer, NeverSent
+from headgate.live.connection import Address, HttpResponse, NeverSent
 from headgate.live.credentials import REREAD_AFTER
 
 GET = Call("GET", "/api/v1/pods", {"limit": "5"}, "", b"")
@@ -54,7 +54,7 @@ async def test_a_call_is_sent_as_it_was_decided():
 async def test_a_server_under_a_path_gets_every_path_below_it():
     async with scripted(ok) as server:
         url = ServerUrl(Address("127.0.0.1", server.port), False, "/k8s/c-1")
-        await client_for(Access(Cluster(url, ""), Anonymous())).perform(GET)
+        await client_for(Access(ClusterEndpoint(url, ""), Anonymous())).perform(GET)
     assert server.seen[0].path == "/k8s/c-1/api/v1/pods"
 
 
@@ -150,7 +150,7 @@ async def test_tls_trusts_only_the_named_authority(ca: ThrowawayCa, tmp_path: Pa
 async def test_the_certificate_must_carry_the_name_that_was_asked_for(ca: ThrowawayCa, name: str, accepted: bool):
     async with scripted(ok, ca.server()) as server:
         url = ServerUrl(Address("127.0.0.1", server.port, name), True, "")
-        client = client_for(Access(Cluster(url, "", ca.certificate.read_bytes()), Anonymous()))
+        client = client_for(Access(ClusterEndpoint(url, "", ca.certificate.read_bytes()), Anonymous()))
         if accepted:
             assert (await client.perform(GET)).status == 200
         else:
@@ -170,5 +170,5 @@ async def test_many_calls_at_once_share_the_pool():
     async with scripted(ok) as server:
         client = client_for(server.access())
         answers = await asyncio.gather(*(client.perform(POST) for _ in range(200)))
-        assert all(isinstance(answer, Answer) for answer in answers)
+        assert all(isinstance(answer, HttpResponse) for answer in answers)
         assert server.connections <= 32

@@ -13,9 +13,9 @@ from headgate.live.connection import (
     IDLE_LIMIT,
     PAUSE_READING_AT,
     Address,
-    Answer,
     AnswerLost,
     Connection,
+    HttpResponse,
     NeverSent,
     Pool,
 )
@@ -75,7 +75,7 @@ async def test_connections_are_bounded_and_the_next_in_line_gets_the_free_one():
         asking[5].cancel()
         release.set()
         answers = await asyncio.gather(*asking, return_exceptions=True)
-        assert [isinstance(answer, Answer) for answer in answers] == [True] * 5 + [False]
+        assert [isinstance(answer, HttpResponse) for answer in answers] == [True] * 5 + [False]
         assert server.connections == 2
 
 
@@ -185,7 +185,7 @@ async def test_a_stream_that_is_refused_is_an_ordinary_answer():
         exchange.reply(410, {"code": 410})
 
     async with scripted(gone) as server, pool_to(server.port).stream(GET, 5) as opened:
-        assert isinstance(opened, Answer)
+        assert isinstance(opened, HttpResponse)
         assert opened.status == 410
 
 

@@ -9,9 +9,9 @@ import pytest
 from scripted_server import Exchange, ScriptedServer, scripted
 from virtual_clock import VirtualClock
 
-from headgate.live.backoff import Outages
 from headgate.live.client import Client
 from headgate.live.election import Clocks, Election, LeaseSettings
+from headgate.live.logs import Outages
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
@@ -225,5 +225,5 @@ async def test_a_forbidden_lease_is_explained(leases, log):
         first = Candidate("first", server, log)
         acquiring = first.start(first.election.acquire())
         await first.clock.until_sleeping()
-        assert log.lines == [f"WARNING lease {PATH}/headgate: leases is forbidden (403); trying again until it works"]
+        assert log.lines == [f"WARNING lease {PATH}/headgate: leases is forbidden (403); retrying"]
         acquiring.cancel()

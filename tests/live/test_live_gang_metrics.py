@@ -33,7 +33,7 @@ async def read(steps: Steps) -> dict[str, float]:
     """What the page says of an engine that went through these steps."""
     metrics = Metrics("headgate")
     metrics.stepped(1, 0.0, steps.engine.journal.take())
-    metrics.leads(steps.engine.gauges)
+    metrics.start_leading(steps.engine.gauges)
     async with serving(HERE, pages(Readiness(), metrics.render)) as port:
         lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}

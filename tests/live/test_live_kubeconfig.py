@@ -12,8 +12,13 @@ from throwaway_ca import ThrowawayCa
 
 from headgate.live.access import Anonymous, ExecPlugin, FixedToken, TokenFile
 from headgate.live.certificates import tls_context
-from headgate.live.document import InvalidKubeconfig
-from headgate.live.kubeconfig import inside_cluster, kubeconfig_files, load_in_cluster, load_kubeconfig
+from headgate.live.kubeconfig import (
+    InvalidKubeconfig,
+    inside_cluster,
+    kubeconfig_files,
+    load_in_cluster,
+    load_kubeconfig,
+)
 
 CONTEXT, CLUSTER, USER = "contexts[0].context", "clusters[0].cluster", "users[0].user"
 PLUGIN = f"{USER}.exec"

@@ -14,9 +14,9 @@ from builders import node, pod
 from headgate.engine.extension_points import plugins_for
 from headgate.engine.journal import Entry
 from headgate.live.health import CannotListen, Listen, Readiness, pages, serving
-from headgate.live.logs import Level, Log, json_line, text_line
+from headgate.live.logs import Log, LogLevel, json_line, text_line
 from headgate.live.metrics import Metrics
-from headgate.live.stopwatch import Stopwatch
+from headgate.live.plugin_timing import Stopwatch
 from headgate.model.effects import Bind
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
@@ -124,7 +124,7 @@ async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     metrics.restarted(Kind.NODE)
     metrics.event_dropped()
     attempts = ("scheduler_schedule_attempts_total", (("profile", "headgate"), ("result", "scheduled")))
-    metrics.leads(lambda: {("scheduler_pending_pods", (("queue", "active"),)): 4.0, attempts: 2.0})
+    metrics.start_leading(lambda: {("scheduler_pending_pods", (("queue", "active"),)): 4.0, attempts: 2.0})
     async with serving(HERE, pages(Readiness(), metrics.render)) as port:
         _, headers, text = await ask(port, "GET /metrics HTTP/1.1")
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -144,7 +144,7 @@ async def test_metrics_tell_the_journal_the_effects_and_the_engine():
         "headgate_leader 1.0",
     ):
         assert line in lines
-    metrics.stands_by()
+    metrics.stop_leading()
     assert b"headgate_leader 0.0" in metrics.render()
     assert b"scheduler_pending_pods" not in metrics.render()
 
@@ -198,7 +198,7 @@ def test_what_the_engine_counts_is_a_counter_and_what_it_measures_a_gauge():
     metrics = Metrics("")
     incoming = ("scheduler_queue_incoming_pods_total", (("event", "PodAdd"), ("queue", "active")))
     parked = ("scheduler_unschedulable_pods", (("plugin", "NodePorts"), ("profile", "headgate")))
-    metrics.leads(lambda: {incoming: 7.0, parked: 2.0})
+    metrics.start_leading(lambda: {incoming: 7.0, parked: 2.0})
     lines = metrics.render().decode().splitlines()
     assert "# TYPE scheduler_queue_incoming_pods_total counter" in lines
     assert 'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 7.0' in lines
@@ -206,7 +206,7 @@ def test_what_the_engine_counts_is_a_counter_and_what_it_measures_a_gauge():
     assert 'scheduler_unschedulable_pods{plugin="NodePorts",profile="headgate"} 2.0' in lines
 
 
-def written(line, level: Level, *entries: Entry) -> list[str]:
+def written(line, level: LogLevel, *entries: Entry) -> list[str]:
     out = io.StringIO()
     log = Log(out, line, level, lambda: 0.0)
     log.entries(entries)
@@ -216,7 +216,7 @@ def written(line, level: Level, *entries: Entry) -> list[str]:
 
 
 def test_log_lines_for_people():
-    assert written(text_line, Level.INFO, BOUND) == [
+    assert written(text_line, LogLevel.INFO, BOUND) == [
         "1970-01-01T00:00:01.000000Z INFO    bind object=pods/default/a reason=Scheduled"
         ' detail="assigned default/a to n-1" node=n-1',
         "1970-01-01T00:00:00.000000Z INFO    small",
@@ -225,7 +225,7 @@ def test_log_lines_for_people():
 
 
 def test_log_lines_for_machines():
-    assert [json.loads(line) for line in written(json_line, Level.DEBUG, REFUSED)] == [
+    assert [json.loads(line) for line in written(json_line, LogLevel.DEBUG, REFUSED)] == [
         {
             "time": "1970-01-01T00:00:02.000000Z",
             "level": "info",
@@ -242,4 +242,4 @@ def test_log_lines_for_machines():
 
 
 def test_a_level_hides_what_is_below_it():
-    assert [line.split()[1] for line in written(text_line, Level.WARNING, BOUND)] == ["WARNING"]
+    assert [line.split()[1] for line in written(text_line, LogLevel.WARNING, BOUND)] == ["WARNING"]

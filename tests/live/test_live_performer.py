@@ -11,7 +11,7 @@ import pytest
 from virtual_clock import ImpatientClock
 
 from headgate.api.requests import Call
-from headgate.live.connection import Answer, AnswerLost, NeverSent
+from headgate.live.connection import AnswerLost, HttpResponse, NeverSent
 from headgate.live.performer import CONCURRENCY, EVENT_CONCURRENCY, EVENTS_WAITING, TRIES, Performer
 from headgate.model.effects import (
     Bind,
@@ -64,7 +64,7 @@ class Server:
         self.under_way = self.most_under_way = 0
         self.arrived = asyncio.Semaphore(0)
 
-    async def perform(self, call: Call) -> Answer:
+    async def perform(self, call: Call) -> HttpResponse:
         self.calls.append(call)
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -76,7 +76,7 @@ class Server:
         answer = self._answers.pop(0) if self._answers else 201
         if isinstance(answer, Exception):
             raise answer
-        return Answer(answer, {}, b'{"message": "as it happens"}')
+        return HttpResponse(answer, {}, b'{"message": "as it happens"}')
 
     async def expect(self, calls: int) -> None:
         for _ in range(calls):

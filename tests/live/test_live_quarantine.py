@@ -12,7 +12,7 @@ from tiny_cluster import tiny_cluster
 
 from headgate.live import performer, webhooks
 from headgate.live.health import Listen
-from headgate.model.admission import Rules
+from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.placement.filters import NodeResourcesFit
 
@@ -20,12 +20,12 @@ from headgate.placement.filters import NodeResourcesFit
 @pytest.fixture
 def broken_rule(monkeypatch):
     """A rule with a bug: it cannot judge pods that ask for 666 millicores."""
-    judged = NodeResourcesFit.demands
+    priority_class_response = NodeResourcesFit.demands
 
     def demands(self, shape, nodes, rows, already):
         if shape.requests["cpu"] == 666:
             raise ZeroDivisionError("the rule has a bug")
-        return judged(self, shape, nodes, rows, already)
+        return priority_class_response(self, shape, nodes, rows, already)
 
     monkeypatch.setattr(NodeResourcesFit, "demands", demands)
 
@@ -104,13 +104,13 @@ async def test_two_pods_of_8e_on_one_node_do_not_end_the_process(log):
 
 
 async def test_a_webhook_that_fails_refuses_the_object_and_says_so(monkeypatch):
-    def judge(question, rules):
+    def handler(question, rules):
         raise ZeroDivisionError("the judge has a bug")
 
-    monkeypatch.setitem(webhooks.PATHS, "/validate-pod", judge)
+    monkeypatch.setitem(webhooks.PATHS, "/validate-pod", handler)
     review = {"request": {"uid": "u", "resource": {"resource": "pods"}, "object": {"metadata": {}}}}
-    bench = webhooks.Bench(lambda call: None, Rules(QuotaSettings(), lambda *_: ""))
-    replied = await bench.reply("/validate-pod", json.dumps(review).encode())
+    responder = webhooks.ReviewResponder(lambda call: None, WebhookSettings(QuotaSettings(), lambda *_: ""))
+    replied = await responder.reply("/validate-pod", json.dumps(review).encode())
     response = json.loads(replied.body)["response"]
     assert (replied.status, response["uid"], response["allowed"]) == ("200 OK", "u", False)
     assert "ZeroDivisionError: the judge has a bug" in response["status"]["message"]

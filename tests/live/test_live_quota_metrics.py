@@ -30,9 +30,8 @@ from headgate.engine.integrations import metrics as start_waits
 from headgate.engine.loop import Engine
 from headgate.engine.quota.metrics import BOUNDS
 from headgate.live.health import Readiness, pages, serving
-from headgate.live.metric_texts import ENGINE, TEXTS
-from headgate.live.metrics import LEADER, Metrics
-from headgate.live.stopwatch import Stopwatch
+from headgate.live.metrics import ENGINE, LEADER, TEXTS, Metrics
+from headgate.live.plugin_timing import Stopwatch
 from headgate.model.effects import WakeAt
 from headgate.model.settings import Role
 from headgate.simulator.clients import perform
@@ -55,7 +54,7 @@ class AtWork:
         ticks = itertools.count()
         self._engine = Engine(settings, watch=Stopwatch(metrics.asked, lambda: next(ticks) * 0.02))
         self._feed = Feed(self._server, self._engine.reads)
-        metrics.leads(self._engine.gauges)
+        metrics.start_leading(self._engine.gauges)
 
     def ask(self, method: str, path: str, value: object) -> None:
         kind = "application/json" if method == "POST" else "application/merge-patch+json"

@@ -10,10 +10,9 @@ import pytest
 from scripted_server import Exchange, ScriptedServer, scripted
 from virtual_clock import ImpatientClock
 
-from headgate.live.backoff import Backoff, Outages
 from headgate.live.client import Client
-from headgate.live.logs import Log
-from headgate.live.reflector import UNSERVED_SECONDS, Reflector, Surroundings
+from headgate.live.logs import Log, Outages
+from headgate.live.reflector import UNSERVED_SECONDS, JitteredBackoff, Reflector, ReflectorDependencies
 from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Kind
 
@@ -83,7 +82,7 @@ class Follower:
         self.restarts: list[Kind] = []
         client = Client(server.access(), self.clock, self.clock, self.clock.sleep)
         outages = Outages(log)
-        around = Surroundings(client, outages, log, self.clock.sleep, lambda: 0.5, self.restarts.append)
+        around = ReflectorDependencies(client, outages, log, self.clock.sleep, lambda: 0.5, self.restarts.append)
         self.reflector = Reflector(kind, around, self._note, self.listed.append)
 
     def _note(self, event: Observed | Gone | Unreadable, _raw: object) -> None:
@@ -186,7 +185,7 @@ async def test_an_outage_is_told_once_and_so_is_its_end(log):
         address = follower.server.port
         assert len(told) == 4
         assert told[0].startswith(f"WARNING API server http://127.0.0.1:{address}: the server closed the connection")
-        assert told[1] == f"INFO    API server http://127.0.0.1:{address}: works again"
+        assert told[1] == f"INFO    API server http://127.0.0.1:{address}: recovered"
         assert follower.clock.pauses[:3] == [0.8, 1.6, 3.2]
         assert follower.clock.pauses[3:6] == [0.8, 1.6, 3.2], "success starts the pauses over"
 
@@ -200,24 +199,24 @@ async def test_a_watch_that_breaks_off_is_no_outage_while_the_next_one_opens(log
 
 def test_of_many_who_suffer_the_first_and_the_last_are_heard(log):
     outages = Outages(log)
-    outages.suffers("server", "pods", "refused")
-    outages.suffers("server", "nodes", "refused")
-    outages.suffers("disk", "pods", "full")
-    outages.recovers("pods")
-    outages.leaves("nodes")
-    outages.recovers("nodes")
+    outages.failing("server", "pods", "refused")
+    outages.failing("server", "nodes", "refused")
+    outages.failing("disk", "pods", "full")
+    outages.recovered("pods")
+    outages.dropped("nodes")
+    outages.recovered("nodes")
     assert [line.split(" ", 1)[1].strip() for line in log.lines] == [
-        "server: refused; trying again until it works",
-        "disk: full; trying again until it works",
-        "disk: works again",
+        "server: refused; retrying",
+        "disk: full; retrying",
+        "disk: recovered",
     ]
 
 
 async def test_a_refusal_names_the_kind_and_what_the_server_said(log):
     async with following(log, refuses(403, "namespaces is forbidden"), refuses(403), lists(page(7))):
         assert log.lines == [
-            "WARNING reading namespaces: namespaces is forbidden (403); trying again until it works",
-            "INFO    reading namespaces: works again",
+            "WARNING reading namespaces: namespaces is forbidden (403); retrying",
+            "INFO    reading namespaces: recovered",
         ]
 
 
@@ -228,8 +227,8 @@ async def test_a_watch_that_opens_only_to_bring_an_error_is_told_once_and_tried_
         assert follower.events == ["+b@8"]
         assert follower.clock.pauses == [0.8, 1.6, 3.2]
     assert log.lines == [
-        "WARNING reading namespaces: etcd is ill (500); trying again until it works",
-        "INFO    reading namespaces: works again",
+        "WARNING reading namespaces: etcd is ill (500); retrying",
+        "INFO    reading namespaces: recovered",
     ]
 
 
@@ -246,7 +245,7 @@ async def test_an_object_that_cannot_be_read_is_reported_as_such_and_told_once(l
     async with following(log, lists(page(7, namespace("a", 1), bad)), watch) as follower:
         assert follower.events == ["+a@1", "?bad@2 $.metadata.labels", "-bad/uid-bad", "+c@9"]
         assert len(log.lines) == 1
-        assert "left out, because it cannot be read: namespaces/bad: $.metadata.labels" in log.lines[0]
+        assert "quarantined, because it cannot be decoded: namespaces/bad: $.metadata.labels" in log.lines[0]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +272,7 @@ async def test_a_watch_line_of_no_use_makes_the_watch_start_again(log):
 
 
 def test_pauses_double_up_to_half_a_minute_and_differ_between_clients():
-    early, late = Backoff(lambda: 0.0), Backoff(lambda: 0.99)
+    early, late = JitteredBackoff(lambda: 0.0), JitteredBackoff(lambda: 0.99)
     nominal = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
     assert [early.pause() for _ in nominal] == pytest.approx([seconds * 0.5 for seconds in nominal])
     assert [late.pause() for _ in nominal] == pytest.approx([seconds * 1.49 for seconds in nominal])

@@ -15,11 +15,10 @@ from test_live_pages import ask
 from tiny_cluster import TinyCluster, tiny_cluster
 
 from headgate.engine.loop import Engine
-from headgate.live import driver
 from headgate.live.election import LeaseSettings
-from headgate.live.feed import Feed
 from headgate.live.health import Listen
-from headgate.live.service import Plan, serve
+from headgate.live.loop import EventQueue, run_steps
+from headgate.live.service import RunPlan, serve
 from headgate.live.term import BrokenEngine
 from headgate.model.keys import Kind
 from headgate.model.settings import Profile, Settings
@@ -28,7 +27,7 @@ QUICK = LeaseSettings("kube-system", "me", duration=20, renew_deadline=10, retry
 
 
 @asynccontextmanager
-async def process(plan: Plan, log) -> AsyncIterator[tuple[asyncio.Event, asyncio.Task]]:
+async def process(plan: RunPlan, log) -> AsyncIterator[tuple[asyncio.Event, asyncio.Task]]:
     stop = asyncio.Event()
     running = asyncio.create_task(serve(plan, log, stop))
     yield stop, running
@@ -36,8 +35,8 @@ async def process(plan: Plan, log) -> AsyncIterator[tuple[asyncio.Event, asyncio
     await running
 
 
-def plan_for(cluster: TinyCluster, **fields: object) -> Plan:
-    return Plan(cluster.server.access(), **{"settings": Settings(), **fields})
+def plan_for(cluster: TinyCluster, **fields: object) -> RunPlan:
+    return RunPlan(cluster.server.access(), **{"settings": Settings(), **fields})
 
 
 async def test_pods_get_nodes_before_and_after_the_start(log):
@@ -192,7 +191,7 @@ async def test_a_lost_lease_ends_the_term_and_a_new_one_starts_from_observation(
             cluster.add_pod("b")
             await cluster.until(lambda: len(cluster.bindings) == 2)
         assert cluster.bindings == [("a", "n-1"), ("b", "n-1")]
-        assert any("the lease was lost" in line for line in log.lines)
+        assert any("lost the lease" in line for line in log.lines)
 
 
 async def test_what_was_observed_is_recorded(log):
@@ -247,8 +246,8 @@ async def test_the_loop_hands_every_effect_over_before_the_next_batch():
             order.append(f"told {len(entries)}")
             raise asyncio.CancelledError
 
-    feed = Feed([Kind.NODE])
+    feed = EventQueue([Kind.NODE])
     feed.listed(Kind.NODE)
     with pytest.raises(asyncio.CancelledError):
-        await driver.run(Engine(Settings()), feed, lambda effect: order.append(str(effect)), lambda: 7.0, Recording())
+        await run_steps(Engine(Settings()), feed, lambda effect: order.append(str(effect)), lambda: 7.0, Recording())
     assert order == ["step 0 at 7.0", "told 0"]

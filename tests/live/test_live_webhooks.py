@@ -19,25 +19,24 @@ from virtual_clock import VirtualClock
 
 from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights
 from headgate.api.requests import Call
-from headgate.live.backoff import Outages
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
-from headgate.live.connection import Answer, NeverSent
+from headgate.live.connection import HttpResponse, NeverSent
 from headgate.live.health import Listen
 from headgate.live.install import NotInstalled, install, manifests
-from headgate.live.service import UNENFORCED, Plan, serve
+from headgate.live.logs import Outages
+from headgate.live.service import UNENFORCED, RunPlan, serve
 from headgate.live.start import Flags, start
-from headgate.live.trust import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, Around, Trust
-from headgate.live.webhook_service import WebhookPlan, webhooks_served
-from headgate.live.webhooks import Bench, answering
-from headgate.model.admission import Rules
+from headgate.live.webhook_certificates import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, CertificateDependencies, Trust
+from headgate.live.webhooks import ReviewResponder, WebhookPlan, webhook_server, webhooks_served
+from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
 from headgate.ui.cli import main
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
-RULES = Rules(QuotaSettings(), lambda _shape, _priority: "")
+RULES = WebhookSettings(QuotaSettings(), lambda _shape, _priority: "")
 OF_KUEUE = [f"CustomResourceDefinition {one['metadata']['name']}" for one in queue_definitions()]
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/headgate"
@@ -54,7 +53,7 @@ class Store:
         self.down = False
         self._version = 0
 
-    async def perform(self, call: Call) -> Answer:
+    async def perform(self, call: Call) -> HttpResponse:
         if self.down:
             raise NeverSent("127.0.0.1:1: Connection refused")
         self.asked.append(f"{call.method} {call.path}")
@@ -67,7 +66,7 @@ class Store:
         if before is not None and (
             call.method == "POST" or wanted not in (None, before["metadata"]["resourceVersion"])
         ):
-            return Answer(409, {}, b'{"message": "it has been modified"}')
+            return HttpResponse(409, {}, b'{"message": "it has been modified"}')
         self._put(path, _merged(before or {}, body) if call.method == "PATCH" else body)
         return self._shown(path)
 
@@ -79,9 +78,9 @@ class Store:
             value["metadata"] = {**value["metadata"], "resourceVersion": str(self._version)}
         self.objects[path] = value
 
-    def _shown(self, path: str) -> Answer:
+    def _shown(self, path: str) -> HttpResponse:
         found = self.objects.get(path)
-        return Answer(404, {}, b"{}") if found is None else Answer(200, {}, json.dumps(found).encode())
+        return HttpResponse(404, {}, b"{}") if found is None else HttpResponse(200, {}, json.dumps(found).encode())
 
     def bundle(self, kind: str) -> bytes:
         """What every webhook of that kind is trusted by."""
@@ -138,7 +137,7 @@ class Keeper:
     def __init__(self, store: Store, log: Any) -> None:
         self.clock, self.tls = VirtualClock(), ServerTls()
         self.clock.now = NOW
-        around = Around(log, Outages(log), self.clock.sleep, self.clock)
+        around = CertificateDependencies(log, Outages(log), self.clock.sleep, self.clock)
         self.trust = Trust(store.perform, "ns", self.tls, around)
 
 
@@ -152,7 +151,7 @@ async def test_the_api_server_is_told_to_trust_the_certificate_all_our_processes
     assert store.objects[SECRET] == secret
     authority = base64.b64decode(secret["data"]["ca.crt"])
     assert store.bundle("mutating") == store.bundle("validating") == authority
-    assert "INFO    webhooks show a certificate of their own hosts=10.0.0.5" in log.lines
+    assert "INFO    webhooks serve a certificate of their own CA hosts=10.0.0.5" in log.lines
 
 
 async def test_an_old_certificate_is_renewed_and_its_authority_stays_trusted_for_those_who_still_show_it(log):
@@ -205,8 +204,8 @@ async def test_trouble_is_told_once_and_tried_again(log):
     await keeper.clock.until_sleeping()
     assert store.bundle("mutating")
     assert [line for line in log.lines if "webhook certificates" in line] == [
-        "WARNING webhook certificates: 127.0.0.1:1: Connection refused; trying again until it works",
-        "INFO    webhook certificates: works again",
+        "WARNING webhook certificates: 127.0.0.1:1: Connection refused; retrying",
+        "INFO    webhook certificates: recovered",
     ]
     keeping.cancel()
 
@@ -220,7 +219,7 @@ async def asking(store: Store) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
     certificate, tls = made_for(["127.0.0.1"], time.time()), ServerTls()
     tls.show(certificate)
     trusting = ssl.create_default_context(cadata=certificate.authority.decode())
-    async with answering(Listen("127.0.0.1", 0), tls.context, Bench(store.perform, RULES)) as port:
+    async with webhook_server(Listen("127.0.0.1", 0), tls.context, ReviewResponder(store.perform, RULES)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         try:
             yield reader, writer
@@ -239,9 +238,9 @@ async def ask(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], pat
 
 def review(**spec: str) -> bytes:
     groups = [{"name": "workers", "policy": {"gang": {"minCount": 4}}}]
-    thing = {"metadata": {"name": "train"}, "spec": {"podGroups": groups, **spec}}
+    decoded = {"metadata": {"name": "train"}, "spec": {"podGroups": groups, **spec}}
     resource = {"group": "scheduling.headgate.dev", "version": "v1alpha1", "resource": "workloads"}
-    return json.dumps({"request": {"uid": "u1", "resource": resource, "object": thing}}).encode()
+    return json.dumps({"request": {"uid": "u1", "resource": resource, "object": decoded}}).encode()
 
 
 def with_classes(**values: int) -> Store:
@@ -311,7 +310,7 @@ async def test_only_posts_are_questions():
 async def test_the_process_says_once_whether_workloads_are_checked(webhooks: WebhookPlan | None, said: str, log):
     async with tiny_cluster() as cluster:
         stop = asyncio.Event()
-        plan = Plan(cluster.server.access(), Settings(), webhooks=webhooks)
+        plan = RunPlan(cluster.server.access(), Settings(), webhooks=webhooks)
         running = asyncio.create_task(serve(plan, log, stop))
         cluster.add_node("n-1")
         cluster.add_pod("a")
@@ -323,7 +322,7 @@ async def test_the_process_says_once_whether_workloads_are_checked(webhooks: Web
 
 async def test_a_certificate_from_files_is_shown(log, ca, tmp_path):
     chain, key = ca.issue("webhook")
-    around = Around(log, Outages(log), asyncio.sleep, time.time)
+    around = CertificateDependencies(log, Outages(log), asyncio.sleep, time.time)
     plan = WebhookPlan(Listen("127.0.0.1", 0), "ns", chain, key)
     async with tiny_cluster() as cluster:
         client = Client(cluster.server.access(), time.monotonic, time.time, asyncio.sleep)
@@ -387,8 +386,8 @@ async def test_a_kueue_too_old_for_us_is_told_before_anything_depends_on_it():
 
 
 async def test_what_the_server_refuses_is_named():
-    async def forbid(call: Call) -> Answer:
-        return Answer(403, {}, b'{"message": "you may not"}')
+    async def forbid(call: Call) -> HttpResponse:
+        return HttpResponse(403, {}, b'{"message": "you may not"}')
 
     with pytest.raises(NotInstalled, match=r"CustomResourceDefinition workloads.*: you may not"):
         async for _ in install(manifests(None), forbid, asyncio.sleep):

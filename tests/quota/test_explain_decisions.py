@@ -11,9 +11,8 @@ from msgspec import structs
 from quota_builders import applies, flavor, holds, pending, queue, snapshot
 from quota_worlds import FLAVORS, World, crowded, crowded_applicant
 
+from headgate.engine.explain.what_if import MOST_BEFORE, OtherPending, QuotaWhatIf, decide
 from headgate.engine.quota.admission_cycle import Admitted, Deferred, Gated, Preempting, admit_all
-from headgate.engine.why_waiting.decision import MOST_BEFORE, Question, decide
-from headgate.engine.why_waiting.rivals import Rivals
 from headgate.model.queues import QueueingStrategy
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.tree import cohort_forest
@@ -51,11 +50,11 @@ def as_engine_decides(world, waiting):
     return found
 
 
-def question(world, waiting, mine):
+def what_if(world, waiting, mine):
     tree = cohort_forest(world.queues, world.cohorts).tree_of(mine.queue)
-    return Question(
+    return QuotaWhatIf(
         head=mine,
-        rivals=Rivals(one for one in waiting if one.key != mine.key and one.queue in tree),
+        others=OtherPending(one for one in waiting if one.key != mine.key and one.queue in tree),
         holders=tuple(one for one in world.holders if one.queue in tree),
         queues=tuple(one for one in world.queues if one.name in tree),
         cohorts=tuple(world.cohorts),
@@ -88,7 +87,7 @@ def assert_told_as_decided(dice):
     world, waiting = crowd(dice)
     engine = as_engine_decides(world, waiting)
     for mine in dice.sample(waiting, min(4, len(waiting))):
-        outcome = decide(question(world, waiting, mine)).outcome
+        outcome = decide(what_if(world, waiting, mine)).outcome
         expected = engine.get(mine.key)
         if expected is None:
             assert not isinstance(outcome, DECISIVE)
@@ -115,7 +114,7 @@ def two_kin(strategy):
 )
 def test_kin(strategy, is_told):
     world, waiting = two_kin(strategy)
-    books = structs.replace(question(world, waiting, waiting[1]), flavors={"default": flavor()})
+    books = structs.replace(what_if(world, waiting, waiting[1]), flavors={"default": flavor()})
     decision = decide(books)
     assert (decision.outcome is not None) == is_told
     assert decision.head is not None and decision.head.head.key.name == "first"
@@ -124,10 +123,10 @@ def test_kin(strategy, is_told):
 def test_it_gives_up_when_too_many_others_go_first():
     world, (mine, _) = two_kin(QueueingStrategy.BEST_EFFORT_FIFO)
     large = structs.replace(
-        question(world, [mine], mine),
+        what_if(world, [mine], mine),
         flavors={"default": flavor()},
         queues=(queue("q", 1000),),
-        rivals=Rivals(applies(f"other-{index}", "q", 1, priority=1) for index in range(MOST_BEFORE + 5)),
+        others=OtherPending(applies(f"other-{index}", "q", 1, priority=1) for index in range(MOST_BEFORE + 5)),
     )
     decision = decide(large)
     assert (decision.gave_up, decision.admits, decision.is_enough) == (True, False, None)

@@ -8,26 +8,40 @@ from hypothesis import strategies as st
 from quota_builders import FlavorResource, applies, cohort, flavor, group, holds, pods, policy, queue
 from quota_worlds import FLAVORS, crowded
 
+from headgate.engine.explain.explanation import (
+    FewerPods,
+    FinishWorkloads,
+    HigherPriority,
+    QuotaField,
+    RaiseQuota,
+    SmallerPods,
+    change_sentence,
+)
+from headgate.engine.explain.limits import flavor_reports
+from headgate.engine.explain.minimal_changes import DecidedCase, minimal_changes
+from headgate.engine.explain.smallest import Range, smallest
+from headgate.engine.explain.what_if import (
+    OtherPending,
+    QuotaWhatIf,
+    decide,
+    with_count,
+    with_less,
+    with_priority,
+    with_quota_raised,
+    without_holders,
+)
 from headgate.engine.quota.admission_cycle import Admitted, Preempting
-from headgate.engine.why_waiting import changing
-from headgate.engine.why_waiting.answers import FewerPods, Field, Finish, HigherPriority, RaiseQuota, SmallerPods
-from headgate.engine.why_waiting.decision import Question, decide
-from headgate.engine.why_waiting.remedies import Case, remedies
-from headgate.engine.why_waiting.rivals import Rivals
-from headgate.engine.why_waiting.sentences import remedy_sentence
-from headgate.engine.why_waiting.shortages import flavor_reports
-from headgate.engine.why_waiting.smallest import Range, smallest
 from headgate.model.queues import QueueingStrategy, Quota, Reclaim, WithinQueue
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.ledger import Reservation
 
 
-def question(applicant, *parts, rivals=(), flavors=("default",), fair=()):
+def what_if(head, *parts, others=(), flavors=("default",), fair=()):
     queues = tuple(part for part in parts if type(part).__name__ == "ClusterQueue")
     cohorts = tuple(part for part in parts if type(part).__name__ == "Cohort")
-    return Question(
-        head=applicant,
-        rivals=Rivals(rivals),
+    return QuotaWhatIf(
+        head=head,
+        others=OtherPending(others),
         holders=tuple(part for part in parts if isinstance(part, Reservation)),
         queues=queues,
         cohorts=cohorts,
@@ -42,12 +56,12 @@ def found_for(asked):
     decision = decide(asked)
     if decision.admits or (decision.outcome is None and decision.head is None):
         return ()
-    judged = decision.outcome or decision.head
-    return remedies(Case(asked, decision, flavor_reports(asked, decision, judged.head)))
+    result = decision.outcome or decision.head
+    return minimal_changes(DecidedCase(asked, decision, flavor_reports(asked, decision, result.head)))
 
 
 def said(asked):
-    return [remedy_sentence(one) for one in found_for(asked)]
+    return [change_sentence(one) for one in found_for(asked)]
 
 
 STRICT = QueueingStrategy.STRICT_FIFO
@@ -59,48 +73,48 @@ MORE = "raise nominalQuota of ClusterQueue q: cpu of flavor default by "
     "asked, changes",
     [
         pytest.param(
-            question(applies("a", "q", 3), queue("q", 4), holds("h", "q", 2)),
-            [f"{MORE}1 (to 5)", "let each pod of main ask for no more than 2 cpu", "wait for, or end, default/h"],
+            what_if(applies("a", "q", 3), queue("q", 4), holds("h", "q", 2)),
+            [f"{MORE}1 (to 5)", "lower the requests of each pod of main to 2 cpu", "wait for, or end, default/h"],
             id="a queue on its own: more quota, less demand, or somebody ends",
         ),
         pytest.param(
-            question(applies("a", "q", pod_sets=(pods(count=5),)), queue("q", 4), holds("h", "q", 2)),
+            what_if(applies("a", "q", pod_sets=(pods(count=5),)), queue("q", 4), holds("h", "q", 2)),
             [f"{MORE}3 (to 7)", "run 2 instead of 5 pods of main (parallelism)"],
             id="of several pods as many run as there is quota for",
         ),
         pytest.param(
-            question(
+            what_if(
                 applies("a", "q", 6), queue("q", Quota(4, 1, None), "all"), queue("other", 9, "all")
             ),
             [
                 "raise borrowingLimit of ClusterQueue q: cpu of flavor default by 1 (to 2)",
                 f"{MORE}1 (to 5)",
-                "let each pod of main ask for no more than 5 cpu",
+                "lower the requests of each pod of main to 5 cpu",
             ],
             id="a borrowing limit is raised by what is missing",
         ),
         pytest.param(
-            question(
+            what_if(
                 applies("a", "q", 6), queue("q", 4, "all"), queue("other", Quota(9, None, 1), "all")
             ),
             [
                 "raise lendingLimit of ClusterQueue other: cpu of flavor default by 1 (to 2)",
                 f"{MORE}1 (to 5)",
-                "let each pod of main ask for no more than 5 cpu",
+                "lower the requests of each pod of main to 5 cpu",
             ],
             id="a lender that keeps unused quota lends more",
         ),
         pytest.param(
-            question(applies("a", "q", 6), queue("q", 4, "all"), cohort("all", nominal=1)),
+            what_if(applies("a", "q", 6), queue("q", 4, "all"), cohort("all", nominal=1)),
             [
                 f"{MORE}1 (to 5)",
                 "raise nominalQuota of Cohort all: cpu of flavor default by 1 (to 2)",
-                "let each pod of main ask for no more than 5 cpu",
+                "lower the requests of each pod of main to 5 cpu",
             ],
             id="a cohort that has quota of its own gets more",
         ),
         pytest.param(
-            question(
+            what_if(
                 applies("a", "q", 2, priority=1),
                 queue("q", 2, preemption=LOWER),
                 holds("low", "q", 1, priority=4),
@@ -108,17 +122,17 @@ MORE = "raise nominalQuota of ClusterQueue q: cpu of flavor default by "
             ),
             [
                 f"{MORE}2 (to 4)",
-                "raise its priority from 1 to 10; then default/low, default/high must leave for it",
+                "raise its priority from 1 to 10; preempts default/low, default/high",
                 "wait for, or end, default/high and default/low",
             ],
             id="two that hold a part each must both leave",
         ),
         pytest.param(
-            question(
+            what_if(
                 applies("a", "q", 1, created=5.0),
                 queue("q", 4, strategy=STRICT),
                 holds("h", "q", 2),
-                rivals=[applies("big", "q", 3)],
+                others=[applies("big", "q", 3)],
             ),
             [
                 f"{MORE}2 (to 6)",
@@ -129,11 +143,11 @@ MORE = "raise nominalQuota of ClusterQueue q: cpu of flavor default by "
             id="behind another in a strict queue: room for both, or the other steps back",
         ),
         pytest.param(
-            question(
+            what_if(
                 applies("a", "q", 1, created=5.0),
                 queue("q", 4),
                 holds("h", "q", 4),
-                rivals=[applies("first", "q", 1)],
+                others=[applies("first", "q", 1)],
             ),
             [f"{MORE}2 (to 6)", "wait for, or end, default/h"],
             id="what others ahead of it would take first is counted in",
@@ -145,11 +159,11 @@ def test_the_changes_that_are_offered(asked, changes):
 
 
 def test_of_two_flavors_either_can_be_raised():
-    asked = question(applies("a", "q", 3), queue("q", groups=(group(one=2, two=1),)), flavors=("one", "two"))
+    asked = what_if(applies("a", "q", 3), queue("q", groups=(group(one=2, two=1),)), flavors=("one", "two"))
     assert said(asked) == [
         "raise nominalQuota of ClusterQueue q: cpu of flavor one by 1 (to 3)",
         "raise nominalQuota of ClusterQueue q: cpu of flavor two by 2 (to 3)",
-        "let each pod of main ask for no more than 2 cpu",
+        "lower the requests of each pod of main to 2 cpu",
     ]
 
 
@@ -158,13 +172,13 @@ def reclaims(**fields):
 
 
 def test_priority_is_raised_just_above_those_who_borrow():
-    asked = question(
+    asked = what_if(
         applies("a", "q", 4),
         queue("q", 4, "all", preemption=reclaims()),
         queue("other", 4, "all"),
         holds("h", "other", 6, priority=7),
     )
-    assert "raise its priority from 0 to 8; then default/h must leave for it" in said(asked)
+    assert "raise its priority from 0 to 8; preempts default/h" in said(asked)
 
 
 @pytest.mark.parametrize(
@@ -173,73 +187,73 @@ def test_priority_is_raised_just_above_those_who_borrow():
         pytest.param(
             {"priority": 5},
             holds("h", "q", 5),
-            "set preemption.withinClusterQueue of ClusterQueue q to LowerPriority; then default/h must leave for it",
+            "set preemption.withinClusterQueue of ClusterQueue q to LowerPriority; preempts default/h",
             id="one less important in its own queue",
         ),
         pytest.param(
             {"priority": 5},
             holds("h", "other", 6),
-            "set preemption.reclaimWithinCohort of ClusterQueue q to LowerPriority; then default/h must leave for it",
+            "set preemption.reclaimWithinCohort of ClusterQueue q to LowerPriority; preempts default/h",
             id="one less important that borrows",
         ),
         pytest.param(
             {},
             holds("h", "other", 6),
-            "set preemption.reclaimWithinCohort of ClusterQueue q to Any; then default/h must leave for it",
+            "set preemption.reclaimWithinCohort of ClusterQueue q to Any; preempts default/h",
             id="any that borrows",
         ),
     ],
 )
 def test_of_a_policy_the_mildest_that_is_enough_is_advised(mine, theirs, change):
-    asked = question(applies("a", "q", 4, **mine), queue("q", 4, "all"), queue("other", 4, "all"), theirs)
+    asked = what_if(applies("a", "q", 4, **mine), queue("q", 4, "all"), queue("other", 4, "all"), theirs)
     assert [one for one in said(asked) if one.startswith("set preemption")] == [change]
 
 
 # The law: what is offered is enough, and one unit less of any part of it is not.
 
 
-def after(asked: Question, change):
+def after(asked: QuotaWhatIf, change):
     match change:
         case RaiseQuota(name, is_cohort, field, amounts):
             by = {FlavorResource(one.flavor, one.resource): one.by for one in amounts}
-            return changing.raised(asked, name, is_cohort, field, by)
+            return with_quota_raised(asked, name, is_cohort, field, by)
         case FewerPods(pod_set, _, to):
-            return changing.with_count(asked, pod_set, to)
+            return with_count(asked, pod_set, to)
         case SmallerPods(pod_set, amounts):
-            return changing.with_less(asked, pod_set, {one.resource: one.by for one in amounts})
+            return with_less(asked, pod_set, {one.resource: one.by for one in amounts})
         case HigherPriority(_, to):
-            return changing.with_priority(asked, to)
-        case Finish(workloads):
+            return with_priority(asked, to)
+        case FinishWorkloads(workloads):
             names = {one.uid for one in asked.holders if f"{one.key.namespace}/{one.key.name}" in workloads}
-            return changing.without(asked, names)
+            return without_holders(asked, names)
     raise AssertionError(change)
 
 
-def lesser(asked: Question, change):
+def lesser(asked: QuotaWhatIf, change):
     """The same change with one unit less, in every way there is."""
     match change:
         case RaiseQuota(name, is_cohort, field, amounts):
             by = {FlavorResource(one.flavor, one.resource): one.by for one in amounts}
             for of, amount in by.items():
-                yield changing.raised(asked, name, is_cohort, field, {**by, of: amount - 1})
+                yield with_quota_raised(asked, name, is_cohort, field, {**by, of: amount - 1})
         case FewerPods(pod_set, _, to):
-            yield changing.with_count(asked, pod_set, to + 1)
+            yield with_count(asked, pod_set, to + 1)
         case SmallerPods(pod_set, amounts):
             by = {one.resource: one.by for one in amounts}
             for resource, amount in by.items():
-                yield changing.with_less(asked, pod_set, {**by, resource: amount - 1})
+                yield with_less(asked, pod_set, {**by, resource: amount - 1})
         case HigherPriority(_, to):
-            yield changing.with_priority(asked, to - 1)
-        case Finish(workloads):
+            yield with_priority(asked, to - 1)
+        case FinishWorkloads(workloads):
             for one in workloads:
-                yield after(asked, Finish(tuple(other for other in workloads if other != one)))
+                yield after(asked, FinishWorkloads(tuple(other for other in workloads if other != one)))
 
 
 def is_measured(change) -> bool:
-    return isinstance(change, RaiseQuota | FewerPods | SmallerPods | HigherPriority | Finish)
+    return isinstance(change, RaiseQuota | FewerPods | SmallerPods | HigherPriority | FinishWorkloads)
 
 
-def is_enough(asked: Question, change) -> bool:
+def is_enough(asked: QuotaWhatIf, change) -> bool:
     outcome = decide(asked).outcome
     if isinstance(change, HigherPriority):
         return isinstance(outcome, Admitted | Preempting)
@@ -251,8 +265,8 @@ def crowded_question(dice):
     if not heads:
         return None
     mine, *others = heads
-    return question(
-        mine, *world.queues, *world.cohorts, *world.holders, rivals=others, flavors=FLAVORS, fair=world.settings.fair
+    return what_if(
+        mine, *world.queues, *world.cohorts, *world.holders, others=others, flavors=FLAVORS, fair=world.settings.fair
     )
 
 
@@ -262,13 +276,13 @@ def test_every_change_is_enough_and_nothing_less_would_be(dice):
     asked = crowded_question(dice)
     if asked is None or decide(asked).admits:
         return
-    changes = [remedy.change for remedy in found_for(asked)]
+    changes = [minimal_change.change for minimal_change in found_for(asked)]
     for change in filter(is_measured, changes):
         assert is_enough(after(asked, change), change), f"too little: {change}"
         for less in lesser(asked, change):
             assert not is_enough(less, change), f"too much: {change}"
     own = [one for one in changes if isinstance(one, RaiseQuota) and one.name == asked.head.queue]
-    assert any(one.field is Field.NOMINAL for one in own), "more quota always helps"
+    assert any(one.field is QuotaField.NOMINAL for one in own), "more quota always helps"
 
 
 @given(

@@ -123,7 +123,7 @@ def test_wrong_input_exits_with_2(arguments, complaint):
 
 
 def test_a_broken_invariant_exits_with_1_and_its_story(simulate, monkeypatch):
-    monkeypatch.setattr("headgate.simulator.invariants.RoomKept.saw", _sees_a_smaller_node)
+    monkeypatch.setattr("headgate.simulator.invariants.NodeCapacityInvariant.observe", _sees_a_smaller_node)
     result = simulate(SCENARIO)
     assert result.exit_code == 1
     assert "n-0 has 1 cpu, its pods request 1000" in result.stderr

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault, parse_faults
+from headgate.simulator.faults import FaultInjector, Faults, ObservationFault, WriteFault, parse_faults
 
 
 def test_planned_faults_come_at_their_write_and_only_there():
-    dice = Dice(Faults(at={1: WriteFault.LOST}), seed=0)
-    assert [dice.for_write() for _ in range(3)] == [None, WriteFault.LOST, None]
+    injector = FaultInjector(Faults(at={1: WriteFault.LOST}), seed=0)
+    assert [injector.for_write() for _ in range(3)] == [None, WriteFault.LOST, None]
 
 
 def test_one_seed_gives_one_sequence_and_another_gives_another():
     faults = Faults(crash=0.2, lost=0.2, conflict=0.2)
-    one, same, other = (Dice(faults, seed) for seed in (1, 1, 2))
-    sequences = [[dice.for_write() for _ in range(100)] for dice in (one, same, other)]
+    one, same, other = (FaultInjector(faults, seed) for seed in (1, 1, 2))
+    sequences = [[injector.for_write() for _ in range(100)] for injector in (one, same, other)]
     assert sequences[0] == sequences[1] != sequences[2]
     assert set(sequences[0]) == {None, *WriteFault}
 
 
 def test_without_chances_nothing_goes_wrong():
-    dice = Dice(Faults(), seed=3)
-    assert {dice.for_write() for _ in range(100)} | {dice.for_sight() for _ in range(100)} == {None}
+    injector = FaultInjector(Faults(), seed=3)
+    assert {injector.for_write() for _ in range(100)} | {injector.for_observations() for _ in range(100)} == {None}
 
 
 def test_what_is_seen_can_be_coalesced_or_dropped():
-    dice = Dice(Faults(coalesced=0.4, dropped=0.4), seed=3)
-    assert {dice.for_sight() for _ in range(100)} == {None, *SightFault}
+    injector = FaultInjector(Faults(coalesced=0.4, dropped=0.4), seed=3)
+    assert {injector.for_observations() for _ in range(100)} == {None, *ObservationFault}
 
 
 def test_faults_are_read_from_text():

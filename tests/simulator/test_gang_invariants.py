@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from headgate.engine.journal import Entry
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus
 from headgate.model.events import Gone, Observed, Outcome, Trouble
-from headgate.simulator.invariants import BrokenInvariant, FairPlay, WholeGangs
+from headgate.simulator.invariants import BrokenInvariant, SchedulingInvariants, WholeGangPreemption
 from headgate.simulator.virtual_time import run
 
 LOW, BOSS = bound(pod("low", priority=1), "n"), pod("boss", priority=10)
@@ -20,8 +20,8 @@ TRAIN = workload("train", gang(2))
 
 
 def law(*seen):
-    fair = FairPlay(frozenset({"headgate"}))
-    fair.known.saw([Observed(each) for each in seen])
+    fair = SchedulingInvariants(frozenset({"headgate"}))
+    fair.known.observe([Observed(each) for each in seen])
     return fair
 
 
@@ -85,8 +85,8 @@ def test_a_binding_counts_as_long_as_it_may_have_taken_hold(troubles, counts):
     fair = law(TRAIN, first, second)
     start(fair, first, second)
     for trouble in troubles:
-        fair.known.heard(Outcome(Bind(first.target, "n"), trouble))
-    fair.known.heard(Outcome(Bind(second.target, "n"), Trouble.CONFLICT))
+        fair.known.observe_outcome(Outcome(Bind(first.target, "n"), trouble))
+    fair.known.observe_outcome(Outcome(Bind(second.target, "n"), Trouble.CONFLICT))
     if counts:
         start(fair, second)
     else:
@@ -95,8 +95,8 @@ def test_a_binding_counts_as_long_as_it_may_have_taken_hold(troubles, counts):
 
 
 def test_a_profile_without_gangs_may_start_them_pod_by_pod():
-    fair = FairPlay(frozenset())
-    fair.known.saw([Observed(TRAIN), Observed(member("w0"))])
+    fair = SchedulingInvariants(frozenset())
+    fair.known.observe([Observed(TRAIN), Observed(member("w0"))])
     start(fair, member("w0"))
 
 
@@ -125,11 +125,11 @@ def test_an_eviction(seen, breaks):
 def test_a_promise_is_on_record_when_the_server_has_accepted_it():
     fair = law(LOW, BOSS)
     nomination = PatchStatus(BOSS.target, Nomination("n"))
-    fair.known.heard(Outcome(nomination, Trouble.UNKNOWN))
+    fair.known.observe_outcome(Outcome(nomination, Trouble.UNKNOWN))
     with pytest.raises(BrokenInvariant):
         leave(fair, LOW)
     fair = law(LOW, BOSS)
-    fair.known.heard(Outcome(nomination))
+    fair.known.observe_outcome(Outcome(nomination))
     leave(fair, LOW)
 
 
@@ -155,9 +155,9 @@ def test_a_shield_counts_and_not_the_priority():
 def test_nobody_is_evicted_twice_unless_the_write_failed():
     fair = law(LOW, PROMISED)
     leave(fair, LOW)
-    fair.known.heard(Outcome(evict(LOW), Trouble.UNAVAILABLE))
+    fair.known.observe_outcome(Outcome(evict(LOW), Trouble.UNAVAILABLE))
     fair.check([evict(LOW)], [], None)
-    fair.known.heard(Outcome(evict(LOW)))
+    fair.known.observe_outcome(Outcome(evict(LOW)))
     with pytest.raises(BrokenInvariant, match="evicted twice"):
         leave(fair, LOW)
 
@@ -165,7 +165,7 @@ def test_nobody_is_evicted_twice_unless_the_write_failed():
 def test_another_pod_of_that_name_may_be_evicted_too():
     fair = law(LOW, PROMISED)
     leave(fair, LOW)
-    fair.known.saw([Gone(LOW.key, LOW.uid), Observed(replace(LOW, uid="another"))])
+    fair.known.observe([Gone(LOW.key, LOW.uid), Observed(replace(LOW, uid="another"))])
     leave(fair, replace(LOW, uid="another"))
 
 
@@ -189,7 +189,7 @@ def test_every_eviction_is_told():
 def test_a_whole_gang_leaves_nobody_behind(whole, rest, breaks):
     running = bound(member("w0"), "n"), bound(member("w1"), "m")
     objects = {each.key: each for each in (workload("train", gang(2, whole=whole)), *running)}
-    gangs = WholeGangs()
+    gangs = WholeGangPreemption()
     gangs.evicted(evict(running[0]), objects)
     left = [replace(running[1], **rest)]
     if breaks:

@@ -12,7 +12,13 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Phase, Pod, PodShape
 from headgate.model.resources import Resources
-from headgate.simulator.invariants import BoundOnce, BrokenInvariant, RoomKept, check_gates, check_nothing_lost
+from headgate.simulator.invariants import (
+    BoundOnce,
+    BrokenInvariant,
+    NodeCapacityInvariant,
+    check_gates,
+    check_nothing_lost,
+)
 
 
 def node(cpu: int = 1000, pods: int = 10) -> Node:
@@ -25,7 +31,7 @@ def pod(name: str, cpu: int = 600, **fields: object) -> Pod:
     return replace(basis, **fields)
 
 
-def bind(room: RoomKept, bound: Pod) -> None:
+def bind(room: NodeCapacityInvariant, bound: Pod) -> None:
     room.bound(Bind(bound.target, "n"), bound, None)
 
 
@@ -44,8 +50,8 @@ def bind(room: RoomKept, bound: Pod) -> None:
     ],
 )
 def test_a_binding_that_fits(seen):
-    room = RoomKept()
-    room.saw(seen)
+    room = NodeCapacityInvariant()
+    room.observe(seen)
     bind(room, pod("a"))
 
 
@@ -59,8 +65,8 @@ def test_a_binding_that_fits(seen):
     ],
 )
 def test_a_binding_without_room_breaks(seen, before):
-    room = RoomKept()
-    room.saw(seen)
+    room = NodeCapacityInvariant()
+    room.observe(seen)
     for earlier in before:
         bind(room, earlier)
     with pytest.raises(BrokenInvariant, match="its pods request"):
@@ -68,10 +74,10 @@ def test_a_binding_without_room_breaks(seen, before):
 
 
 def test_an_old_sight_of_a_pod_does_not_give_its_room_back():
-    room = RoomKept()
-    room.saw([Observed(node())])
+    room = NodeCapacityInvariant()
+    room.observe([Observed(node())])
     bind(room, pod("b"))
-    room.saw([Observed(pod("b"))])
+    room.observe([Observed(pod("b"))])
     with pytest.raises(BrokenInvariant):
         bind(room, pod("a"))
 

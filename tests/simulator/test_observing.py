@@ -10,7 +10,7 @@ from headgate.apiserver import ApiServer, Request
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Namespace
-from headgate.simulator.observing import Feed, View, coalesced, kinds_of, of_kinds
+from headgate.simulator.observing import DelayedObservations, Feed, coalesced, kinds_of, of_kinds
 
 
 def space(name: str, version: int = 1, uid: str = "") -> Namespace:
@@ -115,7 +115,7 @@ def test_a_feed_that_fell_behind_the_servers_memory_looks_at_everything_anew():
 
 
 def test_what_lags_comes_when_its_time_has_come():
-    view = View(lag=5.0)
+    view = DelayedObservations(lag=5.0)
     view.learn([Observed(space("a"))], now=1.0)
     assert (view.release(5.9), view.next_at) == ([], 6.0)
     assert view.release(6.0) == [Observed(space("a"))]
@@ -123,21 +123,21 @@ def test_what_lags_comes_when_its_time_has_come():
 
 
 def test_nothing_seen_is_nothing_to_wait_for():
-    view = View(lag=5.0)
+    view = DelayedObservations(lag=5.0)
     view.learn([], now=1.0)
     assert view.next_at is None
 
 
 def test_who_reads_some_kinds_sees_all_of_them_in_order_and_nothing_else():
     flavor = Gone(Key(Kind.RESOURCE_FLAVOR, "", "f"), "u")
-    sights = [Observed(space("a")), flavor, gone("b"), Gone(Key(Kind.COHORT, "", "c"), "u")]
-    assert of_kinds(sights, {Kind.NAMESPACE, Kind.RESOURCE_FLAVOR}) == sights[:3]
-    assert kinds_of(sights) == {Kind.NAMESPACE, Kind.RESOURCE_FLAVOR, Kind.COHORT}
-    assert of_kinds(sights, {Kind.POD}) == []
+    changes = [Observed(space("a")), flavor, gone("b"), Gone(Key(Kind.COHORT, "", "c"), "u")]
+    assert of_kinds(changes, {Kind.NAMESPACE, Kind.RESOURCE_FLAVOR}) == changes[:3]
+    assert kinds_of(changes) == {Kind.NAMESPACE, Kind.RESOURCE_FLAVOR, Kind.COHORT}
+    assert of_kinds(changes, {Kind.POD}) == []
 
 
 def test_a_shorter_lag_brings_what_is_under_way_sooner_and_in_order():
-    view = View(lag=5.0)
+    view = DelayedObservations(lag=5.0)
     view.learn([Observed(space("a"))], now=1.0)
     view.set_lag(0.0, now=2.0)
     view.learn([Observed(space("b"))], now=2.0)
@@ -145,7 +145,7 @@ def test_a_shorter_lag_brings_what_is_under_way_sooner_and_in_order():
 
 
 def test_a_list_shows_what_is_and_what_is_no_more():
-    view = View(lag=0.0)
+    view = DelayedObservations(lag=0.0)
     view.learn([Observed(space("stays")), Observed(space("goes")), Observed(space("new", uid="old"))], now=0.0)
     view.release(0.0)
     now = [space("stays", 2), space("new", 3, uid="young")]
@@ -154,7 +154,7 @@ def test_a_list_shows_what_is_and_what_is_no_more():
 
 
 def test_a_list_overtakes_what_is_under_way():
-    view = View(lag=5.0)
+    view = DelayedObservations(lag=5.0)
     view.learn([Observed(space("a", 1))], now=0.0)
     view.relist({space("a").key: space("a", 2)})
     assert (view.release(100.0), view.next_at) == ([], None)
@@ -162,8 +162,8 @@ def test_a_list_overtakes_what_is_under_way():
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans())))
 def test_coalescing_keeps_the_last_sight_of_every_object(changes):
-    sights = [Observed(space(name, version)) if there else gone(name) for version, (name, there) in enumerate(changes)]
-    last = {sight.object.key if isinstance(sight, Observed) else sight.key: sight for sight in sights}
-    kept = coalesced(sights)
+    changes = [Observed(space(name, version)) if there else gone(name) for version, (name, there) in enumerate(changes)]
+    last = {change.object.key if isinstance(change, Observed) else change.key: change for change in changes}
+    kept = coalesced(changes)
     assert sorted(map(repr, kept)) == sorted(map(repr, last.values()))
-    assert kept == [sight for sight in sights if any(sight is other for other in kept)], "in their order"
+    assert kept == [change for change in changes if any(change is other for other in kept)], "in their order"

@@ -41,7 +41,7 @@ def lint(place):
             "none of our kinds",
             id="the small Kubernetes knows our pods",
         ),
-        pytest.param("live/driver.py", "import headgate.simulator", "siblings", id="live imports the simulator"),
+        pytest.param("live/loop.py", "import headgate.simulator", "siblings", id="live imports the simulator"),
     ],
 )
 def test_a_wrong_import_is_caught(copy, module, wrong, contract):

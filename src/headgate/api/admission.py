@@ -1,4 +1,4 @@
-"""AdmissionReviews: what an API server asks a webhook, and the answer it understands."""
+"""AdmissionReviews: decodes the request of an API server and encodes the response, defaults as a JSON patch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import msgspec
 from headgate.api.decode import MOST_SAID, InvalidObject, at_any_depth, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
-from headgate.model.admission import Admit, Json, Question, Refuse, Said, Verdict, Wanted
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionDenied,
+    AdmissionRequest,
+    AdmissionResponse,
+    HandlerResult,
+    Json,
+    Lookup,
+)
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
@@ -30,24 +38,24 @@ class InvalidReview(ValueError):
     """Not an AdmissionReview."""
 
 
-class AskedResource(Wire, frozen=True):
+class WireGroupResource(Wire, frozen=True):
     resource: str
     group: str = ""
 
 
-class AdmissionRequest(Wire, frozen=True):
+class WireAdmissionRequest(Wire, frozen=True):
     uid: str
-    resource: AskedResource
+    resource: WireGroupResource
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
     namespace: str = ""
 
 
-class AdmissionReview(Wire, frozen=True):
-    request: AdmissionRequest
+class WireAdmissionReview(Wire, frozen=True):
+    request: WireAdmissionRequest
 
 
-_reviews = msgspec.json.Decoder(AdmissionReview)
+_reviews = msgspec.json.Decoder(WireAdmissionReview)
 
 Read = Callable[[Kind, Json], Object | None]
 """The object as we read it; None where we cannot."""
@@ -61,7 +69,7 @@ def read_once(kind: Kind, value: Json) -> Object | None:
 
 
 def why_unreadable(kind: Kind, value: Json) -> str:
-    """What keeps the object from being read, by the field; empty if nothing does."""
+    """Why the object cannot be decoded, with the field; empty if it can."""
     try:
         decode(kind, msgspec.json.encode(value))
     except InvalidObject as error:
@@ -77,58 +85,60 @@ def _readable(kind: Kind, raws: Iterator[bytes] | tuple[bytes, ...]) -> Iterator
             continue
 
 
-def answer(review: Buffer, judge: Callable[[Question], Said]) -> Generator[Wanted, tuple[Object, ...], Json]:
-    """The answer to an AdmissionReview, by this judge, who is to be sent what it wants to know. Raises InvalidReview.
+def answer(
+    review: Buffer, handler: Callable[[AdmissionRequest], HandlerResult]
+) -> Generator[Lookup, tuple[Object, ...], Json]:
+    """The answer to an AdmissionReview by this handler, which is sent what it looks up. Raises InvalidReview.
 
-    Where an object cannot be read, the server's own validation says best what is missing.
+    An object that cannot be decoded is left to the server's own validation.
     """
-    request = _request(review)
-    place = (request.resource.group, request.resource.resource)
-    question = Question(request.namespace, request.object or {}, request.old_object, reader_of(place))
-    said = judge(question)
-    verdict = said if isinstance(said, Verdict) else (yield from said)
-    return answer_of(request.uid, question.new, verdict)
+    asked = _request(review)
+    resource = (asked.resource.group, asked.resource.resource)
+    request = AdmissionRequest(asked.namespace, asked.object or {}, asked.old_object, reader_of(resource))
+    result = handler(request)
+    response = result if isinstance(result, AdmissionResponse) else (yield from result)
+    return review_response(asked.uid, request.new, response)
 
 
 def refusal(review: Buffer, error: str) -> Json:
-    """The answer to an AdmissionReview about an object that our own code could not deal with."""
+    """The answer to an AdmissionReview whose handler raised."""
     request = _request(review)
     message = f"this object could not be judged, so it is not stored: {error[:MOST_SAID]}"
-    return answer_of(request.uid, request.object or {}, Refuse(message))
+    return review_response(request.uid, request.object or {}, AdmissionDenied(message))
 
 
-def path_to(wanted: Wanted) -> str:
-    """Where an API server has what a judge wants to know."""
+def lookup_path(wanted: Lookup) -> str:
+    """The path of the API server that serves this lookup."""
     if isinstance(wanted, Key):
         return object_path(wanted)
     return collection_path(RESOURCES[wanted])
 
 
-def found_at(wanted: Wanted, body: bytes) -> tuple[Object, ...]:
-    """What the server said there is; what cannot be read is as if it were not there."""
+def lookup_result(wanted: Lookup, body: bytes) -> tuple[Object, ...]:
+    """The objects in the server's answer to this lookup; those that cannot be decoded are left out."""
     if isinstance(wanted, Key):
         return tuple(_readable(wanted.kind, (body,)))
     return tuple(_readable(wanted, (bytes(item) for item in decode_list(body).items)))
 
 
-def answer_of(uid: str, asked: Json, verdict: Verdict) -> Json:
+def review_response(uid: str, asked: Json, decided: AdmissionResponse) -> Json:
     """The answer to the review with this uid about the object `asked`."""
-    response: dict[str, Any] = {"uid": uid, "allowed": isinstance(verdict, Admit)}
-    match verdict:
-        case Admit(None):
+    response: dict[str, Any] = {"uid": uid, "allowed": isinstance(decided, AdmissionAllowed)}
+    match decided:
+        case AdmissionAllowed(None):
             pass
-        case Admit(changed):
+        case AdmissionAllowed(changed):
             if steps := list(steps_between(asked, changed or {})):
                 response |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(steps)).decode()}
-        case Refuse(message):
+        case AdmissionDenied(message):
             response["status"] = {"code": 403, "reason": "Forbidden", "message": message}
         case _:
-            assert_never(verdict)
+            assert_never(decided)
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
 
 def steps_between(old: Json, new: Json, path: str = "") -> Iterator[Step]:
-    """The JSON patch that makes one of the other. Lists are replaced as a whole."""
+    """The JSON patch from old to new. Lists are replaced as a whole."""
     for name in [name for name in old if name not in new]:
         yield {"op": "remove", "path": f"{path}/{_escaped(name)}"}
     for name, value in new.items():
@@ -150,7 +160,7 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _request(review: Buffer) -> AdmissionRequest:
+def _request(review: Buffer) -> WireAdmissionRequest:
     try:
         return at_any_depth(_reviews.decode, review).request
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Expression, Int32, Int64, Wire
+from headgate.api.wire import Int32, Int64, Wire, WireExpression
 from headgate.model.affinity import NodeTerm, PodTerm, PreferredTerm, Selector, Spread, Toleration, WeightedTerm
 from headgate.model.node import TaintEffect
 from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
@@ -22,26 +22,26 @@ Inclusion = Literal["Honor", "Ignore"]
 Entry = dict[str, Any]
 
 
-class PodAffinityTerm(Wire, frozen=True):
+class WirePodAffinityTerm(Wire, frozen=True):
     topology_key: str
     label_selector: Entry | None = None
     namespaces: list[str] | None = None
     namespace_selector: Entry | None = None
 
 
-class WeightedPodAffinityTerm(Wire, frozen=True):
+class WireWeightedPodAffinityTerm(Wire, frozen=True):
     weight: Int32
-    pod_affinity_term: PodAffinityTerm
+    pod_affinity_term: WirePodAffinityTerm
 
 
-class PodAffinity(Wire, frozen=True):
+class WirePodAffinity(Wire, frozen=True):
     """Also an anti-affinity, which has the same fields."""
 
-    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
-    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
+    required_during_scheduling_ignored_during_execution: list[WirePodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WireWeightedPodAffinityTerm] | None = None
 
 
-class SpreadConstraint(Wire, frozen=True):
+class WireTopologySpreadConstraint(Wire, frozen=True):
     max_skew: Int32
     topology_key: str
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
@@ -67,10 +67,10 @@ class SpreadDemand(Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self.spread, selector=_ordered((*own, *self.spread.selector)))
 
 
-_constraints = msgspec.json.Decoder(list[SpreadConstraint] | None)
+_constraints = msgspec.json.Decoder(list[WireTopologySpreadConstraint] | None)
 
 
-def required_peers(path: str, affinity: PodAffinity | None, namespace: str) -> tuple[PodTerm, ...]:
+def required_peers(path: str, affinity: WirePodAffinity | None, namespace: str) -> tuple[PodTerm, ...]:
     """The terms that must hold, for a pod of that namespace; `path` is where the affinity was found."""
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     path = f"{path}.requiredDuringSchedulingIgnoredDuringExecution"
@@ -78,7 +78,7 @@ def required_peers(path: str, affinity: PodAffinity | None, namespace: str) -> t
 
 
 def preferred_peers(
-    path: str, affinity: PodAffinity | None, namespace: str, sign: Literal[1, -1]
+    path: str, affinity: WirePodAffinity | None, namespace: str, sign: Literal[1, -1]
 ) -> tuple[WeightedTerm, ...]:
     """The terms that should hold; an anti-affinity's have the sign -1."""
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else None
@@ -107,7 +107,7 @@ def spreads(demands: Iterable[SpreadDemand], hard: bool, labels: Mapping[str, st
     return tuple(demand.of_pod(labels) for demand in demands if demand.hard is hard)
 
 
-def _demand(path: str, wire: SpreadConstraint) -> SpreadDemand:
+def _demand(path: str, wire: WireTopologySpreadConstraint) -> SpreadDemand:
     spread = Spread(
         max_skew=wire.max_skew,
         topology_key=wire.topology_key,
@@ -119,7 +119,7 @@ def _demand(path: str, wire: SpreadConstraint) -> SpreadDemand:
     return SpreadDemand(wire.when_unsatisfiable == "DoNotSchedule", spread, tuple(wire.match_label_keys or ()))
 
 
-def _pod_term(path: str, wire: PodAffinityTerm, namespace: str) -> PodTerm:
+def _pod_term(path: str, wire: WirePodAffinityTerm, namespace: str) -> PodTerm:
     return PodTerm(
         topology_key=wire.topology_key,
         selector=_selector(f"{path}.labelSelector", wire.label_selector),
@@ -128,7 +128,7 @@ def _pod_term(path: str, wire: PodAffinityTerm, namespace: str) -> PodTerm:
     )
 
 
-def _namespaces(wire: PodAffinityTerm, own: str) -> Iterator[str]:
+def _namespaces(wire: WirePodAffinityTerm, own: str) -> Iterator[str]:
     """Those the term names; its own pod's where it says nothing at all."""
     if not wire.namespaces and wire.namespace_selector is None:
         yield own
@@ -155,29 +155,29 @@ KEPT_AFFINITIES = 4096  # different affinities whose meaning is kept
 _EFFECTS: dict[str, TaintEffect | None] = {"": None} | {effect.value: effect for effect in TaintEffect}
 
 
-class NodeSelectorTerm(Wire, frozen=True):
-    match_expressions: list[Expression] | None = None
-    match_fields: list[Expression] | None = None
+class WireNodeSelectorTerm(Wire, frozen=True):
+    match_expressions: list[WireExpression] | None = None
+    match_fields: list[WireExpression] | None = None
 
 
-class NodeSelector(Wire, frozen=True):
-    node_selector_terms: list[NodeSelectorTerm]
+class WireNodeSelector(Wire, frozen=True):
+    node_selector_terms: list[WireNodeSelectorTerm]
 
 
-class Preference(Wire, frozen=True):
+class WirePreferredSchedulingTerm(Wire, frozen=True):
     weight: Int32
-    preference: NodeSelectorTerm
+    preference: WireNodeSelectorTerm
 
 
-class NodeAffinity(Wire, frozen=True):
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[Preference] | None = None
+class WireNodeAffinity(Wire, frozen=True):
+    required_during_scheduling_ignored_during_execution: WireNodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WirePreferredSchedulingTerm] | None = None
 
 
-class Affinity(Wire, frozen=True):
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
+class WireAffinity(Wire, frozen=True):
+    node_affinity: WireNodeAffinity | None = None
+    pod_affinity: WirePodAffinity | None = None
+    pod_anti_affinity: WirePodAffinity | None = None
 
 
 class AffinityDemands(Struct, frozen=True, gc=False):
@@ -190,7 +190,7 @@ class AffinityDemands(Struct, frozen=True, gc=False):
     preferences: tuple[WeightedTerm, ...] = ()
 
 
-class TolerationEntry(Wire, frozen=True):
+class WireToleration(Wire, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -199,7 +199,7 @@ class TolerationEntry(Wire, frozen=True):
 
 
 NO_AFFINITY = AffinityDemands()
-_affinities = msgspec.json.Decoder(Affinity | None)
+_affinities = msgspec.json.Decoder(WireAffinity | None)
 
 
 @lru_cache(maxsize=KEPT_AFFINITIES)
@@ -213,7 +213,7 @@ def affinity_demands(raw: bytes, namespace: str) -> AffinityDemands:
     return NO_AFFINITY if wire is None else _demands(wire, namespace)
 
 
-def _demands(wire: Affinity, namespace: str) -> AffinityDemands:
+def _demands(wire: WireAffinity, namespace: str) -> AffinityDemands:
     near, far = f"{AFFINITY}.podAffinity", f"{AFFINITY}.podAntiAffinity"
     return AffinityDemands(
         required_terms=_required_terms(wire.node_affinity) if wire.node_affinity else None,
@@ -227,21 +227,21 @@ def _demands(wire: Affinity, namespace: str) -> AffinityDemands:
     )
 
 
-def _required_terms(affinity: NodeAffinity) -> tuple[NodeTerm, ...] | None:
+def _required_terms(affinity: WireNodeAffinity) -> tuple[NodeTerm, ...] | None:
     return node_terms(affinity.required_during_scheduling_ignored_during_execution)
 
 
-def node_terms(selector: NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+def node_terms(selector: WireNodeSelector | None) -> tuple[NodeTerm, ...] | None:
     """The terms of which one must match; None where nothing is demanded."""
     return None if selector is None else tuple(_node_term(term) for term in selector.node_selector_terms)
 
 
-def _preferred_terms(affinity: NodeAffinity) -> tuple[PreferredTerm, ...]:
+def _preferred_terms(affinity: WireNodeAffinity) -> tuple[PreferredTerm, ...]:
     preferred = affinity.preferred_during_scheduling_ignored_during_execution or ()
     return tuple(PreferredTerm(entry.weight, _node_term(entry.preference)) for entry in preferred)
 
 
-def tolerations(entries: list[TolerationEntry] | None) -> tuple[Toleration, ...]:
+def tolerations(entries: list[WireToleration] | None) -> tuple[Toleration, ...]:
     """What is tolerated. An entry with an operator we do not know tolerates nothing, so it is left out."""
     return tuple(
         Toleration(
@@ -265,9 +265,9 @@ def _effect(index: int, effect: str) -> TaintEffect | None:
     return _EFFECTS[effect]
 
 
-def _node_term(term: NodeSelectorTerm) -> NodeTerm:
+def _node_term(term: WireNodeSelectorTerm) -> NodeTerm:
     return NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
 
 
-def _requirements(expressions: list[Expression] | None) -> tuple[Requirement, ...]:
+def _requirements(expressions: list[WireExpression] | None) -> tuple[Requirement, ...]:
     return tuple(expression.requirement() for expression in expressions or ())

@@ -18,13 +18,13 @@ SCORED_AS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 """What scoring assumes of a container that does not say: 100m and 200Mi."""
 
 
-class PodNeeds(Wire, frozen=True):
+class WirePodNeeds(Wire, frozen=True):
     """The parts of a pod's spec that say how much it needs."""
 
-    containers: list[Container]
-    init_containers: list[Container] | None = None
+    containers: list[WireContainer]
+    init_containers: list[WireContainer] | None = None
     overhead: Amounts | None = None
-    resources: ResourceNeeds | None = None
+    resources: WireResourceNeeds | None = None
 
 
 def resources_at(path: str, amounts: Amounts | None) -> Resources:
@@ -54,7 +54,7 @@ def billionth_texts(resources: Resources) -> dict[str, str]:
     return {name: str(Quantity(amount)) for name, amount in resources}
 
 
-def effective_requests(needs: PodNeeds) -> tuple[Resources, Resources]:
+def effective_requests(needs: WirePodNeeds) -> tuple[Resources, Resources]:
     """What the pod needs of a node, and what scoring takes it to need (see SCORED_AS)."""
     if needs.init_containers or needs.overhead or needs.resources:
         return _effective(needs)
@@ -64,7 +64,7 @@ def effective_requests(needs: PodNeeds) -> tuple[Resources, Resources]:
 Asked = tuple[tuple[str, str | int | float], ...]
 
 
-def _asked(container: Container) -> Asked:
+def _asked(container: WireContainer) -> Asked:
     resources = container.resources
     return tuple(resources.requests.items()) if resources is not None and resources.requests else ()
 
@@ -72,10 +72,10 @@ def _asked(container: Container) -> Asked:
 @lru_cache(maxsize=16_384)
 def _of_containers(asked: tuple[Asked, ...]) -> tuple[Resources, Resources]:
     """As `_effective` for a pod of nothing but containers, as most are: pods of one template are worked out once."""
-    return _effective(PodNeeds([Container(resources=ResourceNeeds(dict(amounts))) for amounts in asked]))
+    return _effective(WirePodNeeds([WireContainer(resources=WireResourceNeeds(dict(amounts))) for amounts in asked]))
 
 
-def _effective(needs: PodNeeds) -> tuple[Resources, Resources]:
+def _effective(needs: WirePodNeeds) -> tuple[Resources, Resources]:
     containers = _each("$.spec.containers", needs.containers)
     steps = _each("$.spec.initContainers", needs.init_containers or ())
     sidecars = [container.is_sidecar for container in needs.init_containers or ()]
@@ -104,7 +104,7 @@ def _filled(containers: Sequence[Mapping[str, int]], defaults: Mapping[str, int]
     return [{**defaults, **container} for container in containers]
 
 
-def _each(path: str, containers: Sequence[Container]) -> list[dict[str, int]]:
+def _each(path: str, containers: Sequence[WireContainer]) -> list[dict[str, int]]:
     """What each container asks for."""
     return [
         _requested(f"{path}[{index}].resources.requests", container.resources.requests)
@@ -114,7 +114,7 @@ def _each(path: str, containers: Sequence[Container]) -> list[dict[str, int]]:
     ]
 
 
-def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
+def _of_whole_pod(resources: WireResourceNeeds | None) -> dict[str, int]:
     """What the pod as a whole asks for, where it may: cpu, memory and huge pages."""
     if resources is None or not resources.requests:
         return {}
@@ -123,7 +123,7 @@ def _of_whole_pod(resources: ResourceNeeds | None) -> dict[str, int]:
 
 
 def _requested(path: str, amounts: Amounts) -> dict[str, int]:
-    """As `_exact`. Nobody gives room back by asking for less than nothing."""
+    """As `_exact`; negative amounts count as 0."""
     exact = _exact(path, amounts)
     for name, amount in exact.items():
         if amount < 0:
@@ -165,35 +165,35 @@ def _whole(text: str) -> int:
     return parse_quantity(text).value
 
 
-class ResourceNeeds(Wire, frozen=True):
+class WireResourceNeeds(Wire, frozen=True):
     requests: Amounts | None = None
 
 
-class Port(Wire, frozen=True):
+class WirePort(Wire, frozen=True):
     container_port: Int32 = 0
     host_port: Int32 = 0
     protocol: str = ""
     host_ip: str = field(name="hostIP", default="")
 
 
-class Container(Wire, frozen=True):
+class WireContainer(Wire, frozen=True):
     image: str = ""
-    resources: ResourceNeeds | None = None
+    resources: WireResourceNeeds | None = None
     restart_policy: str | None = None
-    ports: list[Port] | None = None
+    ports: list[WirePort] | None = None
 
     @property
     def is_sidecar(self) -> bool:
         return self.restart_policy == "Always"
 
 
-def images(containers: Sequence[Container]) -> tuple[str, ...]:
+def images(containers: Sequence[WireContainer]) -> tuple[str, ...]:
     """The image of every container, each with a tag or digest."""
     return tuple([_tagged(container.image) for container in containers if container.image])
 
 
 def host_ports(
-    containers: Sequence[Container], steps: Sequence[Container], on_host_network: bool
+    containers: Sequence[WireContainer], steps: Sequence[WireContainer], on_host_network: bool
 ) -> tuple[HostPort, ...]:
     """Every port taken on the node, once; on the host's network every port of a container is one.
 
@@ -207,7 +207,7 @@ def host_ports(
     return tuple(sorted(found, key=lambda port: (port.port, port.protocol, port.ip)))
 
 
-def _host_ports(containers: Sequence[Container], on_host_network: bool) -> Iterator[HostPort]:
+def _host_ports(containers: Sequence[WireContainer], on_host_network: bool) -> Iterator[HostPort]:
     for container in containers:
         for port in container.ports or ():
             number = port.host_port or (port.container_port if on_host_network else 0)

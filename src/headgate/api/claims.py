@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from headgate.api.affinities import NodeSelector, node_terms
+from headgate.api.affinities import WireNodeSelector, node_terms
 from headgate.api.errors import InvalidField, invalid_field
-from headgate.api.wire import Buffer, Int32, Metadata, Wire, controller_uid
+from headgate.api.wire import Buffer, Int32, Wire, WireMetadata, controller_uid
 from headgate.model.claims import (
     AttachLimits,
     Attachment,
@@ -25,21 +25,21 @@ CLASS_BEFORE = "volume.beta.kubernetes.io/storage-class"  # goes before the fiel
 VOLUMES = "$.spec.volumes"
 
 
-class ClaimSource(Wire, frozen=True):
+class WireClaimSource(Wire, frozen=True):
     claim_name: str
 
 
-class ClaimTemplate(Wire, frozen=True):
-    """What is in it matters to whoever makes the claim."""
+class WireClaimTemplate(Wire, frozen=True):
+    """The template of an ephemeral claim; its content is not read."""
 
 
-class PodVolume(Wire, frozen=True):
+class WirePodVolume(Wire, frozen=True):
     name: str = ""
-    persistent_volume_claim: ClaimSource | None = None
-    ephemeral: ClaimTemplate | None = None
+    persistent_volume_claim: WireClaimSource | None = None
+    ephemeral: WireClaimTemplate | None = None
 
 
-class DeviceClaimEntry(Wire, frozen=True):
+class WirePodResourceClaim(Wire, frozen=True):
     """One of spec.resourceClaims: a claim by its name, or one made from a template."""
 
     name: str
@@ -47,90 +47,90 @@ class DeviceClaimEntry(Wire, frozen=True):
     resource_claim_template_name: str | None = None
 
 
-class DeviceClaimStatus(Wire, frozen=True):
+class WirePodResourceClaimStatus(Wire, frozen=True):
     """Which claim was made for an entry; none at all when it needs none."""
 
     name: str
     resource_claim_name: str | None = None
 
 
-class VolumeClaimSpec(Wire, frozen=True):
+class WireVolumeClaimSpec(Wire, frozen=True):
     volume_name: str = ""
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
 
 
-class VolumeClaimStatus(Wire, frozen=True):
+class WireVolumeClaimStatus(Wire, frozen=True):
     phase: str = ""
 
 
-class VolumeClaimObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: VolumeClaimStatus = VolumeClaimStatus()
+class WireVolumeClaim(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireVolumeClaimSpec = WireVolumeClaimSpec()
+    status: WireVolumeClaimStatus = WireVolumeClaimStatus()
 
 
-class CsiSource(Wire, frozen=True):
+class WireCsiSource(Wire, frozen=True):
     driver: str = ""
     volume_handle: str = ""
 
 
-class VolumeNodeAffinity(Wire, frozen=True):
-    required: NodeSelector | None = None
+class WireVolumeNodeAffinity(Wire, frozen=True):
+    required: WireNodeSelector | None = None
 
 
-class VolumeSpec(Wire, frozen=True):
-    node_affinity: VolumeNodeAffinity | None = None
-    csi: CsiSource | None = None
+class WireVolumeSpec(Wire, frozen=True):
+    node_affinity: WireVolumeNodeAffinity | None = None
+    csi: WireCsiSource | None = None
 
 
-class VolumeObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: VolumeSpec = VolumeSpec()
+class WireVolume(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireVolumeSpec = WireVolumeSpec()
 
 
-class StorageClassObject(Wire, frozen=True):
-    metadata: Metadata
+class WireStorageClass(Wire, frozen=True):
+    metadata: WireMetadata
     volume_binding_mode: str | None = None
 
 
-class Allocation(Wire, frozen=True):
-    node_selector: NodeSelector | None = None
+class WireAllocation(Wire, frozen=True):
+    node_selector: WireNodeSelector | None = None
 
 
-class DeviceClaimProgress(Wire, frozen=True):
-    allocation: Allocation | None = None
+class WireDeviceClaimStatus(Wire, frozen=True):
+    allocation: WireAllocation | None = None
 
 
-class DeviceClaimObject(Wire, frozen=True):
-    metadata: Metadata
-    status: DeviceClaimProgress = DeviceClaimProgress()
+class WireDeviceClaim(Wire, frozen=True):
+    metadata: WireMetadata
+    status: WireDeviceClaimStatus = WireDeviceClaimStatus()
 
 
-class DriverRoom(Wire, frozen=True):
+class WireDriverAllocatable(Wire, frozen=True):
     count: Int32 | None = None
 
 
-class Driver(Wire, frozen=True):
+class WireCsiDriver(Wire, frozen=True):
     name: str
-    allocatable: DriverRoom | None = None
+    allocatable: WireDriverAllocatable | None = None
 
 
-class CsiNodeSpec(Wire, frozen=True):
-    drivers: list[Driver] | None = None
+class WireCsiNodeSpec(Wire, frozen=True):
+    drivers: list[WireCsiDriver] | None = None
 
 
-class CsiNodeObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: CsiNodeSpec = CsiNodeSpec()
+class WireCsiNode(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireCsiNodeSpec = WireCsiNodeSpec()
 
 
-_volumes_of_pods = msgspec.json.Decoder(list[PodVolume] | None)
-_volume_claims = msgspec.json.Decoder(VolumeClaimObject)
-_volumes = msgspec.json.Decoder(VolumeObject)
-_storage_classes = msgspec.json.Decoder(StorageClassObject)
-_device_claims = msgspec.json.Decoder(DeviceClaimObject)
-_csi_nodes = msgspec.json.Decoder(CsiNodeObject)
+_volumes_of_pods = msgspec.json.Decoder(list[WirePodVolume] | None)
+_volume_claims = msgspec.json.Decoder(WireVolumeClaim)
+_volumes = msgspec.json.Decoder(WireVolume)
+_storage_classes = msgspec.json.Decoder(WireStorageClass)
+_device_claims = msgspec.json.Decoder(WireDeviceClaim)
+_csi_nodes = msgspec.json.Decoder(WireCsiNode)
 
 
 def volume_claims_named(raw: bytes, pod: str) -> tuple[ClaimName, ...]:
@@ -145,7 +145,7 @@ def volume_claims_named(raw: bytes, pod: str) -> tuple[ClaimName, ...]:
     return tuple(dict.fromkeys(_volume_claims_named(volumes or (), pod)))
 
 
-def _volume_claims_named(volumes: Sequence[PodVolume], pod: str) -> Iterator[ClaimName]:
+def _volume_claims_named(volumes: Sequence[WirePodVolume], pod: str) -> Iterator[ClaimName]:
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
             yield ClaimName(Kind.VOLUME_CLAIM, volume.persistent_volume_claim.claim_name)
@@ -154,7 +154,7 @@ def _volume_claims_named(volumes: Sequence[PodVolume], pod: str) -> Iterator[Cla
 
 
 def device_claims_named(
-    entries: Sequence[DeviceClaimEntry], statuses: Sequence[DeviceClaimStatus]
+    entries: Sequence[WirePodResourceClaim], statuses: Sequence[WirePodResourceClaimStatus]
 ) -> Iterator[ClaimName]:
     """The claims that spec.resourceClaims stands for; status.resourceClaimStatuses tells the names of those made."""
     made = {status.name: status.resource_claim_name for status in statuses}

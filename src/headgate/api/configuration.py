@@ -38,7 +38,7 @@ FEATURE_GATES = {
 
 
 class InvalidConfiguration(Exception):
-    """The operator's mistake: where it stands and what belongs there."""
+    """An invalid configuration: file, path in it, and what was expected."""
 
     def __init__(self, source: str, path: str, expected: str) -> None:
         super().__init__(f"{source}: {path}: {expected}" if path else f"{source}: {expected}")
@@ -111,7 +111,7 @@ def settings_from(document: object, source: str, installed: Sequence[str] = ()) 
 
 
 def plain_profile(name: str, features: Mapping[str, bool]) -> Profile:
-    """The profile of a schedulerName about which the file says nothing."""
+    """The profile of a schedulerName that the file does not configure."""
     ready = features.get("PodSchedulingReadiness", FEATURE_GATES["PodSchedulingReadiness"])
     return Profile(name) if ready else _ignoring_gates(Profile(name))
 
@@ -127,7 +127,7 @@ def _ignoring_gates(profile: Profile) -> Profile:
 
 
 class _Reader:
-    """Checks what the types do not, and says where it stands."""
+    """Checks what the types cannot express; errors name the path."""
 
     def __init__(self, source: str, installed: Sequence[str]) -> None:
         self._source = source
@@ -265,7 +265,7 @@ def _located(source: str, message: str) -> InvalidConfiguration:
     return InvalidConfiguration(source, place.rstrip("`").lstrip("."), what[:1].lower() + what[1:])
 
 
-class Resource(Struct, frozen=True, forbid_unknown_fields=True):
+class ScoredResource(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
 
@@ -281,7 +281,7 @@ class Ratio(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Strategy(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    resources: tuple[Resource, ...] = ()
+    resources: tuple[ScoredResource, ...] = ()
     requested_to_capacity_ratio: Ratio | None = None
 
 

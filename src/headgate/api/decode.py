@@ -120,7 +120,7 @@ class WatchLine(Struct, frozen=True, gc=False):
 
 
 class MalformedAnswer(ValueError):
-    """A list or watch line that is not one; what the server sent is of no use."""
+    """An answer that is no list or watch event."""
 
 
 class _Name(Wire, frozen=True):
@@ -144,7 +144,7 @@ class _List(Wire, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
 
 
-class _Place(Wire, frozen=True):
+class _PodNode(Wire, frozen=True):
     node_name: str = ""
 
 
@@ -153,7 +153,7 @@ class _Progress(Wire, frozen=True):
 
 
 class _Placed(Wire, frozen=True):
-    spec: _Place
+    spec: _PodNode
     status: _Progress | None = None
 
 
@@ -184,7 +184,7 @@ def decode(kind: Kind, raw: bytes | Raw) -> Object:
 
 
 def node_taken(raw: bytes | Raw) -> str:
-    """The node a pod runs on that cannot be decoded, as far as that can be made out."""
+    """The node of a pod that cannot be decoded; empty if unknown."""
     try:
         pod = at_any_depth(_places.decode, raw if isinstance(raw, bytes) else memoryview(raw))
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -222,7 +222,7 @@ def decode_watch(raw: bytes) -> WatchLine:
 
 
 def at_any_depth(read: Callable[[Buffer], T], raw: Buffer) -> T:
-    """What is read of it. Where it is nested too deep for that, what is nested so deep is left out: nobody reads it."""
+    """The decoded value; parts nested too deep for the decoder, which no field we read is, are left out."""
     try:
         return read(raw)
     except RecursionError:

@@ -10,7 +10,7 @@ LONGEST_SAID = 1000  # characters of a path, and of what was expected there
 
 
 class InvalidObject(Exception):
-    """An object that is not as its kind must be. `path` begins at the object (`$.spec.…`); `key` where it is known."""
+    """An object that does not conform to its kind. `path` begins at the object (`$.spec.…`); `key` if known."""
 
     def __init__(self, kind: Kind, key: Key | None, path: str, expected: str) -> None:
         path, expected = _bounded(path), _bounded(expected)

@@ -11,14 +11,14 @@ import yaml
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
-from headgate.model.admission import Matter
+from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
 from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
 
 ASKING_TIMEOUT = 5  # seconds an API server waits for our answer
 OWN_ACCOUNT = "system:serviceaccount:headgate-system:headgate"
-"""Whose writes nobody needs to check: they are ours."""
+"""Our own account, whose writes are not reviewed."""
 
 _CREATE, _WRITE = ("CREATE",), ("CREATE", "UPDATE")
 
@@ -58,7 +58,7 @@ OTHERS = Labelled(lacks=QUEUE_NAME, called="-without-queue")
 MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue")
 
 
-class Asked(Struct, frozen=True):
+class WebhookResource(Struct, frozen=True):
     """Where the objects are served that we are asked about."""
 
     group: str
@@ -67,7 +67,7 @@ class Asked(Struct, frozen=True):
     namespaced: bool = True
 
     @classmethod
-    def of(cls, kind: Kind) -> Asked:
+    def of(cls, kind: Kind) -> WebhookResource:
         resource = RESOURCES[kind]
         return cls(resource.group, resource.version, resource.plural, resource.namespaced)
 
@@ -75,8 +75,8 @@ class Asked(Struct, frozen=True):
 class Webhook(Struct, frozen=True):
     """One reason to ask. `optional`: while nobody answers, the object is stored all the same."""
 
-    matter: Matter
-    asked: Asked
+    webhook: AdmissionWebhook
+    resource: WebhookResource
     operations: tuple[str, ...]
     status: bool = False  # changes of the status too
     among: Labelled | None = None
@@ -84,54 +84,58 @@ class Webhook(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        verb, called = self.matter.partition("-")[0], self.among.called if self.among else ""
-        ours = "kueue.headgate.dev" if self.asked.group == "kueue.x-k8s.io" else "headgate.dev"
-        return f"{verb}.{self.asked.plural}{called}.{ours}"
+        verb, called = self.webhook.partition("-")[0], self.among.called if self.among else ""
+        ours = "kueue.headgate.dev" if self.resource.group == "kueue.x-k8s.io" else "headgate.dev"
+        return f"{verb}.{self.resource.plural}{called}.{ours}"
 
     @property
     def path(self) -> str:
-        return f"/{self.matter}"
+        return f"/{self.webhook}"
 
 
-_WORKLOAD, _KUEUE_WORKLOAD = Asked.of(Kind.WORKLOAD), Asked.of(Kind.KUEUE_WORKLOAD)
-_CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(Asked.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR))
-_JOB, _POD = Asked.of(Kind.JOB), Asked.of(Kind.POD)
-_DEPLOYMENT, _STATEFUL_SET = Asked.of(Kind.DEPLOYMENT), Asked.of(Kind.STATEFUL_SET)
+_WORKLOAD, _KUEUE_WORKLOAD = WebhookResource.of(Kind.WORKLOAD), WebhookResource.of(Kind.KUEUE_WORKLOAD)
+_CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(
+    WebhookResource.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR)
+)
+_JOB, _POD = WebhookResource.of(Kind.JOB), WebhookResource.of(Kind.POD)
+_DEPLOYMENT, _STATEFUL_SET = WebhookResource.of(Kind.DEPLOYMENT), WebhookResource.of(Kind.STATEFUL_SET)
 
 WEBHOOKS: tuple[Webhook, ...] = (
-    Webhook(Matter.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
-    Webhook(Matter.DEFAULT_CLUSTER_QUEUE, _CLUSTER_QUEUE, _CREATE),
-    Webhook(Matter.DEFAULT_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _CREATE),
-    Webhook(Matter.DEFAULT_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _CREATE),
-    Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=QUEUED),
-    Webhook(Matter.DEFAULT_JOB, _JOB, _CREATE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=QUEUED),
-    Webhook(Matter.DEFAULT_POD, _POD, _CREATE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
-    Webhook(Matter.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=OTHERS, optional=True),
-    Webhook(Matter.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
-    Webhook(Matter.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=OTHERS, optional=True),
-    Webhook(Matter.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
-    Webhook(Matter.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
-    Webhook(Matter.VALIDATE_COHORT, _COHORT, _WRITE),
-    Webhook(Matter.VALIDATE_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _WRITE),
-    Webhook(Matter.VALIDATE_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _WRITE, status=True),
-    Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=QUEUED),
-    Webhook(Matter.VALIDATE_JOB, _JOB, _WRITE, among=OTHERS, optional=True),
-    Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=QUEUED),
-    Webhook(Matter.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
-    Webhook(Matter.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
-    Webhook(Matter.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
+    Webhook(AdmissionWebhook.DEFAULT_CLUSTER_QUEUE, _CLUSTER_QUEUE, _CREATE),
+    Webhook(AdmissionWebhook.DEFAULT_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _CREATE),
+    Webhook(AdmissionWebhook.DEFAULT_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _CREATE),
+    Webhook(AdmissionWebhook.DEFAULT_JOB, _JOB, _CREATE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_JOB, _JOB, _CREATE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.DEFAULT_POD, _POD, _CREATE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_POD, _POD, _CREATE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
+    Webhook(AdmissionWebhook.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
+    Webhook(AdmissionWebhook.VALIDATE_COHORT, _COHORT, _WRITE),
+    Webhook(AdmissionWebhook.VALIDATE_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _WRITE),
+    Webhook(AdmissionWebhook.VALIDATE_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _WRITE, status=True),
+    Webhook(AdmissionWebhook.VALIDATE_JOB, _JOB, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_JOB, _JOB, _WRITE, among=OTHERS, optional=True),
+    Webhook(AdmissionWebhook.VALIDATE_POD, _POD, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
+    Webhook(AdmissionWebhook.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
 )
-"""In the order they are asked. An outage of ours never stops work that names no queue."""
+"""In the order they are called. Those for objects without a queue name are optional: an outage never blocks them."""
 
 
 def webhook_configurations(place: WebhookPlace, *, queues: bool = True) -> tuple[Manifest, Manifest]:
     """What makes an API server ask us that finds us at this place; without `queues`, about our own kind only."""
-    hooks = [hook for hook in WEBHOOKS if queues or hook.asked == _WORKLOAD]
+    hooks = [hook for hook in WEBHOOKS if queues or hook.resource == _WORKLOAD]
     return (
-        _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.matter.fills_in], place),
-        _configuration("ValidatingWebhookConfiguration", [hook for hook in hooks if not hook.matter.fills_in], place),
+        _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.webhook.is_mutating], place),
+        _configuration(
+            "ValidatingWebhookConfiguration", [hook for hook in hooks if not hook.webhook.is_mutating], place
+        ),
     )
 
 
@@ -159,7 +163,7 @@ def _entry(hook: Webhook, place: WebhookPlace) -> Manifest:
 
 
 def _rule(hook: Webhook) -> Manifest:
-    resource = hook.asked
+    resource = hook.resource
     return {
         "apiGroups": [resource.group],
         "apiVersions": [resource.version],
@@ -170,7 +174,7 @@ def _rule(hook: Webhook) -> Manifest:
 
 
 def _selectors(hook: Webhook) -> Manifest:
-    """Work in namespaces without which nothing runs is nobody's business."""
+    """Excludes the system namespaces."""
     if hook.among is None:
         return {}
     elsewhere = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}

@@ -12,7 +12,7 @@ from headgate.api.errors import InvalidObject, invalid_field
 from headgate.api.kinds import RESOURCES
 from headgate.api.owners import controller
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Int32, Metadata, StatusCondition, Wire, is_true, time_at
+from headgate.api.wire import Buffer, Int32, Wire, WireConditionStatus, WireMetadata, is_true, time_at
 from headgate.model.effects import Create
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job
@@ -22,7 +22,7 @@ DEFAULT_BACKOFF_LIMIT = 6
 ENDINGS = ("Complete", "Failed")
 
 
-class JobSpec(Wire, frozen=True):
+class WireJobSpec(Wire, frozen=True):
     template: Raw
     parallelism: Int32 | None = None
     completions: Int32 | None = None
@@ -31,28 +31,28 @@ class JobSpec(Wire, frozen=True):
     managed_by: str | None = None
 
 
-class Uncounted(Wire, frozen=True):
+class WireUncountedPods(Wire, frozen=True):
     succeeded: list[str] | None = None
 
 
-class JobStatus(Wire, frozen=True):
+class WireJobStatus(Wire, frozen=True):
     active: Int32 = 0
     ready: Int32 | None = None
     terminating: Int32 | None = None
-    uncounted_terminated_pods: Uncounted | None = None
+    uncounted_terminated_pods: WireUncountedPods | None = None
     succeeded: Int32 = 0
     failed: Int32 = 0
     start_time: str | None = None
-    conditions: list[StatusCondition] | None = None
+    conditions: list[WireConditionStatus] | None = None
 
 
-class JobObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: JobSpec
-    status: JobStatus = JobStatus()
+class WireJob(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireJobSpec
+    status: WireJobStatus = WireJobStatus()
 
 
-_decoder = msgspec.json.Decoder(JobObject)
+_decoder = msgspec.json.Decoder(WireJob)
 
 
 def decode_job(raw: Buffer) -> Job:
@@ -88,15 +88,15 @@ def decode_job(raw: Buffer) -> Job:
     )
 
 
-def _uncounted(pods: Uncounted | None) -> int:
+def _uncounted(pods: WireUncountedPods | None) -> int:
     return len(pods.succeeded or ()) if pods is not None else 0
 
 
-def _ended(status: JobStatus) -> str:
+def _ended(status: WireJobStatus) -> str:
     return next((end for end in ENDINGS if is_true(status.conditions, end)), "")
 
 
-def _ended_message(status: JobStatus) -> str:
+def _ended_message(status: WireJobStatus) -> str:
     conditions = status.conditions or ()
     return next((each.message for each in conditions if each.type in ENDINGS and each.status == "True"), "")
 

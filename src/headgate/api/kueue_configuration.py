@@ -180,7 +180,7 @@ def _weights(path: str, given: Mapping[str, float]) -> tuple[tuple[str, int], ..
 
 
 def _metrics(section: MetricsSection) -> QuotaMetrics:
-    """Where nothing is said of local queues, all of them are told of."""
+    """Without a selector, metrics of all local queues are served."""
     path, local = "metrics.localQueueMetrics.localQueueSelector", section.local_queue_metrics
     if local is not None and not local.enable:
         return QuotaMetrics(section.enable_cluster_queue_resources, None)
@@ -263,7 +263,7 @@ def _release_section(given: QuotaRelease | QuotaReleaseSection | None) -> QuotaR
 
 
 def _release(given: QuotaRelease | None, fast: bool) -> QuotaRelease:
-    """What is said outright goes before the feature gate, which only chooses between its two."""
+    """An explicit setting wins over the feature gate."""
     if given is QuotaRelease.FAST and not fast:
         raise InvalidField("quotaRelease", "expected Grace or OnTerminal while PodIntegrationFastQuotaRelease is off")
     return given or (QuotaRelease.FAST if fast else QuotaRelease.GRACE)

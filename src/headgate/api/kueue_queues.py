@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from headgate.api.affinities import TolerationEntry, tolerations
+from headgate.api.affinities import WireToleration, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
 from headgate.api.errors import InvalidField
-from headgate.api.nodes import TaintEntry
+from headgate.api.nodes import WireTaint
 from headgate.api.wire import (
     Amounts,
     Buffer,
-    Conditions,
-    FinalizedMetadata,
     Int32,
-    Metadata,
     Wire,
+    WireConditions,
+    WireFinalizedMetadata,
+    WireMetadata,
     conditions_of,
     time_at,
 )
@@ -55,39 +55,39 @@ from headgate.model.selectors import InvalidSelector, Requirement, label_selecto
 Amount = str | int | float
 
 
-class QuotaEntry(Wire, frozen=True):
+class WireResourceQuota(Wire, frozen=True):
     name: str
     nominal_quota: Amount
     borrowing_limit: Amount | None = None
     lending_limit: Amount | None = None
 
 
-class FlavorEntry(Wire, frozen=True):
+class WireFlavorQuotas(Wire, frozen=True):
     name: str
-    resources: list[QuotaEntry]
+    resources: list[WireResourceQuota]
 
 
-class ResourceGroupEntry(Wire, frozen=True):
+class WireResourceGroup(Wire, frozen=True):
     covered_resources: list[str]
-    flavors: list[FlavorEntry]
+    flavors: list[WireFlavorQuotas]
 
 
-def groups_of(entries: Sequence[ResourceGroupEntry] | None) -> tuple[ResourceGroup, ...]:
+def groups_of(entries: Sequence[WireResourceGroup] | None) -> tuple[ResourceGroup, ...]:
     """What `$.spec.resourceGroups` says, in order."""
     return tuple(_group(entry, f"$.spec.resourceGroups[{index}]") for index, entry in enumerate(entries or ()))
 
 
-def _group(entry: ResourceGroupEntry, path: str) -> ResourceGroup:
+def _group(entry: WireResourceGroup, path: str) -> ResourceGroup:
     flavors = tuple(_flavor(flavor, f"{path}.flavors[{index}]") for index, flavor in enumerate(entry.flavors))
     return ResourceGroup(tuple(entry.covered_resources), flavors)
 
 
-def _flavor(entry: FlavorEntry, path: str) -> FlavorQuotas:
+def _flavor(entry: WireFlavorQuotas, path: str) -> FlavorQuotas:
     quotas = [(quota.name, _quota(quota, f"{path}.resources[{i}]")) for i, quota in enumerate(entry.resources)]
     return FlavorQuotas(entry.name, tuple(quotas))
 
 
-def _quota(entry: QuotaEntry, path: str) -> Quota:
+def _quota(entry: WireResourceQuota, path: str) -> Quota:
     return Quota(
         nominal=amount_at(f"{path}.nominalQuota", entry.name, entry.nominal_quota),
         borrowing_limit=_limit(f"{path}.borrowingLimit", entry.name, entry.borrowing_limit),
@@ -103,112 +103,112 @@ USAGE_BASED = "UsageBasedAdmissionFairSharing"
 _CONSUMPTION = "$.status.fairSharing.admissionFairSharingStatus"
 
 
-class FairSharing(Wire, frozen=True):
+class WireFairSharing(Wire, frozen=True):
     weight: str | int | float | None = None
 
 
-class FungibilityEntry(Wire, frozen=True):
+class WireFlavorFungibility(Wire, frozen=True):
     when_can_borrow: FlavorSearch = FlavorSearch.MAY_STOP_SEARCH
     when_can_preempt: FlavorSearch = FlavorSearch.TRY_NEXT_FLAVOR
     preference: FlavorPreference | None = None
 
 
-class BorrowEntry(Wire, frozen=True):
+class WireBorrowWithinCohort(Wire, frozen=True):
     policy: BorrowWithinCohort = BorrowWithinCohort.NEVER
     max_priority_threshold: Int32 | None = None
 
 
-class PreemptionEntry(Wire, frozen=True):
+class WireQueuePreemption(Wire, frozen=True):
     within_cluster_queue: WithinQueue = WithinQueue.NEVER
     reclaim_within_cohort: Reclaim = Reclaim.NEVER
-    borrow_within_cohort: BorrowEntry | None = None
+    borrow_within_cohort: WireBorrowWithinCohort | None = None
 
 
-class CheckEntry(Wire, frozen=True):
+class WireRequiredCheck(Wire, frozen=True):
     name: str
     on_flavors: list[str] | None = None
 
 
-class ChecksEntry(Wire, frozen=True):
-    admission_checks: list[CheckEntry] | None = None
+class WireChecksStrategy(Wire, frozen=True):
+    admission_checks: list[WireRequiredCheck] | None = None
 
 
-class AdmissionScope(Wire, frozen=True):
+class WireAdmissionScope(Wire, frozen=True):
     admission_mode: str = ""
 
 
-class ClusterQueueSpec(Wire, frozen=True):
-    resource_groups: list[ResourceGroupEntry] | None = None
+class WireClusterQueueSpec(Wire, frozen=True):
+    resource_groups: list[WireResourceGroup] | None = None
     cohort_name: str = ""
     queueing_strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
     namespace_selector: dict[str, Any] | None = None
-    flavor_fungibility: FungibilityEntry | None = None
-    preemption: PreemptionEntry | None = None
-    admission_checks_strategy: ChecksEntry | None = None
+    flavor_fungibility: WireFlavorFungibility | None = None
+    preemption: WireQueuePreemption | None = None
+    admission_checks_strategy: WireChecksStrategy | None = None
     stop_policy: StopPolicy | None = None
-    fair_sharing: FairSharing | None = None
-    admission_scope: AdmissionScope | None = None
+    fair_sharing: WireFairSharing | None = None
+    admission_scope: WireAdmissionScope | None = None
 
 
-class OwedResource(Wire, frozen=True):
+class WireOwedResource(Wire, frozen=True):
     name: str
     total: str | int | float = 0
 
 
-class OwedFlavor(Wire, frozen=True):
+class WireOwedFlavor(Wire, frozen=True):
     name: str
-    resources: list[OwedResource] | None = None
+    resources: list[WireOwedResource] | None = None
 
 
-class ClusterQueueStatus(Conditions, frozen=True):
-    flavors_debt: list[OwedFlavor] | None = None
+class WireClusterQueueStatus(WireConditions, frozen=True):
+    flavors_debt: list[WireOwedFlavor] | None = None
 
 
-class ClusterQueueObject(Wire, frozen=True):
-    metadata: FinalizedMetadata
-    spec: ClusterQueueSpec = ClusterQueueSpec()
-    status: ClusterQueueStatus = ClusterQueueStatus()
+class WireClusterQueue(Wire, frozen=True):
+    metadata: WireFinalizedMetadata
+    spec: WireClusterQueueSpec = WireClusterQueueSpec()
+    status: WireClusterQueueStatus = WireClusterQueueStatus()
 
 
-class LocalQueueSpec(Wire, frozen=True):
+class WireLocalQueueSpec(Wire, frozen=True):
     cluster_queue: str = ""
     stop_policy: StopPolicy | None = None
-    fair_sharing: FairSharing | None = None
+    fair_sharing: WireFairSharing | None = None
 
 
-class ConsumptionEntry(Wire, frozen=True):
+class WireConsumption(Wire, frozen=True):
     consumed_resources: Amounts | None = None
     last_update: str | None = None
 
 
-class LocalFairSharing(Wire, frozen=True):
-    admission_fair_sharing_status: ConsumptionEntry | None = None
+class WireLocalFairSharing(Wire, frozen=True):
+    admission_fair_sharing_status: WireConsumption | None = None
 
 
-class LocalQueueStatus(Conditions, frozen=True):
-    fair_sharing: LocalFairSharing | None = None
+class WireLocalQueueStatus(WireConditions, frozen=True):
+    fair_sharing: WireLocalFairSharing | None = None
 
 
-class LocalQueueObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: LocalQueueSpec = LocalQueueSpec()
-    status: LocalQueueStatus = LocalQueueStatus()
+class WireLocalQueue(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireLocalQueueSpec = WireLocalQueueSpec()
+    status: WireLocalQueueStatus = WireLocalQueueStatus()
 
 
-class CohortSpec(Wire, frozen=True):
+class WireCohortSpec(Wire, frozen=True):
     parent_name: str = ""
-    resource_groups: list[ResourceGroupEntry] | None = None
-    fair_sharing: FairSharing | None = None
+    resource_groups: list[WireResourceGroup] | None = None
+    fair_sharing: WireFairSharing | None = None
 
 
-class CohortObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: CohortSpec = CohortSpec()
+class WireCohort(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireCohortSpec = WireCohortSpec()
 
 
-_cluster_queues = msgspec.json.Decoder(ClusterQueueObject)
-_local_queues = msgspec.json.Decoder(LocalQueueObject)
-_cohorts = msgspec.json.Decoder(CohortObject)
+_cluster_queues = msgspec.json.Decoder(WireClusterQueue)
+_local_queues = msgspec.json.Decoder(WireLocalQueue)
+_cohorts = msgspec.json.Decoder(WireCohort)
 
 
 def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
@@ -222,8 +222,8 @@ def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
         cohort=spec.cohort_name,
         strategy=spec.queueing_strategy,
         namespaces=None if spec.namespace_selector is None else _requirements(spec.namespace_selector),
-        fungibility=_fungibility(spec.flavor_fungibility or FungibilityEntry()),
-        preemption=_preemption(spec.preemption or PreemptionEntry()),
+        fungibility=_fungibility(spec.flavor_fungibility or WireFlavorFungibility()),
+        preemption=_preemption(spec.preemption or WireQueuePreemption()),
         checks=_required_checks(spec.admission_checks_strategy),
         stop_policy=spec.stop_policy or StopPolicy.NONE,
         fair_weight=_weight(spec.fair_sharing),
@@ -238,15 +238,15 @@ def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
 
 def with_cluster_queue_status(queue: ClusterQueue, version: str, status: Any) -> ClusterQueue:
     """The same queue in this version and with this status, as it is stored; raises as `msgspec.convert` does."""
-    wire = msgspec.convert(status, ClusterQueueStatus)
+    wire = msgspec.convert(status, WireClusterQueueStatus)
     return structs.replace(queue, version=version, conditions=conditions_of(wire.conditions), debt=_debt(wire))
 
 
-def _debt(status: ClusterQueueStatus) -> tuple[FlavorDebt, ...]:
+def _debt(status: WireClusterQueueStatus) -> tuple[FlavorDebt, ...]:
     return tuple(_owed(index, entry) for index, entry in enumerate(status.flavors_debt or ()))
 
 
-def _owed(index: int, entry: OwedFlavor) -> FlavorDebt:
+def _owed(index: int, entry: WireOwedFlavor) -> FlavorDebt:
     path = f"$.status.flavorsDebt[{index}].resources"
     return FlavorDebt(entry.name, resources_at(path, {each.name: each.total for each in entry.resources or ()}))
 
@@ -273,12 +273,12 @@ def decode_local_queue(raw: Buffer) -> LocalQueue:
 
 def with_local_queue_status(queue: LocalQueue, version: str, status: Any) -> LocalQueue:
     """As `with_cluster_queue_status`."""
-    wire = msgspec.convert(status, LocalQueueStatus)
+    wire = msgspec.convert(status, WireLocalQueueStatus)
     conditions, (consumed, at) = conditions_of(wire.conditions), _consumption(wire)
     return structs.replace(queue, version=version, conditions=conditions, consumed=consumed, consumed_at=at)
 
 
-def _consumption(status: LocalQueueStatus) -> tuple[Resources, float | None]:
+def _consumption(status: WireLocalQueueStatus) -> tuple[Resources, float | None]:
     """What was used, and as of when."""
     used = status.fair_sharing.admission_fair_sharing_status if status.fair_sharing is not None else None
     if used is None:
@@ -309,67 +309,67 @@ def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:
         raise InvalidField("$.spec.namespaceSelector", str(error)) from None
 
 
-def _fungibility(entry: FungibilityEntry) -> Fungibility:
+def _fungibility(entry: WireFlavorFungibility) -> Fungibility:
     preference = entry.preference or FlavorPreference.BORROWING_OVER_PREEMPTION
     return Fungibility(entry.when_can_borrow, entry.when_can_preempt, preference)
 
 
-def _preemption(entry: PreemptionEntry) -> QueuePreemption:
-    borrow = entry.borrow_within_cohort or BorrowEntry()
+def _preemption(entry: WireQueuePreemption) -> QueuePreemption:
+    borrow = entry.borrow_within_cohort or WireBorrowWithinCohort()
     return QueuePreemption(
         entry.within_cluster_queue, entry.reclaim_within_cohort, borrow.policy, borrow.max_priority_threshold
     )
 
 
-def _required_checks(entry: ChecksEntry | None) -> tuple[RequiredCheck, ...]:
-    entries: Sequence[CheckEntry] = (entry.admission_checks if entry else None) or ()
+def _required_checks(entry: WireChecksStrategy | None) -> tuple[RequiredCheck, ...]:
+    entries: Sequence[WireRequiredCheck] = (entry.admission_checks if entry else None) or ()
     return tuple(RequiredCheck(each.name, tuple(each.on_flavors or ())) for each in entries)
 
 
-def _weight(entry: FairSharing | None) -> int:
+def _weight(entry: WireFairSharing | None) -> int:
     """In thousandths, a part of one counting as a whole one: the smallest weight is not none."""
     if entry is None or entry.weight is None:
         return WHOLE_WEIGHT
     return amount_at("$.spec.fairSharing.weight", "cpu", entry.weight)
 
 
-class FlavorSpec(Wire, frozen=True):
+class WireResourceFlavorSpec(Wire, frozen=True):
     node_labels: dict[str, str] | None = None
-    node_taints: list[TaintEntry] | None = None
-    tolerations: list[TolerationEntry] | None = None
+    node_taints: list[WireTaint] | None = None
+    tolerations: list[WireToleration] | None = None
     topology_name: str = ""
 
 
-class FlavorObject(Wire, frozen=True):
-    metadata: FinalizedMetadata
-    spec: FlavorSpec = FlavorSpec()
+class WireResourceFlavor(Wire, frozen=True):
+    metadata: WireFinalizedMetadata
+    spec: WireResourceFlavorSpec = WireResourceFlavorSpec()
 
 
-class PriorityClassObject(Wire, frozen=True):
-    metadata: Metadata
+class WireWorkloadPriorityClass(Wire, frozen=True):
+    metadata: WireMetadata
     value: Int32
 
 
-class ParametersEntry(Wire, frozen=True):
+class WireParameters(Wire, frozen=True):
     api_group: str
     kind: str
     name: str
 
 
-class CheckSpec(Wire, frozen=True):
+class WireAdmissionCheckSpec(Wire, frozen=True):
     controller_name: str
-    parameters: ParametersEntry | None = None
+    parameters: WireParameters | None = None
 
 
-class CheckObject(Wire, frozen=True):
-    metadata: FinalizedMetadata
-    spec: CheckSpec
-    status: Conditions = Conditions()
+class WireAdmissionCheck(Wire, frozen=True):
+    metadata: WireFinalizedMetadata
+    spec: WireAdmissionCheckSpec
+    status: WireConditions = WireConditions()
 
 
-_flavors = msgspec.json.Decoder(FlavorObject)
-_classes = msgspec.json.Decoder(PriorityClassObject)
-_checks = msgspec.json.Decoder(CheckObject)
+_flavors = msgspec.json.Decoder(WireResourceFlavor)
+_classes = msgspec.json.Decoder(WireWorkloadPriorityClass)
+_checks = msgspec.json.Decoder(WireAdmissionCheck)
 
 
 def decode_resource_flavor(raw: Buffer) -> ResourceFlavor:

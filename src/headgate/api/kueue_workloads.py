@@ -13,16 +13,16 @@ from msgspec import Raw
 from headgate.api.amounts import resources_at
 from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
-from headgate.api.pod_sets import DEFAULT_NAME, PodSetEntry, pod_sets_of
+from headgate.api.pod_sets import DEFAULT_NAME, WirePodSet, pod_sets_of
 from headgate.api.wire import (
     Amounts,
     Buffer,
-    ConditionEntry,
-    FinalizedMetadata,
     Int32,
     Int64,
-    Metadata,
     Wire,
+    WireCondition,
+    WireFinalizedMetadata,
+    WireMetadata,
     conditions_of,
     time_at,
 )
@@ -45,29 +45,29 @@ from headgate.model.queues import (
 from headgate.model.resources import Resources
 
 
-class AssignmentEntry(Wire, frozen=True):
+class WirePodSetAssignment(Wire, frozen=True):
     name: str = DEFAULT_NAME
     flavors: dict[str, str] | None = None
     resource_usage: Amounts | None = None
     count: Int32 | None = None
 
 
-class AdmissionEntry(Wire, frozen=True):
+class WireAdmission(Wire, frozen=True):
     cluster_queue: str
-    pod_set_assignments: list[AssignmentEntry]
+    pod_set_assignments: list[WirePodSetAssignment]
 
 
-class RequeueEntry(Wire, frozen=True):
+class WireRequeueState(Wire, frozen=True):
     count: Int32 | None = None
     requeue_at: str | None = None
 
 
-class NamedCount(Wire, frozen=True):
+class WireReclaimablePod(Wire, frozen=True):
     name: str
     count: Int32
 
 
-class CheckEntry(Wire, frozen=True):
+class WireCheckState(Wire, frozen=True):
     name: str
     state: CheckState
     message: str = ""
@@ -77,43 +77,43 @@ class CheckEntry(Wire, frozen=True):
     pod_set_updates: Raw = Raw()
 
 
-class RequestsEntry(Wire, frozen=True):
+class WirePodSetRequests(Wire, frozen=True):
     name: str
     resources: Amounts | None = None
 
 
-class EvictionEntry(Wire, frozen=True):
+class WireEvictionStats(Wire, frozen=True):
     reason: str
     underlying_cause: str
     count: Int32
 
 
-class StatsEntry(Wire, frozen=True):
-    evictions: list[EvictionEntry] | None = None
+class WireSchedulingStats(Wire, frozen=True):
+    evictions: list[WireEvictionStats] | None = None
 
 
-class GateStateEntry(Wire, frozen=True):
+class WirePreemptionGateState(Wire, frozen=True):
     name: str
     position: str
     last_transition_time: str | None = None
 
 
-class KueueWorkloadStatus(Wire, frozen=True):
-    conditions: list[ConditionEntry] | None = None
-    admission: AdmissionEntry | None = None
-    requeue_state: RequeueEntry | None = None
-    reclaimable_pods: list[NamedCount] | None = None
-    admission_checks: list[CheckEntry] | None = None
-    resource_requests: list[RequestsEntry] | None = None
+class WireKueueWorkloadStatus(Wire, frozen=True):
+    conditions: list[WireCondition] | None = None
+    admission: WireAdmission | None = None
+    requeue_state: WireRequeueState | None = None
+    reclaimable_pods: list[WireReclaimablePod] | None = None
+    admission_checks: list[WireCheckState] | None = None
+    resource_requests: list[WirePodSetRequests] | None = None
     accumulated_past_execution_time_seconds: Int64 | None = None
-    scheduling_stats: StatsEntry | None = None
+    scheduling_stats: WireSchedulingStats | None = None
     nominated_cluster_names: list[str] | None = None
     cluster_name: str | None = None
-    preemption_gates: list[GateStateEntry] | None = None
+    preemption_gates: list[WirePreemptionGateState] | None = None
 
 
 class StatusFields(NamedTuple):
-    """What its status says, in the order of a QueuedWorkload."""
+    """The fields of its status, in the order of QueuedWorkload."""
 
     conditions: tuple[Condition, ...]
     admission: Admission | None
@@ -128,8 +128,8 @@ class StatusFields(NamedTuple):
     cluster: str
 
 
-def standing_of(status: KueueWorkloadStatus, counts: Mapping[str, int]) -> StatusFields:
-    """What it says; most say little beside their conditions, and what is not there is not looked at."""
+def standing_of(status: WireKueueWorkloadStatus, counts: Mapping[str, int]) -> StatusFields:
+    """The decoded status; absent parts, which most are, cost nothing."""
     stats = status.scheduling_stats
     return StatusFields(
         conditions_of(status.conditions) if status.conditions else (),
@@ -174,8 +174,8 @@ def with_standing(workload: QueuedWorkload, version: str, standing: StatusFields
     )
 
 
-def _admission(entry: AdmissionEntry, counts: Mapping[str, int]) -> Admission:
-    """An assignment that does not say for how many pods it is, is for all of them."""
+def _admission(entry: WireAdmission, counts: Mapping[str, int]) -> Admission:
+    """An assignment without a count is for all pods of its set."""
     path = "$.status.admission.podSetAssignments"
     assignments = [
         PodSetAssignment(
@@ -189,19 +189,19 @@ def _admission(entry: AdmissionEntry, counts: Mapping[str, int]) -> Admission:
     return Admission(entry.cluster_queue, tuple(assignments))
 
 
-def _requeue(entry: RequeueEntry) -> RequeueState:
+def _requeue(entry: WireRequeueState) -> RequeueState:
     return RequeueState(entry.count or 0, time_at("$.status.requeueState.requeueAt", entry.requeue_at))
 
 
-def _reclaimable(entries: Sequence[NamedCount]) -> tuple[tuple[str, int], ...]:
+def _reclaimable(entries: Sequence[WireReclaimablePod]) -> tuple[tuple[str, int], ...]:
     return tuple([(entry.name, entry.count) for entry in entries])
 
 
-def _evictions(entries: Sequence[EvictionEntry]) -> tuple[EvictionCount, ...]:
+def _evictions(entries: Sequence[WireEvictionStats]) -> tuple[EvictionCount, ...]:
     return tuple([EvictionCount(each.reason, each.underlying_cause, each.count) for each in entries])
 
 
-def _checks(entries: Sequence[CheckEntry]) -> tuple[CheckStatus, ...]:
+def _checks(entries: Sequence[WireCheckState]) -> tuple[CheckStatus, ...]:
     return tuple(
         CheckStatus(
             name=entry.name,
@@ -216,7 +216,7 @@ def _checks(entries: Sequence[CheckEntry]) -> tuple[CheckStatus, ...]:
     )
 
 
-def _gate_statuses(entries: Sequence[GateStateEntry]) -> tuple[GateStatus, ...]:
+def _gate_statuses(entries: Sequence[WirePreemptionGateState]) -> tuple[GateStatus, ...]:
     return tuple(
         GateStatus(
             entry.name,
@@ -231,7 +231,7 @@ def _transition(path: str, text: str | None) -> float:
     return time_at(f"{path}.lastTransitionTime", text) or 0.0
 
 
-def _requests(entries: Sequence[RequestsEntry]) -> tuple[tuple[str, Resources], ...]:
+def _requests(entries: Sequence[WirePodSetRequests]) -> tuple[tuple[str, Resources], ...]:
     path = "$.status.resourceRequests"
     return tuple(
         (entry.name, resources_at(f"{path}[{index}].resources", entry.resources)) for index, entry in enumerate(entries)
@@ -245,36 +245,36 @@ _OWN_TOGETHER = {("v1", "Pod"): Kind.POD, ("apps/v1", "StatefulSet"): Kind.STATE
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
-class PriorityClassEntry(Wire, frozen=True):
+class WirePriorityClassRef(Wire, frozen=True):
     group: str
     kind: str
     name: str
 
 
-class GateEntry(Wire, frozen=True):
+class WirePreemptionGate(Wire, frozen=True):
     name: str
 
 
-class KueueWorkloadSpec(Wire, frozen=True):
-    pod_sets: list[PodSetEntry]
+class WireKueueWorkloadSpec(Wire, frozen=True):
+    pod_sets: list[WirePodSet]
     queue_name: str = ""
-    priority_class_ref: PriorityClassEntry | None = None
+    priority_class_ref: WirePriorityClassRef | None = None
     priority: Int32 | None = None
     active: bool | None = None
     maximum_execution_time_seconds: Int32 | None = None
-    preemption_gates: list[GateEntry] | None = None
+    preemption_gates: list[WirePreemptionGate] | None = None
 
 
-class KueueWorkloadObject(Wire, frozen=True):
-    metadata: FinalizedMetadata
-    spec: KueueWorkloadSpec
-    status: KueueWorkloadStatus = KueueWorkloadStatus()
+class WireKueueWorkload(Wire, frozen=True):
+    metadata: WireFinalizedMetadata
+    spec: WireKueueWorkloadSpec
+    status: WireKueueWorkloadStatus = WireKueueWorkloadStatus()
 
 
-class KueueWorkloadParts(Wire, frozen=True):
+class WireKueueWorkloadParts(Wire, frozen=True):
     """The same, with parts that are decoded once however often they are seen."""
 
-    metadata: FinalizedMetadata
+    metadata: WireFinalizedMetadata
     spec: Raw
     status: Raw = Raw(b"{}")
 
@@ -290,14 +290,14 @@ class Requested(NamedTuple):
     max_execution_seconds: int | None
 
 
-_objects = msgspec.json.Decoder(KueueWorkloadObject)
-_parts = msgspec.json.Decoder(KueueWorkloadParts)
-_specs = msgspec.json.Decoder(KueueWorkloadSpec)
-_statuses = msgspec.json.Decoder(KueueWorkloadStatus)
+_objects = msgspec.json.Decoder(WireKueueWorkload)
+_parts = msgspec.json.Decoder(WireKueueWorkloadParts)
+_specs = msgspec.json.Decoder(WireKueueWorkloadSpec)
+_statuses = msgspec.json.Decoder(WireKueueWorkloadStatus)
 
 
 def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
-    """A write changes one part and leaves the others, and a part that stays is not looked into again."""
+    """Parts are decoded separately: a write changes one part, and unchanged parts are not decoded again."""
     try:
         wire = _parts.decode(raw)
         pod_sets, asked = _read_spec(bytes(wire.spec), wire.metadata.namespace)
@@ -306,9 +306,9 @@ def decode_queued_workload(raw: Buffer) -> QueuedWorkload:
         return _decoded_whole(raw)  # which names the field by its place in the object
 
 
-def metadata_in(value: Mapping[str, Any]) -> FinalizedMetadata:
+def metadata_in(value: Mapping[str, Any]) -> WireFinalizedMetadata:
     """Those of a stored workload."""
-    return msgspec.convert(value["metadata"], FinalizedMetadata)
+    return msgspec.convert(value["metadata"], WireFinalizedMetadata)
 
 
 def spec_in(spec: Any, namespace: str) -> tuple[tuple[PodSet, ...], Requested]:
@@ -320,7 +320,9 @@ def standing_in(status: Any, pod_sets: tuple[PodSet, ...]) -> StatusFields:
     """What the status of a stored workload with these pod sets says."""
     has_verbatim = isinstance(status, dict) and "admissionChecks" in status  # JSON, of which there is only in text
     wire = (
-        _statuses.decode(msgspec.json.encode(status)) if has_verbatim else msgspec.convert(status, KueueWorkloadStatus)
+        _statuses.decode(msgspec.json.encode(status))
+        if has_verbatim
+        else msgspec.convert(status, WireKueueWorkloadStatus)
     )
     return standing_of(wire, dict(_counts(pod_sets)))
 
@@ -347,7 +349,7 @@ def _read_status(raw: bytes, counts: tuple[tuple[str, int], ...]) -> StatusField
     return standing_of(_statuses.decode(raw), dict(counts))
 
 
-def _asked(spec: KueueWorkloadSpec) -> Requested:
+def _asked(spec: WireKueueWorkloadSpec) -> Requested:
     return Requested(
         queue=spec.queue_name,
         priority=spec.priority or 0,
@@ -359,9 +361,9 @@ def _asked(spec: KueueWorkloadSpec) -> Requested:
 
 
 def workload_of(
-    metadata: FinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Requested, standing: StatusFields
+    metadata: WireFinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Requested, standing: StatusFields
 ) -> QueuedWorkload:
-    """What its parts say; by position, as to look up that many names takes most of the time."""
+    """The workload from its parts; by position, because that many keyword arguments would dominate the cost."""
     annotations = metadata.annotations or {}
     owners = _together(metadata) if metadata.owner_references else ()
     owner = _owner(metadata, owners) if metadata.owner_references else None
@@ -397,24 +399,24 @@ def _gates_named(text: str) -> tuple[str, ...]:
 
 
 def _boost(annotations: Mapping[str, str]) -> int:
-    """A boost that is no number is none: that is said when the annotation is written, and held quota is held."""
+    """A boost that is no number counts as 0; the webhook denies such annotations."""
     text = annotations.get(PRIORITY_BOOST, "")
     return int(text) if text and _WHOLE_NUMBER.fullmatch(text) else 0
 
 
-def _priority_class(entry: PriorityClassEntry | None) -> PriorityClassRef | None:
+def _priority_class(entry: WirePriorityClassRef | None) -> PriorityClassRef | None:
     return None if entry is None else PriorityClassRef(entry.group, entry.kind, entry.name)
 
 
-def _owner(metadata: Metadata, pods: Sequence[Target]) -> Target | None:
-    """The job it stands for, or the pod, where that is a single one; of a group's, the first."""
+def _owner(metadata: WireMetadata, pods: Sequence[Target]) -> Target | None:
+    """The job of the workload, or its pod; of a pod group, the first pod."""
     for owner in metadata.owner_references or ():
         if owner.controller and (owner.api_version, owner.kind) == ("v1", "Pod"):
             return Target(Key(Kind.POD, metadata.namespace, owner.name), owner.uid)
     return controller(metadata) or next(iter(pods), None)
 
 
-def _together(metadata: Metadata) -> tuple[Target, ...]:
+def _together(metadata: WireMetadata) -> tuple[Target, ...]:
     """The pods of a group, or the stateful set they are of, own its workload together."""
     return tuple(
         Target(Key(kind, metadata.namespace, owner.name), owner.uid)

@@ -5,42 +5,42 @@ from __future__ import annotations
 import msgspec
 
 from headgate.api.amounts import resources_at
-from headgate.api.wire import Amounts, Buffer, Int64, Metadata, StatusCondition, Wire, is_true
+from headgate.api.wire import Amounts, Buffer, Int64, Wire, WireConditionStatus, WireMetadata, is_true
 from headgate.model.keys import Kind
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.resources import LARGEST_REQUEST, Resources
 
 
-class TaintEntry(Wire, frozen=True):
+class WireTaint(Wire, frozen=True):
     key: str
     effect: TaintEffect
     value: str = ""
 
 
-class NodeSpec(Wire, frozen=True):
+class WireNodeSpec(Wire, frozen=True):
     unschedulable: bool = False
-    taints: list[TaintEntry] | None = None
+    taints: list[WireTaint] | None = None
 
 
-class Image(Wire, frozen=True):
+class WireImage(Wire, frozen=True):
     names: list[str] | None = None
     size_bytes: Int64 = 0
 
 
-class NodeStatus(Wire, frozen=True):
+class WireNodeStatus(Wire, frozen=True):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
-    conditions: list[StatusCondition] | None = None
-    images: list[Image] | None = None
+    conditions: list[WireConditionStatus] | None = None
+    images: list[WireImage] | None = None
 
 
-class NodeObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+class WireNode(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireNodeSpec = WireNodeSpec()
+    status: WireNodeStatus = WireNodeStatus()
 
 
-_decoder = msgspec.json.Decoder(NodeObject)
+_decoder = msgspec.json.Decoder(WireNode)
 
 
 def decode_node(raw: Buffer) -> Node:
@@ -60,7 +60,7 @@ def decode_node(raw: Buffer) -> Node:
     )
 
 
-def _allocatable(status: NodeStatus) -> Resources:
+def _allocatable(status: WireNodeStatus) -> Resources:
     """What pods may use; a node that does not say offers its whole capacity."""
     if status.allocatable is not None:
         return _counted(resources_at("$.status.allocatable", status.allocatable))

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from headgate.api.errors import InvalidField
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Metadata, OwnerReference, Wire
+from headgate.api.wire import Buffer, Wire, WireMetadata, WireOwnerReference
 from headgate.model.affinity import Selector
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import ReplicaOwner, Service, StatefulSet
@@ -25,44 +25,44 @@ _OWNERS = {
 }
 
 
-class LabelsSpec(Wire, frozen=True):
+class WireLabelsSpec(Wire, frozen=True):
     """Services and ReplicationControllers select by labels alone."""
 
     selector: dict[str, str] | None = None
 
 
-class LabelsObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: LabelsSpec = LabelsSpec()
+class WireLabelled(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireLabelsSpec = WireLabelsSpec()
 
 
-class SelectorSpec(Wire, frozen=True):
+class WireSelectorSpec(Wire, frozen=True):
     selector: dict[str, Any] | None = None
 
 
-class SelectorObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: SelectorSpec = SelectorSpec()
+class WireSelecting(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireSelectorSpec = WireSelectorSpec()
 
 
-class StatefulSetSpec(SelectorSpec, frozen=True):
+class WireStatefulSetSpec(WireSelectorSpec, frozen=True):
     replicas: int | None = None
     template: Raw = Raw()
     pod_management_policy: str = ""
 
 
-class StatefulSetObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: StatefulSetSpec = StatefulSetSpec()
+class WireStatefulSet(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireStatefulSetSpec = WireStatefulSetSpec()
 
 
-_by_labels = msgspec.json.Decoder(LabelsObject)
-_by_selector = msgspec.json.Decoder(SelectorObject)
-_stateful_sets = msgspec.json.Decoder(StatefulSetObject)
+_by_labels = msgspec.json.Decoder(WireLabelled)
+_by_selector = msgspec.json.Decoder(WireSelecting)
+_stateful_sets = msgspec.json.Decoder(WireStatefulSet)
 
 
-def controller(metadata: Metadata) -> Target | None:
-    """Whose pod this is, where that is of a kind we know."""
+def controller(metadata: WireMetadata) -> Target | None:
+    """The controller of the pod, if that is of a known kind."""
     for reference in metadata.owner_references or ():
         if reference.controller:
             kind = _kind_of(reference)
@@ -131,7 +131,7 @@ def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:
         raise InvalidField("$.spec.selector", str(error)) from None
 
 
-def _kind_of(reference: OwnerReference) -> Kind | None:
+def _kind_of(reference: WireOwnerReference) -> Kind | None:
     if reference.kind == "Job" and reference.api_version.startswith("batch/"):
         return Kind.JOB
     return _OWNERS.get((reference.api_version, reference.kind))

@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw
 
-from headgate.api.affinities import NO_AFFINITY, TolerationEntry, affinity_demands, tolerations
-from headgate.api.amounts import Container, PodNeeds, ResourceNeeds, effective_requests, resources_at
+from headgate.api.affinities import NO_AFFINITY, WireToleration, affinity_demands, tolerations
+from headgate.api.amounts import WireContainer, WirePodNeeds, WireResourceNeeds, effective_requests, resources_at
 from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.wire import Amounts, Wire
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
@@ -21,55 +21,55 @@ DEFAULT_NAME = "main"
 SAYS_NOTHING = PodTemplate()
 
 
-class LimitedNeeds(Wire, frozen=True):
+class WireLimitedNeeds(Wire, frozen=True):
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class TemplateContainer(Wire, frozen=True):
-    resources: LimitedNeeds | None = None
+class WireTemplateContainer(Wire, frozen=True):
+    resources: WireLimitedNeeds | None = None
     restart_policy: str | None = None
 
 
-class TemplateSpec(Wire, frozen=True):
-    containers: list[TemplateContainer]
-    init_containers: list[TemplateContainer] | None = None
+class WireTemplateSpec(Wire, frozen=True):
+    containers: list[WireTemplateContainer]
+    init_containers: list[WireTemplateContainer] | None = None
     overhead: Amounts | None = None
-    resources: LimitedNeeds | None = None
+    resources: WireLimitedNeeds | None = None
     node_selector: dict[str, str] | None = None
     affinity: Raw = Raw()
-    tolerations: list[TolerationEntry] | None = None
+    tolerations: list[WireToleration] | None = None
     runtime_class_name: str | None = None
     priority_class_name: str = ""
 
 
-class TemplateMetadata(Wire, frozen=True):
+class WireTemplateMetadata(Wire, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
-class Template(Wire, frozen=True):
-    spec: TemplateSpec | None = None
-    metadata: TemplateMetadata = TemplateMetadata()
+class WireTemplate(Wire, frozen=True):
+    spec: WireTemplateSpec | None = None
+    metadata: WireTemplateMetadata = WireTemplateMetadata()
 
 
-class PodSetEntry(Wire, frozen=True):
+class WirePodSet(Wire, frozen=True):
     template: Raw
     name: str = DEFAULT_NAME
     count: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 1
     min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
 
 
-_templates = msgspec.json.Decoder(Template)
+_templates = msgspec.json.Decoder(WireTemplate)
 
 
-def pod_sets_of(entries: Sequence[PodSetEntry], namespace: str) -> tuple[PodSet, ...]:
+def pod_sets_of(entries: Sequence[WirePodSet], namespace: str) -> tuple[PodSet, ...]:
     """The pod sets of `$.spec.podSets`, in order."""
     return tuple([_pod_set(entry, f"$.spec.podSets[{index}]", namespace) for index, entry in enumerate(entries)])
 
 
 def pod_template(template: Raw, namespace: str, path: str) -> PodTemplate:
-    """What is said of pods in a template found at `path`."""
+    """The pods of a template at `path`."""
     try:
         return _read(bytes(template), namespace)
     except msgspec.DecodeError as error:
@@ -79,7 +79,7 @@ def pod_template(template: Raw, namespace: str, path: str) -> PodTemplate:
     raise InvalidField(wrong.path.replace("$", path, 1), wrong.expected) from None
 
 
-def _pod_set(entry: PodSetEntry, path: str, namespace: str) -> PodSet:
+def _pod_set(entry: WirePodSet, path: str, namespace: str) -> PodSet:
     pods = pod_template(entry.template, namespace, f"{path}.template")
     if pods is SAYS_NOTHING:
         raise InvalidField(f"{path}.template", "Object missing required field spec")
@@ -88,7 +88,7 @@ def _pod_set(entry: PodSetEntry, path: str, namespace: str) -> PodSet:
 
 @lru_cache(maxsize=16_384)
 def _read(template: bytes, namespace: str) -> PodTemplate:
-    """A template is looked into once, however often and in whosever object it is seen."""
+    """Decodes a template once, however many objects contain it."""
     wire = _templates.decode(template)
     spec, metadata = wire.spec, wire.metadata
     if spec is None:
@@ -102,8 +102,8 @@ def _read(template: bytes, namespace: str) -> PodTemplate:
     )
 
 
-def _shape(spec: TemplateSpec, namespace: str) -> PodShape:
-    """As far as quota looks at it; what a pod wants of its neighbours and its storage is not there."""
+def _shape(spec: WireTemplateSpec, namespace: str) -> PodShape:
+    """The shape of a pod without affinity to other pods and without volumes, which quota does not consider."""
     affinity = affinity_demands(bytes(spec.affinity), namespace) if spec.affinity else NO_AFFINITY
     requests, _ = effective_requests(_needs(spec))
     return PodShape(
@@ -116,9 +116,9 @@ def _shape(spec: TemplateSpec, namespace: str) -> PodShape:
     )
 
 
-def _needs(spec: TemplateSpec) -> PodNeeds:
-    """As a server completes a pod: who has a limit and does not say what it asks for, asks for that much."""
-    return PodNeeds(
+def _needs(spec: WireTemplateSpec) -> WirePodNeeds:
+    """Requests default to limits, as in the API server."""
+    return WirePodNeeds(
         containers=[_container(container) for container in spec.containers],
         init_containers=[_container(container) for container in spec.init_containers or ()],
         overhead=spec.overhead,
@@ -126,17 +126,17 @@ def _needs(spec: TemplateSpec) -> PodNeeds:
     )
 
 
-def _container(container: TemplateContainer) -> Container:
+def _container(container: WireTemplateContainer) -> WireContainer:
     resources = None if container.resources is None else _filled(container.resources)
-    return Container(resources=resources, restart_policy=container.restart_policy)
+    return WireContainer(resources=resources, restart_policy=container.restart_policy)
 
 
-def _filled(needs: LimitedNeeds) -> ResourceNeeds:
-    return ResourceNeeds({**(needs.limits or {}), **(needs.requests or {})})
+def _filled(needs: WireLimitedNeeds) -> WireResourceNeeds:
+    return WireResourceNeeds({**(needs.limits or {}), **(needs.requests or {})})
 
 
-def _template_needs(spec: TemplateSpec) -> TemplateNeeds:
-    """As it is written, nothing filled in."""
+def _template_needs(spec: WireTemplateSpec) -> TemplateNeeds:
+    """As written, without defaults."""
     return TemplateNeeds(
         containers=_each(spec.containers, "$.spec.containers"),
         init_containers=_each(spec.init_containers or (), "$.spec.initContainers"),
@@ -146,13 +146,13 @@ def _template_needs(spec: TemplateSpec) -> TemplateNeeds:
     )
 
 
-def _each(containers: Sequence[TemplateContainer], path: str) -> tuple[ContainerNeeds, ...]:
+def _each(containers: Sequence[WireTemplateContainer], path: str) -> tuple[ContainerNeeds, ...]:
     return tuple(
-        _written(one.resources or LimitedNeeds(), f"{path}[{index}].resources", one.restart_policy == "Always")
+        _written(one.resources or WireLimitedNeeds(), f"{path}[{index}].resources", one.restart_policy == "Always")
         for index, one in enumerate(containers)
     )
 
 
-def _written(needs: LimitedNeeds, path: str, is_sidecar: bool) -> ContainerNeeds:
+def _written(needs: WireLimitedNeeds, path: str, is_sidecar: bool) -> ContainerNeeds:
     requests, limits = resources_at(f"{path}.requests", needs.requests), resources_at(f"{path}.limits", needs.limits)
     return ContainerNeeds(requests, limits, is_sidecar)

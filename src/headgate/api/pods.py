@@ -12,14 +12,19 @@ from msgspec import Raw
 from headgate.api.affinities import (
     NO_AFFINITY,
     AffinityDemands,
-    TolerationEntry,
+    WireToleration,
     affinity_demands,
     spread_demands,
     spreads,
     tolerations,
 )
-from headgate.api.amounts import PodNeeds, effective_requests, host_ports, images
-from headgate.api.claims import DeviceClaimEntry, DeviceClaimStatus, device_claims_named, volume_claims_named
+from headgate.api.amounts import WirePodNeeds, effective_requests, host_ports, images
+from headgate.api.claims import (
+    WirePodResourceClaim,
+    WirePodResourceClaimStatus,
+    device_claims_named,
+    volume_claims_named,
+)
 from headgate.api.errors import InvalidField
 from headgate.api.owners import controller
 from headgate.api.wire import (
@@ -28,9 +33,9 @@ from headgate.api.wire import (
     Int64,
     InvalidDuration,
     InvalidTime,
-    Metadata,
-    StatusCondition,
     Wire,
+    WireConditionStatus,
+    WireMetadata,
     parse_duration,
     parse_time,
     time_at,
@@ -55,18 +60,18 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 _NOTHING: Mapping[str, str] = {}
 
 
-class WorkloadReference(Wire, frozen=True):
+class WireWorkloadReference(Wire, frozen=True):
     name: str
     pod_group: str
     pod_group_replica_key: str = ""
 
 
-class SchedulingGroup(Wire, frozen=True):
+class WireSchedulingGroup(Wire, frozen=True):
     pod_group_name: str | None = None
 
 
 def group_and_total(
-    metadata: Metadata, reference: WorkloadReference | None, scheduling: SchedulingGroup | None
+    metadata: WireMetadata, reference: WireWorkloadReference | None, scheduling: WireSchedulingGroup | None
 ) -> tuple[GroupKey | None, int]:
     """The pod's group, and how many pods that has where the pods themselves say so (else 0).
 
@@ -100,43 +105,43 @@ NO_DEMANDS = PeerDemands()
 _PHASES = {"": Phase.PENDING} | {phase.value: phase for phase in Phase}
 
 
-class Gate(Wire, frozen=True):
+class WireSchedulingGate(Wire, frozen=True):
     name: str
 
 
-class PodSpec(PodNeeds, frozen=True):
+class WirePodSpec(WirePodNeeds, frozen=True):
     node_name: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Raw = Raw()
     topology_spread_constraints: Raw = Raw()
     volumes: Raw = Raw()
-    resource_claims: list[DeviceClaimEntry] | None = None
+    resource_claims: list[WirePodResourceClaim] | None = None
     host_network: bool = False
-    tolerations: list[TolerationEntry] | None = None
+    tolerations: list[WireToleration] | None = None
     scheduler_name: str = ""
-    scheduling_gates: list[Gate] | None = None
+    scheduling_gates: list[WireSchedulingGate] | None = None
     priority: Int32 | None = None
     preemption_policy: str | None = None
     termination_grace_period_seconds: Int64 | None = None
-    workload_ref: WorkloadReference | None = None
-    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WireWorkloadReference | None = None
+    scheduling_group: WireSchedulingGroup | None = None
 
 
-class PodStatus(Wire, frozen=True):
+class WirePodStatus(Wire, frozen=True):
     phase: str = ""
-    conditions: list[StatusCondition] | None = None
+    conditions: list[WireConditionStatus] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
-    resource_claim_statuses: list[DeviceClaimStatus] | None = None
+    resource_claim_statuses: list[WirePodResourceClaimStatus] | None = None
 
 
-class PodObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: PodSpec
-    status: PodStatus = PodStatus()
+class WirePod(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WirePodSpec
+    status: WirePodStatus = WirePodStatus()
 
 
-_decoder = msgspec.json.Decoder(PodObject)
+_decoder = msgspec.json.Decoder(WirePod)
 
 
 def decode_pod(raw: Buffer) -> Pod:
@@ -175,7 +180,7 @@ def decode_pod(raw: Buffer) -> Pod:
     )
 
 
-def _shape(spec: PodSpec, metadata: Metadata, status: PodStatus) -> PodShape:
+def _shape(spec: WirePodSpec, metadata: WireMetadata, status: WirePodStatus) -> PodShape:
     """The pod's shape. Not the node it names: once that is set, the pod is bound and nothing is left to decide."""
     requests, scored = effective_requests(spec)
     affinity = affinity_demands(bytes(spec.affinity), metadata.namespace) if spec.affinity else NO_AFFINITY
@@ -195,7 +200,7 @@ def _shape(spec: PodSpec, metadata: Metadata, status: PodStatus) -> PodShape:
     )
 
 
-def _peers(spec: PodSpec, affinity: AffinityDemands, metadata: Metadata) -> PeerDemands | None:
+def _peers(spec: WirePodSpec, affinity: AffinityDemands, metadata: WireMetadata) -> PeerDemands | None:
     """All that is demanded of other pods; None when that is nothing."""
     constraints, labels = spec.topology_spread_constraints, metadata.labels or {}
     spread = spread_demands(bytes(constraints)) if constraints else ()
@@ -209,7 +214,7 @@ def _peers(spec: PodSpec, affinity: AffinityDemands, metadata: Metadata) -> Peer
     return None if demands == NO_DEMANDS else demands
 
 
-def _claims(spec: PodSpec, metadata: Metadata, status: PodStatus) -> tuple[ClaimName, ...]:
+def _claims(spec: WirePodSpec, metadata: WireMetadata, status: WirePodStatus) -> tuple[ClaimName, ...]:
     """Every claim the pod names, to storage and to devices."""
     volumes = volume_claims_named(bytes(spec.volumes), metadata.name) if spec.volumes else ()
     if not spec.resource_claims:
@@ -230,15 +235,15 @@ def _phase(text: str) -> Phase:
     return phase
 
 
-def _grace(metadata: Metadata, spec: PodSpec) -> int:
+def _grace(metadata: WireMetadata, spec: WirePodSpec) -> int:
     if metadata.deletion_grace_period_seconds is not None:
         return metadata.deletion_grace_period_seconds
     grace = spec.termination_grace_period_seconds
     return DEFAULT_GRACE if grace is None else grace
 
 
-def _mark(conditions: list[StatusCondition]) -> str | None:
-    """What the mark of a pod that a scheduler asks to leave says; None without the mark."""
+def _mark(conditions: list[WireConditionStatus]) -> str | None:
+    """The message of the DisruptionTarget condition for preemption; None without it."""
     for condition in conditions:
         if condition.type == "DisruptionTarget":
             marked = condition.status == "True" and condition.reason == "PreemptionByScheduler"
@@ -246,7 +251,7 @@ def _mark(conditions: list[StatusCondition]) -> str | None:
     return None
 
 
-def _scheduled(conditions: list[StatusCondition]) -> ScheduledCondition | None:
+def _scheduled(conditions: list[WireConditionStatus]) -> ScheduledCondition | None:
     for condition in conditions:
         if condition.type == "PodScheduled":
             return ScheduledCondition(condition.status, condition.reason, condition.message)
@@ -274,33 +279,33 @@ def checkpoint_every(text: str) -> float | None:
     return seconds if seconds > 0 else None
 
 
-class HeldMetadata(Wire, frozen=True):
+class WireHeldPodMetadata(Wire, frozen=True):
     finalizers: list[str] | None = None
 
 
-class HeldCondition(Wire, frozen=True):
+class WireHeldPodCondition(Wire, frozen=True):
     type: str
     status: str
     reason: str = ""
     last_transition_time: str | None = None
 
 
-class HeldStatus(Wire, frozen=True):
-    conditions: list[HeldCondition] | None = None
+class WireHeldPodStatus(Wire, frozen=True):
+    conditions: list[WireHeldPodCondition] | None = None
 
 
-class HeldObject(Wire, frozen=True):
-    metadata: HeldMetadata
+class WireHeldPod(Wire, frozen=True):
+    metadata: WireHeldPodMetadata
     spec: Raw
-    status: HeldStatus = HeldStatus()
+    status: WireHeldPodStatus = WireHeldPodStatus()
 
 
-class NamedClass(Wire, frozen=True):
+class WireNamedClass(Wire, frozen=True):
     priority_class_name: str = ""
 
 
-_held_decoder = msgspec.json.Decoder(HeldObject)
-_classes = msgspec.json.Decoder(NamedClass)
+_held_decoder = msgspec.json.Decoder(WireHeldPod)
+_classes = msgspec.json.Decoder(WireNamedClass)
 
 
 def held_pod(raw: Buffer) -> HeldPod:
@@ -315,7 +320,7 @@ def held_pod(raw: Buffer) -> HeldPod:
     )
 
 
-def _failed_at(conditions: list[HeldCondition]) -> float | None:
+def _failed_at(conditions: list[WireHeldPodCondition]) -> float | None:
     for condition in conditions:
         if condition.type == "ContainersReady" and (condition.status, condition.reason) == ("False", "PodFailed"):
             return time_at("$.status.conditions", condition.last_transition_time)

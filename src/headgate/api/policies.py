@@ -9,46 +9,46 @@ import msgspec
 
 from headgate.api.amounts import resources_at
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, Buffer, Int32, Metadata, Wire
+from headgate.api.wire import Amounts, Buffer, Int32, Wire, WireMetadata
 from headgate.model.keys import Kind
 from headgate.model.limits import Bounds, LimitRange, RuntimeClass
 from headgate.model.objects import DisruptionBudget, Namespace, PodCount, PriorityClass
 from headgate.model.selectors import InvalidSelector, Requirement, label_selector
 
 
-class NamespaceObject(Wire, frozen=True):
-    metadata: Metadata
+class WireNamespace(Wire, frozen=True):
+    metadata: WireMetadata
 
 
-class PriorityClassObject(Wire, frozen=True):
-    metadata: Metadata
+class WirePriorityClass(Wire, frozen=True):
+    metadata: WireMetadata
     value: Int32
     global_default: bool = False
     preemption_policy: str | None = None
 
 
-class BudgetSpec(Wire, frozen=True):
+class WireDisruptionBudgetSpec(Wire, frozen=True):
     selector: dict[str, Any] | None = None
     min_available: Int32 | str | None = None
     max_unavailable: Int32 | str | None = None
 
 
-class BudgetStatus(Wire, frozen=True):
+class WireDisruptionBudgetStatus(Wire, frozen=True):
     disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, Any] | None = None
 
 
-class BudgetObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: BudgetSpec = BudgetSpec()
-    status: BudgetStatus = BudgetStatus()
+class WireDisruptionBudget(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireDisruptionBudgetSpec = WireDisruptionBudgetSpec()
+    status: WireDisruptionBudgetStatus = WireDisruptionBudgetStatus()
 
 
 _PERCENTAGE = re.compile(r"([0-9]{1,9})%")
 
-_namespaces = msgspec.json.Decoder(NamespaceObject)
-_priority_classes = msgspec.json.Decoder(PriorityClassObject)
-_budgets = msgspec.json.Decoder(BudgetObject)
+_namespaces = msgspec.json.Decoder(WireNamespace)
+_priority_classes = msgspec.json.Decoder(WirePriorityClass)
+_budgets = msgspec.json.Decoder(WireDisruptionBudget)
 
 
 def decode_namespace(raw: Buffer) -> Namespace:
@@ -105,7 +105,7 @@ def _requirements(selector: dict[str, Any]) -> tuple[Requirement, ...]:
         raise InvalidField("$.spec.selector", str(error)) from None
 
 
-class LimitEntry(Wire, frozen=True):
+class WireLimit(Wire, frozen=True):
     type: str
     max: Amounts | None = None
     min: Amounts | None = None
@@ -113,26 +113,26 @@ class LimitEntry(Wire, frozen=True):
     default_request: Amounts | None = None
 
 
-class LimitRangeSpec(Wire, frozen=True):
-    limits: list[LimitEntry] | None = None
+class WireLimitRangeSpec(Wire, frozen=True):
+    limits: list[WireLimit] | None = None
 
 
-class LimitRangeObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: LimitRangeSpec = LimitRangeSpec()
+class WireLimitRange(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireLimitRangeSpec = WireLimitRangeSpec()
 
 
-class Overhead(Wire, frozen=True):
+class WireOverhead(Wire, frozen=True):
     pod_fixed: Amounts | None = None
 
 
-class RuntimeClassObject(Wire, frozen=True):
-    metadata: Metadata
-    overhead: Overhead | None = None
+class WireRuntimeClass(Wire, frozen=True):
+    metadata: WireMetadata
+    overhead: WireOverhead | None = None
 
 
-_limit_ranges = msgspec.json.Decoder(LimitRangeObject)
-_runtime_classes = msgspec.json.Decoder(RuntimeClassObject)
+_limit_ranges = msgspec.json.Decoder(WireLimitRange)
+_runtime_classes = msgspec.json.Decoder(WireRuntimeClass)
 
 
 def decode_limit_range(raw: Buffer) -> LimitRange:
@@ -150,12 +150,12 @@ def decode_limit_range(raw: Buffer) -> LimitRange:
 
 def decode_runtime_class(raw: Buffer) -> RuntimeClass:
     wire = _runtime_classes.decode(raw)
-    metadata, overhead = wire.metadata, wire.overhead or Overhead()
+    metadata, overhead = wire.metadata, wire.overhead or WireOverhead()
     fixed = resources_at("$.overhead.podFixed", overhead.pod_fixed)
     return RuntimeClass(metadata.key(Kind.RUNTIME_CLASS), metadata.uid, metadata.resource_version, fixed)
 
 
-def _bounds(entry: LimitEntry, path: str) -> Bounds:
+def _bounds(entry: WireLimit, path: str) -> Bounds:
     return Bounds(
         max=resources_at(f"{path}.max", entry.max),
         min=resources_at(f"{path}.min", entry.min),

@@ -109,7 +109,7 @@ def _bind(bind: Bind) -> Call:
 
 
 def _remove_gate(removal: RemoveGate) -> Call:
-    """JSON patch finds the gate by its place, so it first makes sure who stands there."""
+    """JSON patch removes a gate by index, so a test of its name comes first."""
     place = f"/spec/schedulingGates/{removal.index}"
     checks = {f"/metadata/{name}": value for name, value in _precondition(removal.target).items()}
     checks[f"{place}/name"] = removal.gate
@@ -208,25 +208,25 @@ def _regarding(target: Target) -> dict[str, str]:
     return {**named, "namespace": key.namespace} if key.namespace else named
 
 
-class Cause(Wire, frozen=True):
+class WireStatusCause(Wire, frozen=True):
     field: str = ""
 
 
-class StatusDetails(Wire, frozen=True):
-    causes: list[Cause] | None = None
+class WireApiStatusDetails(Wire, frozen=True):
+    causes: list[WireStatusCause] | None = None
     retry_after_seconds: int | None = None
 
 
-class Status(Wire, frozen=True):
+class WireApiStatus(Wire, frozen=True):
     """An API server's own account of a failure."""
 
     code: int = 0
     reason: str = ""
     message: str = ""
-    details: StatusDetails | None = None
+    details: WireApiStatusDetails | None = None
 
 
-_decoder = msgspec.json.Decoder(Status)
+_decoder = msgspec.json.Decoder(WireApiStatus)
 
 _NOTHING_DONE = {
     401: Trouble.UNAVAILABLE,  # our credentials are stale; fresh ones may do
@@ -247,15 +247,15 @@ def trouble_of(code: int, body: bytes) -> tuple[Trouble, str] | None:
     return _trouble(code, status), status.message or f"HTTP status {code}"
 
 
-def decode_status(body: bytes) -> Status:
+def decode_status(body: bytes) -> WireApiStatus:
     """The server's account; an empty one where the answer came from something else, such as a proxy."""
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError:
-        return Status()
+        return WireApiStatus()
 
 
-def _trouble(code: int, status: Status) -> Trouble:
+def _trouble(code: int, status: WireApiStatus) -> Trouble:
     if code in _NOTHING_DONE:
         return _NOTHING_DONE[code]
     if code in _MAYBE_DONE or code > 504:
@@ -263,7 +263,7 @@ def _trouble(code: int, status: Status) -> Trouble:
     return Trouble.CONFLICT if code == 422 and _was_of_another_object(status) else Trouble.REFUSED
 
 
-def _was_of_another_object(status: Status) -> bool:
+def _was_of_another_object(status: WireApiStatus) -> bool:
     """A patch whose precondition failed is answered with 422 as well.
 
     If the uid differs, that field is the cause; if a test of a JSON patch fails, there is no cause at all.

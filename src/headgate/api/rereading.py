@@ -1,4 +1,4 @@
-"""What was asked about is stored, seen and asked about again: what was read then need not be read again."""
+"""A cache of decoded objects: those that webhooks reviewed are stored, watched and reviewed again."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from headgate.model.objects import Object
 from headgate.model.queues import ClusterQueue, LocalQueue, QueuedWorkload
 
 LIMIT = 20_000
-"""Objects that are remembered, and parts of objects; when there are more, all are forgotten."""
+"""The most objects, and parts of objects, in the cache; when there are more, it is cleared."""
 
 B = TypeVar("B", bound=Hashable)
 _WithStatus = QueuedWorkload | ClusterQueue | LocalQueue
-"""What is made of nothing but metadata, spec and status; the status, which changes most, is read alone."""
+"""Kinds whose status, which changes most often, is decoded separately."""
 _UNREADABLE = (KeyError, MsgspecError, InvalidField)
-"""Raised of a part that is not as it must be; what is wrong with it is for the door to say."""
+"""Raised for a malformed part; `decode` then names the field."""
 _NOTHING: Json = {}
-"""The part that is not there, in which all objects without it are alike."""
+"""Stands for an absent part; one object, so that identity works as a key."""
 
 
 class _Known(Struct, frozen=True, gc=False):
-    """How an object was last read, and how before that: what was asked about may not have been stored."""
+    """The last two decoded versions of an object: the reviewed one may not have been stored."""
 
     value: Json
     found: Object
@@ -38,7 +38,7 @@ class _Known(Struct, frozen=True, gc=False):
 
 
 class _Made(Struct, frozen=True, gc=False):
-    """What was made, with the part or parts it was made of, lest others take their identity."""
+    """A memoized result with the parts it depends on, kept alive so that their ids are not reused."""
 
     of: object
     made: Any
@@ -114,7 +114,7 @@ class Rereading:
         return read_once(kind, value) if by_parts is None else by_parts
 
     def _read_by_parts(self, value: Json) -> QueuedWorkload | None:
-        """Work alike has the very same spec and status, which are read once for all."""
+        """Workloads that share a spec or status share its decoded form."""
         try:
             metadata = metadata_in(value)
             pod_sets, asked = self._once_beside(spec_in, value["spec"], metadata.namespace)
@@ -123,7 +123,7 @@ class Rereading:
         except _UNREADABLE:
             return None
 
-    def once(self, make: Callable[[P], R], of: P, /, *parts: object) -> R:
+    def memoize(self, make: Callable[[P], R], of: P, /, *parts: object) -> R:
         """What is made of something that depends on these parts of stored objects; by the very same ones, once."""
         key = (make, *map(id, parts))
         known = self._made.get(key)

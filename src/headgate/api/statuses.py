@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.api.amounts import amount_texts, billionth_texts
-from headgate.api.wire import LONGEST_MESSAGE, Wire, WrittenCondition, condition_entries, format_time
+from headgate.api.wire import LONGEST_MESSAGE, Wire, WireWrittenCondition, condition_entries, format_time
 from headgate.model.effects import (
     AdmissionCheckStatus,
     BudgetStatus,
@@ -45,7 +45,7 @@ _NOT_READY: Mapping[Phase, str] = {
 }
 
 
-def status_of(change: StatusChange) -> dict[str, Any] | WrittenWorkload:
+def status_of(change: StatusChange) -> dict[str, Any] | WireWrittenWorkload:
     """The fields of `status` to set; None removes a field."""
     if isinstance(change, QueueStatus):
         return queue_status_of(change)
@@ -132,15 +132,15 @@ def _job_conditions(progress: JobProgress) -> list[dict[str, Any]]:
 
 
 REMEMBERED = 4_096
-"""How many admissions are kept in words: those of work alike are alike."""
+"""Size of the cache of encoded admissions."""
 
 _Entries = list[dict[str, Any]]
 
 
-class WrittenWorkload(Wire, frozen=True):
+class WireWrittenWorkload(Wire, frozen=True):
     """The fields of a workload's status that we answer for; None removes one."""
 
-    conditions: list[WrittenCondition]
+    conditions: list[WireWrittenCondition]
     admission: Raw | None
     requeue_state: dict[str, Any] | None
     reclaimable_pods: _Entries | None
@@ -153,7 +153,7 @@ class WrittenWorkload(Wire, frozen=True):
     cluster_name: str | None
 
 
-def queue_status_of(change: QueueStatus) -> dict[str, Any] | WrittenWorkload:
+def queue_status_of(change: QueueStatus) -> dict[str, Any] | WireWrittenWorkload:
     """The fields of `status` to set; None removes a field."""
     match change:
         case QueuedWorkloadStatus():
@@ -182,9 +182,9 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | WrittenWorkload:
             assert_never(change)
 
 
-def _workload(status: QueuedWorkloadStatus) -> WrittenWorkload:
+def _workload(status: QueuedWorkloadStatus) -> WireWrittenWorkload:
     """By position, as there is one for every step in the life of a workload."""
-    return WrittenWorkload(
+    return WireWrittenWorkload(
         condition_entries(status.conditions),
         None if status.admission is None else _admission(status.admission),
         None if status.requeue is None else _requeue(status.requeue),

@@ -30,7 +30,7 @@ class Wire(Struct, rename="camel", frozen=True, gc=False):
     """Fields are read by their Kubernetes names; what is not listed is ignored."""
 
 
-class OwnerReference(Wire, frozen=True):
+class WireOwnerReference(Wire, frozen=True):
     kind: str
     name: str
     uid: str = ""
@@ -38,7 +38,7 @@ class OwnerReference(Wire, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(Wire, frozen=True):
+class WireMetadata(Wire, frozen=True):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -49,7 +49,7 @@ class Metadata(Wire, frozen=True):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: Int64 | None = None
-    owner_references: list[OwnerReference] | None = None
+    owner_references: list[WireOwnerReference] | None = None
 
     def key(self, kind: Kind) -> Key:
         return Key(kind, self.namespace, self.name)
@@ -63,18 +63,18 @@ class Metadata(Wire, frozen=True):
         return time_at("$.metadata.deletionTimestamp", self.deletion_timestamp)
 
 
-class FinalizedMetadata(Metadata, frozen=True):
+class WireFinalizedMetadata(WireMetadata, frozen=True):
     finalizers: list[str] | None = None
 
 
-class StatusCondition(Wire, frozen=True):
+class WireConditionStatus(Wire, frozen=True):
     type: str
     status: str
     reason: str = ""
     message: str = ""
 
 
-class Expression(Wire, frozen=True):
+class WireExpression(Wire, frozen=True):
     """One entry of matchExpressions or matchFields."""
 
     key: str
@@ -95,12 +95,12 @@ def time_at(path: str, text: str | None) -> float | None:
         raise InvalidField(path, str(error)) from None
 
 
-def controller_uid(metadata: Metadata) -> str:
+def controller_uid(metadata: WireMetadata) -> str:
     """The uid of the object that controls this one; empty when there is none."""
     return next((owner.uid for owner in metadata.owner_references or () if owner.controller), "")
 
 
-def is_true(conditions: list[StatusCondition] | None, type_: str) -> bool:
+def is_true(conditions: list[WireConditionStatus] | None, type_: str) -> bool:
     return any(condition.type == type_ and condition.status == "True" for condition in conditions or ())
 
 
@@ -213,7 +213,7 @@ def _with_fraction(nanos: int, size: int) -> str:
 LONGEST_MESSAGE = 32_768  # characters a server accepts
 
 
-class ConditionEntry(Wire, frozen=True):
+class WireCondition(Wire, frozen=True):
     type: str
     status: str
     reason: str = ""
@@ -222,7 +222,7 @@ class ConditionEntry(Wire, frozen=True):
     observed_generation: Int64 | None = None
 
 
-class WrittenCondition(Wire, frozen=True):
+class WireWrittenCondition(Wire, frozen=True):
     """One as we write it, whole; what it was said of is left out where that is not told."""
 
     type: str
@@ -233,21 +233,21 @@ class WrittenCondition(Wire, frozen=True):
     observed_generation: Int64 | UnsetType = UNSET
 
 
-class Conditions(Wire, frozen=True):
+class WireConditions(Wire, frozen=True):
     """A status of which only the conditions are read."""
 
-    conditions: list[ConditionEntry] | None = None
+    conditions: list[WireCondition] | None = None
 
 
-def conditions_of(entries: Sequence[ConditionEntry] | None) -> tuple[Condition, ...]:
+def conditions_of(entries: Sequence[WireCondition] | None) -> tuple[Condition, ...]:
     """What `$.status.conditions` of an object says, in order."""
     return tuple([_condition(index, entry) for index, entry in enumerate(entries or ())])
 
 
-def condition_entries(conditions: Sequence[Condition]) -> list[WrittenCondition]:
+def condition_entries(conditions: Sequence[Condition]) -> list[WireWrittenCondition]:
     """The list to write."""
     return [
-        WrittenCondition(
+        WireWrittenCondition(
             each.type,
             each.status,
             each.reason,
@@ -259,7 +259,7 @@ def condition_entries(conditions: Sequence[Condition]) -> list[WrittenCondition]
     ]
 
 
-def _condition(index: int, entry: ConditionEntry) -> Condition:
+def _condition(index: int, entry: WireCondition) -> Condition:
     text = entry.last_transition_time
     try:
         at = 0.0 if text is None else parse_time(text)

@@ -1,4 +1,4 @@
-"""How work is started, stopped and tied to its queued workload, as patches."""
+"""Patches that start and stop jobs and tie them to their Workloads."""
 
 from __future__ import annotations
 

@@ -9,58 +9,58 @@ import msgspec
 from msgspec import Meta
 
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Buffer, ConditionEntry, Int32, Metadata, Wire, conditions_of
+from headgate.api.wire import Buffer, Int32, Wire, WireCondition, WireMetadata, conditions_of
 from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Kind
 
 
-class BasicPolicy(Wire, frozen=True):
-    """Its presence is all it says."""
+class WireBasicPolicy(Wire, frozen=True):
+    """Without fields."""
 
 
-class GangPolicy(Wire, frozen=True):
+class WireGangPolicy(Wire, frozen=True):
     min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     preemption_mode: PreemptionMode | None = None
 
 
-class Policy(Wire, frozen=True):
-    basic: BasicPolicy | None = None
-    gang: GangPolicy | None = None
+class WireGroupPolicy(Wire, frozen=True):
+    basic: WireBasicPolicy | None = None
+    gang: WireGangPolicy | None = None
 
 
-class TopologyConstraint(Wire, frozen=True):
+class WireTopologyConstraint(Wire, frozen=True):
     key: Annotated[str, Meta(min_length=1)]
 
 
-class SchedulingConstraints(Wire, frozen=True):
-    topology: Annotated[list[TopologyConstraint], Meta(max_length=1)] | None = None
+class WireSchedulingConstraints(Wire, frozen=True):
+    topology: Annotated[list[WireTopologyConstraint], Meta(max_length=1)] | None = None
 
 
-class PodGroupEntry(Wire, frozen=True):
+class WireWorkloadPodGroup(Wire, frozen=True):
     name: Annotated[str, Meta(min_length=1)]
-    policy: Policy
-    scheduling_constraints: SchedulingConstraints | None = None
+    policy: WireGroupPolicy
+    scheduling_constraints: WireSchedulingConstraints | None = None
 
 
-class WorkloadSpec(Wire, frozen=True):
-    pod_groups: list[PodGroupEntry]
+class WireWorkloadSpec(Wire, frozen=True):
+    pod_groups: list[WireWorkloadPodGroup]
     priority_class_name: str | None = None
     preemption_priority_class_name: str | None = None
 
 
-class WorkloadStatus(Wire, frozen=True):
+class WireWorkloadStatus(Wire, frozen=True):
     priority: Int32 | None = None
     preemption_priority: Int32 | None = None
-    conditions: list[ConditionEntry] | None = None
+    conditions: list[WireCondition] | None = None
 
 
-class WorkloadObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: WorkloadSpec
-    status: WorkloadStatus = WorkloadStatus()
+class WireWorkload(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireWorkloadSpec
+    status: WireWorkloadStatus = WireWorkloadStatus()
 
 
-_decoder = msgspec.json.Decoder(WorkloadObject)
+_decoder = msgspec.json.Decoder(WireWorkload)
 
 
 def decode_workload(raw: Buffer) -> Workload:
@@ -81,20 +81,20 @@ def decode_workload(raw: Buffer) -> Workload:
     )
 
 
-def gang_of(policy: Policy, path: str) -> GangPolicy | None:
+def gang_of(policy: WireGroupPolicy, path: str) -> WireGangPolicy | None:
     """The gang a policy asks for; None for the basic policy. A policy is exactly one of the two."""
     if (policy.gang is None) == (policy.basic is None):
         raise InvalidField(path, "expected either gang or basic")
     return policy.gang
 
 
-def topology_of(constraints: SchedulingConstraints | None) -> str:
+def topology_of(constraints: WireSchedulingConstraints | None) -> str:
     """The node label of which a group's pods must find one value; empty when nothing is asked."""
     topology = constraints.topology if constraints else None
     return topology[0].key if topology else ""
 
 
-def _groups(entries: Sequence[PodGroupEntry]) -> tuple[PodGroup, ...]:
+def _groups(entries: Sequence[WireWorkloadPodGroup]) -> tuple[PodGroup, ...]:
     names = [entry.name for entry in entries]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -103,7 +103,7 @@ def _groups(entries: Sequence[PodGroupEntry]) -> tuple[PodGroup, ...]:
     return tuple(_group(entry, f"$.spec.podGroups[{index}]") for index, entry in enumerate(entries))
 
 
-def _group(entry: PodGroupEntry, path: str) -> PodGroup:
+def _group(entry: WireWorkloadPodGroup, path: str) -> PodGroup:
     policy = gang_of(entry.policy, f"{path}.policy")
     gang = Gang(policy.min_count, policy.preemption_mode or PreemptionMode.POD) if policy else None
     return PodGroup(entry.name, gang, topology_of(entry.scheduling_constraints))
@@ -117,32 +117,32 @@ _MODES = {
 }
 
 
-class PodGroupSpec(Wire, frozen=True):
-    scheduling_policy: Policy
-    scheduling_constraints: SchedulingConstraints | None = None
+class WirePodGroupSpec(Wire, frozen=True):
+    scheduling_policy: WireGroupPolicy
+    scheduling_constraints: WireSchedulingConstraints | None = None
     disruption_mode: str | dict[str, Any] | None = None  # v1beta1: {single: {}} or {all: {}}; v1alpha2: a word
     priority_class_name: str = ""
     priority: Int32 | None = None
     preemption_policy: str | None = None
 
 
-class PodGroupObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: PodGroupSpec
+class WirePodGroup(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WirePodGroupSpec
 
 
-class VolcanoSpec(Wire, frozen=True):
+class WireVolcanoPodGroupSpec(Wire, frozen=True):
     min_member: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     priority_class_name: str = ""
 
 
-class VolcanoObject(Wire, frozen=True):
-    metadata: Metadata
-    spec: VolcanoSpec = VolcanoSpec()
+class WireVolcanoPodGroup(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireVolcanoPodGroupSpec = WireVolcanoPodGroupSpec()
 
 
-_pod_groups = msgspec.json.Decoder(PodGroupObject)
-_volcano_pod_groups = msgspec.json.Decoder(VolcanoObject)
+_pod_groups = msgspec.json.Decoder(WirePodGroup)
+_volcano_pod_groups = msgspec.json.Decoder(WireVolcanoPodGroup)
 
 
 def decode_pod_group(raw: Buffer) -> Workload:
@@ -164,7 +164,7 @@ def decode_pod_group(raw: Buffer) -> Workload:
 
 
 def decode_volcano_pod_group(raw: Buffer) -> Workload:
-    """A PodGroup of Volcano, whose gangs leave as they came: whole."""
+    """A PodGroup of Volcano; its gangs are preempted as a whole."""
     wire = _volcano_pod_groups.decode(raw)
     metadata, least = wire.metadata, wire.spec.min_member
     return Workload(
@@ -178,7 +178,7 @@ def decode_volcano_pod_group(raw: Buffer) -> Workload:
     )
 
 
-def _gang(spec: PodGroupSpec) -> Gang | None:
+def _gang(spec: WirePodGroupSpec) -> Gang | None:
     """A basic group that is disrupted as a whole is a gang that any one of its pods may start."""
     policy, mode = gang_of(spec.scheduling_policy, "$.spec.schedulingPolicy"), _mode(spec.disruption_mode)
     if policy is not None:

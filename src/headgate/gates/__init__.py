@@ -1,6 +1,7 @@
-"""May it enter, may it go on: the PreEnqueue plugins, and the admission webhooks' handlers.
+"""May it be created, may it be queued: the handlers of the admission webhooks, and the PreEnqueue plugins.
 
-`webhooks` is the one table of what an API server asks us about and who answers; a new rule is one more row there and a
-function in the module of its kind. `pre_enqueue` holds pods out of the scheduling queue; a new plugin is one more entry
+`webhooks.HANDLERS` is the one table of webhooks and their handlers; a new rule is a function in the module of its kind
+and, for a new webhook, a row there, a member of `model.admission.AdmissionWebhook` and a row in
+`api.install_manifests.WEBHOOKS`. `pre_enqueue` holds pods out of the scheduling queue; a new plugin is one more entry
 of its list, or an entry point of another package. Tests: `tests/gates`.
 """

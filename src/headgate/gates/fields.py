@@ -1,4 +1,4 @@
-"""Reads fields of unstructured objects, and says what is wrong with one in the words of an API server."""
+"""Fields of unstructured objects, and field errors with the messages of an API server."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headgate.model.admission import Admit, Json, Refuse, Verdict
+from headgate.model.admission import AdmissionAllowed, AdmissionDenied, AdmissionResponse, Json
 
 NEGATIVE = "must be greater than or equal to 0"
-YES = Admit()
+ALLOWED = AdmissionAllowed()
 
 
-class FieldError(Struct, frozen=True):
+class AdmissionFieldError(Struct, frozen=True):
     """`path` begins below the object (`spec.…`)."""
 
     path: str
@@ -25,51 +25,51 @@ class FieldError(Struct, frozen=True):
         return f"{self.path}: {self.message}"
 
 
-def invalid(path: str, value: str | int, detail: str) -> FieldError:
-    return FieldError(path, f"Invalid value: {_shown(value)}: {detail}")
+def invalid(path: str, value: str | int, detail: str) -> AdmissionFieldError:
+    return AdmissionFieldError(path, f"Invalid value: {_shown(value)}: {detail}")
 
 
-def immutable(path: str) -> FieldError:
-    return FieldError(path, "Invalid value: field is immutable")
+def immutable(path: str) -> AdmissionFieldError:
+    return AdmissionFieldError(path, "Invalid value: field is immutable")
 
 
-def unchanged(path: str, new: str, old: str) -> list[FieldError]:
-    """What is wrong when this text may not change."""
+def unchanged(path: str, new: str, old: str) -> list[AdmissionFieldError]:
+    """The error if this immutable text changed."""
     return [] if new == old else [invalid(path, new, "field is immutable")]
 
 
-def duplicate(path: str, value: str) -> FieldError:
-    return FieldError(path, f"Duplicate value: {_shown(value)}")
+def duplicate(path: str, value: str) -> AdmissionFieldError:
+    return AdmissionFieldError(path, f"Duplicate value: {_shown(value)}")
 
 
-def not_found(path: str, value: str) -> FieldError:
-    return FieldError(path, f"Not found: {_shown(value)}")
+def not_found(path: str, value: str) -> AdmissionFieldError:
+    return AdmissionFieldError(path, f"Not found: {_shown(value)}")
 
 
-def required(path: str, detail: str) -> FieldError:
-    return FieldError(path, f"Required value: {detail}")
+def required(path: str, detail: str) -> AdmissionFieldError:
+    return AdmissionFieldError(path, f"Required value: {detail}")
 
 
-def forbidden(path: str, detail: str) -> FieldError:
-    return FieldError(path, f"Forbidden: {detail}")
+def forbidden(path: str, detail: str) -> AdmissionFieldError:
+    return AdmissionFieldError(path, f"Forbidden: {detail}")
 
 
-def not_supported(path: str, value: str, known: Iterable[str]) -> FieldError:
+def not_supported(path: str, value: str, known: Iterable[str]) -> AdmissionFieldError:
     listed = ", ".join(_shown(one) for one in sorted(known))
-    return FieldError(path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
+    return AdmissionFieldError(path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
 
 
-def too_many(path: str, number: int, most: int) -> FieldError:
-    return FieldError(path, f"Too many: {number}: must have at most {most} items")
+def too_many(path: str, number: int, most: int) -> AdmissionFieldError:
+    return AdmissionFieldError(path, f"Too many: {number}: must have at most {most} items")
 
 
-def verdict_on(errors: Iterable[FieldError]) -> Verdict:
-    """Yes where there are none; else all of them in one line, each once."""
+def response_to(errors: Iterable[AdmissionFieldError]) -> AdmissionResponse:
+    """Allowed if there are no errors; else denied with all of them in one line, each once."""
     found = list(errors)
     if not found:
-        return YES
+        return ALLOWED
     texts = list(dict.fromkeys(map(str, found)))
-    return Refuse(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    return AdmissionDenied(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
 def _shown(value: str | int) -> str:
@@ -80,7 +80,7 @@ RawAmounts = dict[str, str | int | float] | None
 
 
 class _Part(Struct, rename="camel", frozen=True):
-    """Of an object on the wire, the fields that are looked at, and their types; what is not listed is not looked at."""
+    """The fields of an object that handlers read, with their types."""
 
 
 class _Owner(_Part, frozen=True):
@@ -115,7 +115,7 @@ class _PodSpec(_Part, frozen=True):
     overhead: RawAmounts = None
 
 
-class _Template(_Part, frozen=True):
+class _ReadTemplate(_Part, frozen=True):
     metadata: _ReadMetadata | None = None
     spec: _PodSpec | None = None
 
@@ -123,17 +123,17 @@ class _Template(_Part, frozen=True):
 class _PodSet(_Part, frozen=True):
     name: str = ""
     count: int = 1
-    template: _Template | None = None
+    template: _ReadTemplate | None = None
 
 
-class _Spec(_Part, frozen=True):
+class _ReadSpec(_Part, frozen=True):
     suspend: bool | None = None
     parallelism: int | None = None
     completions: int | None = None
     replicas: int | None = None
     completion_mode: str | None = None
     scheduling_gates: list[_Gate] | None = None
-    template: _Template | None = None
+    template: _ReadTemplate | None = None
     pod_sets: list[_PodSet] | None = None
 
 
@@ -145,7 +145,7 @@ class _ReadStatus(_Part, frozen=True):
 
 class _Whole(_Part, frozen=True):
     metadata: _ReadMetadata | None = None
-    spec: _Spec | None = None
+    spec: _ReadSpec | None = None
     status: _ReadStatus | None = None
 
 
@@ -153,7 +153,7 @@ LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
 
 
 def is_well_typed(value: Json) -> bool:
-    """Whether all fields that are looked at have the types they must have."""
+    """Whether all fields that handlers read have the right types."""
     try:
         msgspec.convert(value, _Whole)
     except (msgspec.ValidationError, RecursionError):

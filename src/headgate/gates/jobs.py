@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headgate.gates.fields import (
     ANNOTATIONS,
-    FieldError,
+    AdmissionFieldError,
     annotations_of,
     forbidden,
     invalid,
@@ -15,7 +15,7 @@ from headgate.gates.fields import (
     with_spec,
 )
 from headgate.gates.managed_jobs import labels_to_add, work_change_errors, work_errors
-from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, DeferredResponse, Json, WebhookSettings
 from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, MIN_PARALLELISM
 from headgate.model.quota_settings import JOBS
 from headgate.model.selectors import whole_number
@@ -24,16 +24,20 @@ FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETION
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
-def suspended_if_managed(question: Question, rules: Rules) -> Inquiry:
-    """A job that waits for quota starts suspended, in the queue and class it gets when it names none."""
-    if JOBS not in rules.quota.frameworks:
-        return Admit()
-    labels = yield from labels_to_add(question, rules)
-    return Admit() if labels is None else Admit(with_spec(with_labels(question.new, labels), suspend=True))
+def suspended_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
+    """Suspends a job that needs quota, and fills in the default queue and priority class."""
+    if JOBS not in settings.quota.frameworks:
+        return AdmissionAllowed()
+    labels = yield from labels_to_add(request, settings)
+    return (
+        AdmissionAllowed()
+        if labels is None
+        else AdmissionAllowed(with_spec(with_labels(request.new, labels), suspend=True))
+    )
 
 
-def job_errors(new: Json, old: Json | None = None) -> list[FieldError]:
-    """All that is wrong with it, and with changing `old` into it."""
+def job_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
+    """All errors of the object, and of the update from `old`."""
     errors = [*work_errors(new), *_equal_errors(new)]
     if old is None:
         return [*errors, *_fewest_errors(new)]
@@ -45,8 +49,8 @@ def job_errors(new: Json, old: Json | None = None) -> list[FieldError]:
     ]
 
 
-def _fewest_errors(job: Json) -> Iterator[FieldError]:
-    """Partial admission: fewer pods than all, and at least one."""
+def _fewest_errors(job: Json) -> Iterator[AdmissionFieldError]:
+    """minParallelism must be at least 1 and below the number of pods."""
     text = _fewest(job)
     if text is None:
         return
@@ -57,7 +61,7 @@ def _fewest_errors(job: Json) -> Iterator[FieldError]:
         yield invalid(FEWEST, fewest, f"should be between 0 and {most}")
 
 
-def _equal_errors(job: Json) -> Iterator[FieldError]:
+def _equal_errors(job: Json) -> Iterator[AdmissionFieldError]:
     text, spec = annotations_of(job).get(COMPLETIONS_EQUAL_PARALLELISM), spec_of(job)
     if text is None or text in _FALSE:
         return
@@ -72,8 +76,8 @@ def _equal_errors(job: Json) -> Iterator[FieldError]:
         yield invalid("spec.completions", completions, needed)
 
 
-def _partial_change_errors(new: Json, old: Json) -> Iterator[FieldError]:
-    """While it runs, how many pods it has is what it was admitted with."""
+def _partial_change_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
+    """The number of pods is immutable while the job runs."""
     if _is_suspended(old):
         return
     if _fewest(old) is not None and _parallelism(new) != _parallelism(old):
@@ -102,7 +106,7 @@ def _parallelism(job: Json) -> int:
 
 
 def _pods(job: Json) -> int:
-    """How many run at once."""
+    """The number of pods that run at once."""
     completions = _number(job, "completions")
     return _parallelism(job) if completions is None else min(_parallelism(job), completions)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from headgate.gates.fields import (
     NEGATIVE,
-    FieldError,
+    AdmissionFieldError,
     immutable,
     invalid,
     not_found,
@@ -43,9 +43,9 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 _URL_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 
 
-def workload_errors(workload: QueuedWorkload) -> list[FieldError]:
-    """All that is wrong with it as it is; `template_errors` speaks of its pods."""
-    errors: list[FieldError] = []
+def workload_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
+    """All errors of the workload itself; `template_errors` has those of its pod templates."""
+    errors: list[AdmissionFieldError] = []
     if len(workload.pod_sets) > 1:
         errors += _min_count_errors(workload)
     if workload.is_true(RESERVED):
@@ -59,9 +59,9 @@ def workload_errors(workload: QueuedWorkload) -> list[FieldError]:
     return errors
 
 
-def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
-    """What may not change so; `pod_set_change_errors` speaks of its pods."""
-    errors: list[FieldError] = []
+def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[AdmissionFieldError]:
+    """Errors of an update; `pod_set_change_errors` has those of its pod sets."""
+    errors: list[AdmissionFieldError] = []
     if new.admission is not None and old.admission is not None:
         errors += _admission_change_errors(new.admission, old.admission)
     if old.reclaimable:
@@ -75,13 +75,13 @@ def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[Fie
     return errors
 
 
-def _min_count_errors(workload: QueuedWorkload) -> list[FieldError]:
+def _min_count_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
     partial = sum(pod_set.min_count is not None for pod_set in workload.pod_sets)
     return [invalid("spec.podSets", partial, "at most one podSet can use minCount")] if partial > 1 else []
 
 
-def _admission_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
-    """Of one that has quota."""
+def _admission_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
+    """Errors of the admission of a workload with QuotaReserved."""
     if workload.admission is None:
         yield required("status.admission", f"must be set while {RESERVED} is True")
         return
@@ -93,14 +93,14 @@ def _admission_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
             yield from _usage_errors(given, f"{ASSIGNMENTS}[{index}].resourceUsage")
 
 
-def _usage_errors(given: PodSetAssignment, path: str) -> Iterator[FieldError]:
-    """All pods of a set are alike, so their usage together is a multiple of one's."""
+def _usage_errors(given: PodSetAssignment, path: str) -> Iterator[AdmissionFieldError]:
+    """The usage of a pod set must be a multiple of its count."""
     for name, amount in given.usage:
         if amount % given.count:
             yield invalid(f"{path}[{name}]", amount_text(name, amount), f"is not a multiple of {given.count}")
 
 
-def _reclaimable_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
+def _reclaimable_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
     for name, count in workload.reclaimable:
         if name not in counts:
@@ -109,7 +109,7 @@ def _reclaimable_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
             yield invalid(f"{RECLAIMABLE}[{name}].count", count, f"should be less or equal to {counts[name]}")
 
 
-def _update_names_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
+def _update_names_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
     known = [pod_set.name for pod_set in workload.pod_sets]
     for index, check in enumerate(workload.checks):
         for number, update in enumerate(_updates(check)):
@@ -118,11 +118,11 @@ def _update_names_errors(workload: QueuedWorkload) -> Iterator[FieldError]:
                 yield not_supported(path, str(update.get("name", "")), known)
 
 
-def _annotation_errors(annotations: Mapping[str, str]) -> list[FieldError]:
+def _annotation_errors(annotations: Mapping[str, str]) -> list[AdmissionFieldError]:
     return [*_boost_errors(annotations), *gate_errors(annotations)]
 
 
-def _boost_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+def _boost_errors(annotations: Mapping[str, str]) -> Iterator[AdmissionFieldError]:
     boost = annotations.get(PRIORITY_BOOST)
     if boost is not None and not _is_int32(boost):
         yield invalid(f"metadata.annotations[{PRIORITY_BOOST}]", boost, "must be a whole number of 32 bits")
@@ -132,8 +132,8 @@ def _is_int32(text: str) -> bool:
     return bool(_WHOLE_NUMBER.fullmatch(text)) and -(2**31) <= int(text) < 2**31
 
 
-def gate_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
-    """Names of controllers, with commas between them."""
+def gate_errors(annotations: Mapping[str, str]) -> Iterator[AdmissionFieldError]:
+    """Errors of the comma-separated list of controllers."""
     path, named = f"metadata.annotations[{ADMISSION_GATED_BY}]", annotations.get(ADMISSION_GATED_BY)
     for name in () if named is None else named.split(","):
         domain, slash, rest = name.partition("/")
@@ -142,13 +142,13 @@ def gate_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         yield from (invalid(path, name, wrong) for wrong in (dns_subdomain_errors(domain) if slash else ()))
 
 
-def _admission_change_errors(new: Admission, old: Admission) -> list[FieldError]:
-    """It may be given and taken away; where its pods go may be told later, and is not looked at."""
+def _admission_change_errors(new: Admission, old: Admission) -> list[AdmissionFieldError]:
+    """An admission may be set and cleared but not changed, except for topology assignments."""
     return [] if new == old else [immutable("status.admission")]
 
 
-def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iterator[FieldError]:
-    """While quota is held, pods that are done stay done."""
+def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iterator[AdmissionFieldError]:
+    """While quota is reserved, reclaimable counts do not decrease."""
     if not (new.is_true(RESERVED) and old.is_true(RESERVED)):
         return
     now = dict(new.reclaimable)
@@ -159,7 +159,7 @@ def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iter
             yield invalid(f"{RECLAIMABLE}[{name}].count", now[name], f"cannot be less than {count}")
 
 
-def _update_change_errors(new: Sequence[CheckStatus], old: Sequence[CheckStatus]) -> Iterator[FieldError]:
+def _update_change_errors(new: Sequence[CheckStatus], old: Sequence[CheckStatus]) -> Iterator[AdmissionFieldError]:
     before = {check.name: check for check in old if check.state is CheckState.READY}
     for index, check in enumerate(new):
         was = before.get(check.name)
@@ -168,20 +168,20 @@ def _update_change_errors(new: Sequence[CheckStatus], old: Sequence[CheckStatus]
 
 
 def _updates(check: CheckStatus) -> list[dict[str, Any]]:
-    """None where it is no list of objects, which the server's own validation says best."""
+    """The updates; empty if they are no list of objects, which the server validates."""
     found: Any = json.loads(check.updates) if check.updates else []
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[FieldError]:
+def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[AdmissionFieldError]:
     if old.cluster or new.cluster in old.nominated_clusters:
         return []
     detail = "when setting clusterName it must be one of the nominatedClusterNames"
     return [invalid("status.clusterName", new.cluster, detail)]
 
 
-def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[FieldError]:
-    """Controllers let go one by one; none comes later."""
+def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[AdmissionFieldError]:
+    """Controllers may be removed but not added."""
     path = f"metadata.annotations[{ADMISSION_GATED_BY}]"
     return [invalid(path, name, "may not be added to an existing workload") for name in new if name not in old]
 
@@ -190,26 +190,28 @@ Json = Mapping[str, Any]
 
 PATH = "spec.podSets"
 REMEMBERED = 4_096
-"""How many different pod sets are known; the ones not asked about for longest go first."""
+"""Size of the LRU cache of validated pod sets."""
 PODS = "pods"
 """The resource under which quota counts the pods themselves."""
 
 
-def template_errors(pod_sets: Sequence[Json]) -> tuple[FieldError, ...]:
-    """Amounts no pod can ask for. Much work is alike and looked at once."""
+def template_errors(pod_sets: Sequence[Json]) -> tuple[AdmissionFieldError, ...]:
+    """Errors of the requests and limits in the pod templates, cached by their JSON."""
     return _errors_in(msgspec.json.encode(pod_sets))
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _errors_in(text: bytes) -> tuple[FieldError, ...]:
+def _errors_in(text: bytes) -> tuple[AdmissionFieldError, ...]:
     pod_sets: list[Json] = msgspec.json.decode(text)
     return tuple(
         error for index, pod_set in enumerate(pod_sets) for error in _template_errors(pod_set, f"{PATH}[{index}]")
     )
 
 
-def pod_set_change_errors(new: Sequence[Json], old: Sequence[Json], *, may_shrink: bool = False) -> list[FieldError]:
-    """What may not change while quota is reserved: everything, but an elastic workload `may_shrink`."""
+def pod_set_change_errors(
+    new: Sequence[Json], old: Sequence[Json], *, may_shrink: bool = False
+) -> list[AdmissionFieldError]:
+    """Pod sets are immutable while quota is reserved, except that an elastic workload `may_shrink`."""
     if new is old:
         return []
     if len(new) != len(old):
@@ -227,7 +229,7 @@ def _same(new: Json, old: Json, may_shrink: bool) -> bool:
     return new == old
 
 
-def _template_errors(pod_set: Json, path: str) -> Iterator[FieldError]:
+def _template_errors(pod_set: Json, path: str) -> Iterator[AdmissionFieldError]:
     spec = (pod_set.get("template") or {}).get("spec") or {}
     here = f"{path}.template.spec"
     for field in ("initContainers", "containers"):
@@ -237,12 +239,12 @@ def _template_errors(pod_set: Json, path: str) -> Iterator[FieldError]:
     yield from _amounts_errors(spec.get("overhead") or {}, f"{here}.overhead")
 
 
-def _needs_errors(needs: Json, path: str) -> Iterator[FieldError]:
+def _needs_errors(needs: Json, path: str) -> Iterator[AdmissionFieldError]:
     for field in ("requests", "limits"):
         yield from _amounts_errors(needs.get(field) or {}, f"{path}.{field}")
 
 
-def _amounts_errors(amounts: Json, path: str) -> Iterator[FieldError]:
+def _amounts_errors(amounts: Json, path: str) -> Iterator[AdmissionFieldError]:
     for name, amount in amounts.items():
         if name == PODS:
             yield invalid(f"{path}[{name}]", name, "the key is reserved for internal kueue use")

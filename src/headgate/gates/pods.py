@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from headgate.gates.fields import (
     ANNOTATIONS,
     LABELS,
-    FieldError,
+    AdmissionFieldError,
     annotations_of,
     forbidden,
     invalid,
@@ -22,7 +22,7 @@ from headgate.gates.fields import (
 )
 from headgate.gates.managed_jobs import labels_to_add, name_errors, prebuilt_workload, work_change_errors, work_errors
 from headgate.gates.replicas import as_member_of_set
-from headgate.model.admission import Admit, Inquiry, Json, Question, Rules
+from headgate.model.admission import AdmissionAllowed, AdmissionRequest, DeferredResponse, Json, WebhookSettings
 from headgate.model.kueue_names import (
     ADMISSION_GATE,
     GROUP_NAME,
@@ -42,24 +42,26 @@ GROUP, TOTAL = f"{LABELS}[{GROUP_NAME}]", f"{ANNOTATIONS}[{GROUP_TOTAL}]"
 TOGETHER = f"both the '{GROUP_TOTAL}' annotation and the '{GROUP_NAME}' label should be set"
 
 
-def gated_if_managed(question: Question, rules: Rules) -> Inquiry:
-    """A pod that waits for quota starts gated, and stays until whoever counts quota has seen it end.
+def gated_if_managed(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
+    """Gates a pod that needs quota, and adds the finalizer that keeps it until its end was counted.
 
     What gates pods for a parent of theirs sees to the rest itself.
     """
-    if (parent := annotations_of(question.new).get(SUSPENDED_BY_PARENT)) is not None:
-        gated = _gated(question, {}, rules)
-        return Admit((yield from as_member_of_set(gated, question.namespace)) if parent == STATEFUL_SETS else gated)
-    if PODS not in rules.quota.frameworks:
-        return Admit()
-    labels = yield from labels_to_add(question, rules)
+    if (parent := annotations_of(request.new).get(SUSPENDED_BY_PARENT)) is not None:
+        gated = _gated(request, {}, settings)
+        return AdmissionAllowed(
+            (yield from as_member_of_set(gated, request.namespace)) if parent == STATEFUL_SETS else gated
+        )
+    if PODS not in settings.quota.frameworks:
+        return AdmissionAllowed()
+    labels = yield from labels_to_add(request, settings)
     if labels is None:
-        return Admit()
-    return Admit(with_finalizer(_gated(question, {**labels, MANAGED: MANAGED_VALUE}, rules), MANAGED))
+        return AdmissionAllowed()
+    return AdmissionAllowed(with_finalizer(_gated(request, {**labels, MANAGED: MANAGED_VALUE}, settings), MANAGED))
 
 
-def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
-    """All that is wrong with it, and with changing `old` into it."""
+def pod_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
+    """All errors of the object, and of the update from `old`."""
     errors = [*work_errors(new), *_managed_errors(new), *_group_errors(new), *_prebuilt_errors(new)]
     if old is None:
         return errors
@@ -68,21 +70,21 @@ def pod_errors(new: Json, old: Json | None = None) -> list[FieldError]:
     return [*changes, *errors, *kept, *_retriable_errors(new, old)]
 
 
-def _gated(question: Question, labels: Mapping[str, str], rules: Rules) -> Json:
-    pod = with_labels(question.new, labels)
+def _gated(request: AdmissionRequest, labels: Mapping[str, str], settings: WebhookSettings) -> Json:
+    pod = with_labels(request.new, labels)
     if ADMISSION_GATE not in _gates(pod):
         pod = with_spec(pod, schedulingGates=[*(spec_of(pod).get("schedulingGates") or ()), {"name": ADMISSION_GATE}])
-    read = question.thing
-    role = {ROLE_HASH: rules.role_hash(read.shape, read.priority)} if isinstance(read, Pod) else {}
+    read = request.decoded
+    role = {ROLE_HASH: settings.role_hash(read.shape, read.priority)} if isinstance(read, Pod) else {}
     return with_annotations(pod, role) if role else pod
 
 
-def _managed_errors(pod: Json) -> Iterator[FieldError]:
+def _managed_errors(pod: Json) -> Iterator[AdmissionFieldError]:
     if labels_of(pod).get(MANAGED, MANAGED_VALUE) != MANAGED_VALUE:
         yield forbidden(f"{LABELS}[{MANAGED}]", f"managed label value can only be '{MANAGED_VALUE}'")
 
 
-def _group_errors(pod: Json) -> list[FieldError]:
+def _group_errors(pod: Json) -> list[AdmissionFieldError]:
     total = annotations_of(pod).get(GROUP_TOTAL)
     if not _group(pod):
         return [] if total is None else [required(GROUP, TOGETHER)]
@@ -93,7 +95,7 @@ def _group_errors(pod: Json) -> list[FieldError]:
     return [*wrong, *([required(TOTAL, TOGETHER)] if total is None else _total_errors(total))]
 
 
-def _total_errors(total: str) -> Iterator[FieldError]:
+def _total_errors(total: str) -> Iterator[AdmissionFieldError]:
     number = whole_number(total)
     if number is None:
         yield invalid(TOTAL, total, "must be a whole number")
@@ -101,14 +103,14 @@ def _total_errors(total: str) -> Iterator[FieldError]:
         yield invalid(TOTAL, total, "group total count should be greater than zero")
 
 
-def _prebuilt_errors(pod: Json) -> Iterator[FieldError]:
-    """The workload of a group has the group's name, whoever makes it."""
+def _prebuilt_errors(pod: Json) -> Iterator[AdmissionFieldError]:
+    """The workload of a pod group has the group's name."""
     prebuilt, group = prebuilt_workload(pod), _group(pod)
     if prebuilt and group and prebuilt != group:
         yield invalid(f"{LABELS}[{PREBUILT_WORKLOAD}]", prebuilt, "prebuilt workload and pod group should be equal")
 
 
-def _retriable_errors(new: Json, old: Json) -> Iterator[FieldError]:
+def _retriable_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
     if _group(new) and _is_final(old) and not _is_final(new):
         path = f"{ANNOTATIONS}[{RETRIABLE}]"
         yield forbidden(path, "unretriable pod group can't be converted to retriable")
@@ -127,5 +129,5 @@ def _gates(pod: Json) -> list[str]:
 
 
 def _waits(pod: Json) -> bool:
-    """Gated, or ended: there is nothing that uses quota."""
+    """Whether the pod is gated or terminated, and so uses no quota."""
     return ADMISSION_GATE in _gates(pod) or (pod.get("status") or {}).get("phase") in ENDED

@@ -12,7 +12,7 @@ from headgate.model.pod import Pod
 
 
 class PreEnqueue(Protocol):
-    """Keeps pods out of the queue. Asked whenever the pod itself changes, and when one of `wake_on` happens.
+    """Holds pods out of the scheduling queue. Called whenever the pod changes, and on each of `wake_on`.
 
     Asked for every pod that arrives, so it must be quick: no calls to anything outside the process.
     """
@@ -25,11 +25,11 @@ class PreEnqueue(Protocol):
         """Happenings other than a change of the pod that could change a refusal."""
 
     def refusal(self, pod: Pod) -> str | None:
-        """Why it may not enter; None when it may."""
+        """Why the pod is held; None if it may be queued."""
 
 
 class Held(Struct, frozen=True):
-    """A pod may not enter: which plugin says so, why, and what could change its mind."""
+    """A pod is held: by which plugin, why, and which events could change that."""
 
     plugin: str
     reason: str
@@ -37,7 +37,7 @@ class Held(Struct, frozen=True):
 
 
 class SchedulingGates:
-    """A pod with scheduling gates waits until its last gate is taken off by whoever owns it."""
+    """Holds a pod until its last scheduling gate is removed."""
 
     name = "SchedulingGates"
     wake_on: frozenset[Happening] = frozenset()
@@ -50,7 +50,7 @@ PRE_ENQUEUE: tuple[PreEnqueue, ...] = (SchedulingGates(),)
 
 
 def held_by(plugins: tuple[PreEnqueue, ...], pod: Pod) -> Held | None:
-    """The first refusal. A plugin that fails refuses: a pod it may have wanted to keep out does not slip in."""
+    """The first refusal. A plugin that raises holds the pod."""
     for plugin in plugins:
         reason = _reason(plugin, pod)
         if reason is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from headgate.gates.fields import NEGATIVE, FieldError, duplicate, invalid, not_found, too_many
+from headgate.gates.fields import NEGATIVE, AdmissionFieldError, duplicate, invalid, not_found, too_many
 from headgate.model.names import label_value_errors, qualified_name_errors
 from headgate.model.queues import ClusterQueue, Cohort, FlavorQuotas, Quota, ResourceFlavor, ResourceGroup
 from headgate.model.resources import CPU, amount_text
@@ -19,28 +19,28 @@ GROUPS = "spec.resourceGroups"
 CHECKS = "spec.admissionChecksStrategy.admissionChecks"
 
 
-class _Place(Struct, frozen=True):
-    """Where quota stands in the tree."""
+class _QuotaPosition(Struct, frozen=True):
+    """Whether quota has a parent in the cohort tree."""
 
     above: str  # the word for what is above it
     has_above: bool
     lends_its_own: bool  # and no more than that
 
 
-def cluster_queue_errors(queue: ClusterQueue, old: ClusterQueue | None = None) -> list[FieldError]:
-    """All that is wrong with it. A change of `old` may keep a check on a flavor that was not the queue's before."""
-    place = _Place("cohort", bool(queue.cohort), lends_its_own=True)
+def cluster_queue_errors(queue: ClusterQueue, old: ClusterQueue | None = None) -> list[AdmissionFieldError]:
+    """All errors of the queue. An update may keep a check on a flavor that was not the queue's before."""
+    place = _QuotaPosition("cohort", bool(queue.cohort), lends_its_own=True)
     before = {} if old is None else _strange_flavors(old)
     strange = [not_found(path, pair[1]) for pair, path in _strange_flavors(queue).items() if pair not in before]
     return [*_groups_errors(queue.groups, place), *strange, *_weight_errors(queue.fair_weight)]
 
 
-def cohort_errors(cohort: Cohort) -> list[FieldError]:
-    place = _Place("parent", bool(cohort.parent), lends_its_own=False)
+def cohort_errors(cohort: Cohort) -> list[AdmissionFieldError]:
+    place = _QuotaPosition("parent", bool(cohort.parent), lends_its_own=False)
     return [*_groups_errors(cohort.groups, place), *_weight_errors(cohort.fair_weight)]
 
 
-def flavor_errors(flavor: ResourceFlavor) -> list[FieldError]:
+def flavor_errors(flavor: ResourceFlavor) -> list[AdmissionFieldError]:
     """Labels, taints and tolerations that no node or pod could have."""
     errors = [
         *_keys_errors({f"spec.nodeTaints[{i}].key": taint.key for i, taint in enumerate(flavor.node_taints)}),
@@ -53,12 +53,12 @@ def flavor_errors(flavor: ResourceFlavor) -> list[FieldError]:
     return errors
 
 
-def _keys_errors(keys: Mapping[str, str]) -> Iterator[FieldError]:
+def _keys_errors(keys: Mapping[str, str]) -> Iterator[AdmissionFieldError]:
     for path, key in keys.items():
         yield from (invalid(path, key, wrong) for wrong in qualified_name_errors(key))
 
 
-def _groups_errors(groups: Sequence[ResourceGroup], place: _Place) -> list[FieldError]:
+def _groups_errors(groups: Sequence[ResourceGroup], place: _QuotaPosition) -> list[AdmissionFieldError]:
     errors = [*_totals_errors(groups)]
     resources: set[str] = set()
     flavors: set[str] = set()
@@ -73,7 +73,7 @@ def _groups_errors(groups: Sequence[ResourceGroup], place: _Place) -> list[Field
     return errors
 
 
-def _totals_errors(groups: Sequence[ResourceGroup]) -> Iterator[FieldError]:
+def _totals_errors(groups: Sequence[ResourceGroup]) -> Iterator[AdmissionFieldError]:
     flavors = sum(len(group.flavors) for group in groups)
     resources = sum(len(group.resources) for group in groups)
     if flavors > MOST_FLAVORS:
@@ -86,7 +86,7 @@ def _totals_errors(groups: Sequence[ResourceGroup]) -> Iterator[FieldError]:
             yield too_many(f"{GROUPS}[{index}]", pairs, MOST_PAIRS)
 
 
-def _resources_errors(names: Sequence[str], seen: set[str], path: str) -> Iterator[FieldError]:
+def _resources_errors(names: Sequence[str], seen: set[str], path: str) -> Iterator[AdmissionFieldError]:
     for index, name in enumerate(names):
         here = f"{path}[{index}]"
         yield from (invalid(here, name, wrong) for wrong in qualified_name_errors(name))
@@ -95,8 +95,10 @@ def _resources_errors(names: Sequence[str], seen: set[str], path: str) -> Iterat
         seen.add(name)
 
 
-def _flavor_errors(flavor: FlavorQuotas, covered: Sequence[str], place: _Place, path: str) -> Iterator[FieldError]:
-    """That there are as many resources as are covered is for the kind's definition to say."""
+def _flavor_errors(
+    flavor: FlavorQuotas, covered: Sequence[str], place: _QuotaPosition, path: str
+) -> Iterator[AdmissionFieldError]:
+    """The number of resources is validated by the CRD's schema."""
     for index, ((name, quota), expected) in enumerate(zip(flavor.quotas, covered, strict=False)):
         here = f"{path}.resources[{index}]"
         if name != expected:
@@ -105,8 +107,8 @@ def _flavor_errors(flavor: FlavorQuotas, covered: Sequence[str], place: _Place, 
             yield invalid(f"{here}.{field}", amount_text(name, amount), wrong)
 
 
-def _wrong_amounts(quota: Quota, place: _Place) -> Iterator[tuple[str, int, str]]:
-    """Each with its field and what is wrong."""
+def _wrong_amounts(quota: Quota, place: _QuotaPosition) -> Iterator[tuple[str, int, str]]:
+    """Invalid amounts: field, amount and message."""
     if quota.nominal < 0:
         yield "nominalQuota", quota.nominal, NEGATIVE
     for field, limit in (("borrowingLimit", quota.borrowing_limit), ("lendingLimit", quota.lending_limit)):
@@ -119,7 +121,7 @@ def _wrong_amounts(quota: Quota, place: _Place) -> Iterator[tuple[str, int, str]
 
 
 def _strange_flavors(queue: ClusterQueue) -> dict[tuple[str, str], str]:
-    """Checks and the flavors they are for that are not the queue's, with the path of each."""
+    """Pairs of a check and a flavor that the queue does not have, with the path of each."""
     own = {flavor.flavor for group in queue.groups for flavor in group.flavors}
     return {
         (check.name, flavor): f"{CHECKS}[{index}].onFlavors[{number}]"
@@ -129,6 +131,6 @@ def _strange_flavors(queue: ClusterQueue) -> dict[tuple[str, str], str]:
     }
 
 
-def _weight_errors(weight: int) -> list[FieldError]:
+def _weight_errors(weight: int) -> list[AdmissionFieldError]:
     """Weights are counted in thousandths, as cpu is."""
     return [invalid("spec.fairSharing.weight", amount_text(CPU, weight), NEGATIVE)] if weight < 0 else []

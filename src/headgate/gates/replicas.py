@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from headgate.gates.fields import (
     LABELS,
-    FieldError,
+    AdmissionFieldError,
     annotations_of,
     forbidden,
     immutable,
@@ -23,7 +23,6 @@ from headgate.gates.fields import (
 )
 from headgate.gates.kueue_workloads import gate_change_errors, gate_errors
 from headgate.gates.managed_jobs import (
-    Asking,
     class_change_errors,
     controller_of,
     found_owner,
@@ -31,7 +30,15 @@ from headgate.gates.managed_jobs import (
     labels_to_add,
     name_errors,
 )
-from headgate.model.admission import Admit, Inquiry, Json, Judge, Question, Rules
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionHandler,
+    AdmissionRequest,
+    DeferredResponse,
+    Json,
+    WebhookSettings,
+    WithLookups,
+)
 from headgate.model.kueue_names import (
     FAST_ADMISSION,
     GROUP_NAME,
@@ -52,30 +59,30 @@ from headgate.model.quota_settings import DEPLOYMENTS, STATEFUL_SETS
 MAIN = "main"
 QUEUE_PATH = f"{LABELS}[{QUEUE_NAME}]"
 PASSED_ON = (QUEUE_NAME, PRIORITY_CLASS)
-"""What is said of the whole and holds for its pods."""
+"""Labels that are passed on to pods."""
 
 
-def pods_wait(framework: str) -> Judge:
-    """Pods made from now on wait for quota in the queue, and with the class, that the whole of them names."""
+def pods_wait(framework: str) -> AdmissionHandler:
+    """Passes queue and priority class of a Deployment or StatefulSet on to the pods it creates from now on."""
 
-    def judge(question: Question, rules: Rules) -> Inquiry:
-        parent = annotations_of(_template(question.new)).get(SUSPENDED_BY_PARENT, framework)
-        if framework not in rules.quota.frameworks or parent != framework or is_going(question.new):
-            return Admit()
-        labels = yield from labels_to_add(question, rules)
+    def handle(request: AdmissionRequest, settings: WebhookSettings) -> DeferredResponse:
+        parent = annotations_of(_template(request.new)).get(SUSPENDED_BY_PARENT, framework)
+        if framework not in settings.quota.frameworks or parent != framework or is_going(request.new):
+            return AdmissionAllowed()
+        labels = yield from labels_to_add(request, settings)
         if labels is None:
-            return Admit()
-        whole = with_labels(question.new, labels)
+            return AdmissionAllowed()
+        whole = with_labels(request.new, labels)
         own = {name: value for name in PASSED_ON if (value := labels_of(whole).get(name))}
         managed = {MANAGED: MANAGED_VALUE} if framework == DEPLOYMENTS else {}
         pods = with_annotations(with_labels(_template(whole), {**managed, **own}), {SUSPENDED_BY_PARENT: framework})
-        return Admit(with_spec(whole, template=pods))
+        return AdmissionAllowed(with_spec(whole, template=pods))
 
-    return judge
+    return handle
 
 
-def as_member_of_set(pod: Json, namespace: str) -> Asking[Json]:
-    """A pod of a stateful set, as one of the group that the set's pods make together; others are left as they are."""
+def as_member_of_set(pod: Json, namespace: str) -> WithLookups[Json]:
+    """A pod of a StatefulSet, as a member of the pod group of that set; other pods unchanged."""
     owner = controller_of(pod, namespace)
     parent = (yield from found_owner(owner)) if owner is not None else None
     if not isinstance(parent, StatefulSet):
@@ -93,8 +100,8 @@ def as_member_of_set(pod: Json, namespace: str) -> Asking[Json]:
     return with_annotations(with_labels(pod, {MANAGED: MANAGED_VALUE, **own}), annotations)
 
 
-def replicas_errors(new: Json, old: Json | None = None) -> list[FieldError]:
-    """All that is wrong with a deployment or stateful set, and with changing `old` into it."""
+def replicas_errors(new: Json, old: Json | None = None) -> list[AdmissionFieldError]:
+    """All errors of a Deployment or StatefulSet, and of the update from `old`."""
     errors = [*name_errors(LABELS, labels_of(new), QUEUE_NAME), *gate_errors(annotations_of(new))]
     if old is None:
         return errors
@@ -108,16 +115,16 @@ def replicas_errors(new: Json, old: Json | None = None) -> list[FieldError]:
     ]
 
 
-def stateful_set_errors(question: Question) -> list[FieldError]:
-    new, old = question.new, question.old
+def stateful_set_errors(request: AdmissionRequest) -> list[AdmissionFieldError]:
+    new, old = request.new, request.old
     if annotations_of(_template(new)).get(SUSPENDED_BY_PARENT, STATEFUL_SETS) != STATEFUL_SETS:
         return []
     errors = replicas_errors(new, old)
-    return errors if old is None else [*errors, *_scaling_errors(new, old), *_shape_errors(question)]
+    return errors if old is None else [*errors, *_scaling_errors(new, old), *_shape_errors(request)]
 
 
-def _scaling_errors(new: Json, old: Json) -> Iterator[FieldError]:
-    """It is admitted as a whole, so it can only be scaled to none and from none."""
+def _scaling_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError]:
+    """A StatefulSet is admitted as a whole, so it can only be scaled to and from zero."""
     now, before = _replicas(new), _replicas(old)
     if now and before and now != before:
         yield immutable("spec.replicas")
@@ -125,9 +132,9 @@ def _scaling_errors(new: Json, old: Json) -> Iterator[FieldError]:
         yield forbidden("spec.replicas", "scaling down is still in progress")
 
 
-def _shape_errors(question: Question) -> Iterator[FieldError]:
-    """What its pods ask for is what it was admitted with."""
-    now, before = question.thing, question.was
+def _shape_errors(request: AdmissionRequest) -> Iterator[AdmissionFieldError]:
+    """The pod template is immutable while the set is admitted."""
+    now, before = request.decoded, request.decoded_old
     if not isinstance(now, StatefulSet) or not isinstance(before, StatefulSet):
         return
     if (now.pods.shape, now.pods.needs) != (before.pods.shape, before.pods.needs):

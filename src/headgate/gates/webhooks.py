@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headgate.gates.fields import (
-    YES,
-    FieldError,
+    ALLOWED,
+    AdmissionFieldError,
     immutable,
     is_going,
     is_well_typed,
+    response_to,
     spec_of,
-    verdict_on,
     with_finalizer,
     with_spec,
 )
@@ -23,11 +23,22 @@ from headgate.gates.kueue_workloads import (
     workload_change_errors,
     workload_errors,
 )
-from headgate.gates.managed_jobs import Asking
 from headgate.gates.pods import gated_if_managed, pod_errors
 from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
-from headgate.model.admission import Admit, Inquiry, Json, Judge, Matter, Question, Refuse, Rules, Said, Verdict
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionDenied,
+    AdmissionHandler,
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionWebhook,
+    DeferredResponse,
+    HandlerResult,
+    Json,
+    WebhookSettings,
+    WithLookups,
+)
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
@@ -48,14 +59,14 @@ def class_to_fill_in(workload: Workload, classes: Classes) -> str:
     return "" if workload.priority_class else classes.default
 
 
-def judged(workload: Workload, classes: Classes) -> Verdict:
-    """Whether its classes exist, and protect it at least as much as they let it preempt others."""
+def priority_class_response(workload: Workload, classes: Classes) -> AdmissionResponse:
+    """Denied unless its classes exist and its preemptionPriorityClassName is worth at least its priorityClassName."""
     for name in (workload.priority_class, workload.preemption_priority_class):
         if name and name not in classes.values:
-            return Refuse(f"no PriorityClass with name {name} was found")
+            return AdmissionDenied(f"no PriorityClass with name {name} was found")
     if workload.preemption_priority_class and _preempts_more(workload, classes):
-        return Refuse(_endless(workload, classes))
-    return Admit()
+        return AdmissionDenied(_endless(workload, classes))
+    return AdmissionAllowed()
 
 
 def _preempts_more(workload: Workload, classes: Classes) -> bool:
@@ -76,7 +87,7 @@ def _endless(workload: Workload, classes: Classes) -> str:
     )
 
 
-Errors = Callable[[Question], Iterable[FieldError]]
+Errors = Callable[[AdmissionRequest], Iterable[AdmissionFieldError]]
 
 _CLASS_KINDS: Mapping[tuple[str, str], Kind] = {
     ("kueue.x-k8s.io", "WorkloadPriorityClass"): Kind.WORKLOAD_PRIORITY_CLASS,
@@ -84,54 +95,54 @@ _CLASS_KINDS: Mapping[tuple[str, str], Kind] = {
 }
 
 
-def default_workload(question: Question, _rules: Rules) -> Inquiry:
-    workload = question.thing
+def default_workload(request: AdmissionRequest, _rules: WebhookSettings) -> DeferredResponse:
+    workload = request.decoded
     if not isinstance(workload, Workload):
-        return Admit()
+        return AdmissionAllowed()
     name = class_to_fill_in(workload, (yield from _classes()))
-    return Admit(with_spec(question.new, priorityClassName=name) if name else None)
+    return AdmissionAllowed(with_spec(request.new, priorityClassName=name) if name else None)
 
 
-def validate_workload(question: Question, _rules: Rules) -> Inquiry:
-    workload = question.thing
+def validate_workload(request: AdmissionRequest, _rules: WebhookSettings) -> DeferredResponse:
+    workload = request.decoded
     if not isinstance(workload, Workload):
-        return Admit()
-    return judged(workload, (yield from _classes()))
+        return AdmissionAllowed()
+    return priority_class_response(workload, (yield from _classes()))
 
 
-def keep_while_in_use(question: Question, _rules: Rules) -> Verdict:
-    """It can only go when nothing depends on it any more."""
-    return Admit(with_finalizer(question.new, IN_USE))
+def keep_while_in_use(request: AdmissionRequest, _rules: WebhookSettings) -> AdmissionResponse:
+    """Adds the finalizer that keeps the object until nothing refers to it."""
+    return AdmissionAllowed(with_finalizer(request.new, IN_USE))
 
 
-def default_queued_workload(question: Question, _rules: Rules) -> Said:
-    """Who names a class and no priority means that of the class."""
-    workload = question.thing if spec_of(question.new).get("priority") is None else None
-    return _with_priority(question.new, workload) if isinstance(workload, QueuedWorkload) else YES
+def default_queued_workload(request: AdmissionRequest, _rules: WebhookSettings) -> HandlerResult:
+    """Fills in the priority of the class that the workload names."""
+    workload = request.decoded if spec_of(request.new).get("priority") is None else None
+    return _with_priority(request.new, workload) if isinstance(workload, QueuedWorkload) else ALLOWED
 
 
-def _with_priority(value: Json, workload: QueuedWorkload) -> Inquiry:
+def _with_priority(value: Json, workload: QueuedWorkload) -> DeferredResponse:
     priority = yield from _value_of(workload.priority_class)
-    return Admit(None if priority is None else with_spec(value, priority=priority))
+    return AdmissionAllowed(None if priority is None else with_spec(value, priority=priority))
 
 
-def checked(errors: Errors, framework: str = "") -> Judge:
-    """Judges by these errors alone. What is going away is let go; work of a kind that is not ours is not our matter."""
+def checked(errors: Errors, framework: str = "") -> AdmissionHandler:
+    """Denies objects with such errors; objects being deleted, and jobs of a framework that is off, are allowed."""
 
-    def judge(question: Question, rules: Rules) -> Verdict:
-        if (framework and framework not in rules.quota.frameworks) or is_going(question.new):
-            return YES
-        return verdict_on(errors(question))
+    def handle(request: AdmissionRequest, settings: WebhookSettings) -> AdmissionResponse:
+        if (framework and framework not in settings.quota.frameworks) or is_going(request.new):
+            return ALLOWED
+        return response_to(errors(request))
 
-    return judge
+    return handle
 
 
-def _classes() -> Asking[Classes]:
+def _classes() -> WithLookups[Classes]:
     found = yield Kind.PRIORITY_CLASS
     return Classes.of(one for one in found if isinstance(one, PriorityClass))
 
 
-def _value_of(named: PriorityClassRef | None) -> Asking[int | None]:
+def _value_of(named: PriorityClassRef | None) -> WithLookups[int | None]:
     kind = None if named is None else _CLASS_KINDS.get((named.group, named.kind))
     if named is None or kind is None:
         return None
@@ -139,51 +150,51 @@ def _value_of(named: PriorityClassRef | None) -> Asking[int | None]:
     return next((one.value for one in found if isinstance(one, PriorityClass | WorkloadPriorityClass)), None)
 
 
-def _of_cluster_queue(question: Question) -> list[FieldError]:
-    queue, old = question.thing, question.was
+def _of_cluster_queue(request: AdmissionRequest) -> list[AdmissionFieldError]:
+    queue, old = request.decoded, request.decoded_old
     if not isinstance(queue, ClusterQueue):
         return []
     errors = cluster_queue_errors(queue, old if isinstance(old, ClusterQueue) else None)
-    return errors + _fixed("concurrentAdmissionPolicy", question)
+    return errors + _fixed("concurrentAdmissionPolicy", request)
 
 
-def _fixed(field: str, question: Question) -> list[FieldError]:
-    if question.old is None or spec_of(question.new).get(field) == spec_of(question.old).get(field):
+def _fixed(field: str, request: AdmissionRequest) -> list[AdmissionFieldError]:
+    if request.old is None or spec_of(request.new).get(field) == spec_of(request.old).get(field):
         return []
     return [immutable(f"spec.{field}")]
 
 
-def _of_cohort(question: Question) -> list[FieldError]:
-    cohort = question.thing
+def _of_cohort(request: AdmissionRequest) -> list[AdmissionFieldError]:
+    cohort = request.decoded
     return cohort_errors(cohort) if isinstance(cohort, Cohort) else []
 
 
-def _of_flavor(question: Question) -> list[FieldError]:
-    flavor = question.thing
+def _of_flavor(request: AdmissionRequest) -> list[AdmissionFieldError]:
+    flavor = request.decoded
     return flavor_errors(flavor) if isinstance(flavor, ResourceFlavor) else []
 
 
-def _of_queued_workload(question: Question) -> Sequence[FieldError]:
-    """Much work is written with the very same spec and status, and is looked at once."""
-    new, old = question.new, question.old or {}
-    return question.once(_queued_workload_errors, question, *_looked_at(new), *_looked_at(old))
+def _of_queued_workload(request: AdmissionRequest) -> Sequence[AdmissionFieldError]:
+    """Many workloads share one spec and status, so the result is memoized by these."""
+    new, old = request.new, request.old or {}
+    return request.memoize(_queued_workload_errors, request, *_looked_at(new), *_looked_at(old))
 
 
 def _looked_at(value: Json) -> tuple[object, object, object]:
-    """All that decides whether a workload may be as it is: what else its metadata say, its server has seen to."""
+    """The parts that validation depends on; other metadata are validated by the server."""
     return value.get("spec"), value.get("status"), (value.get("metadata") or {}).get("annotations")
 
 
-def _queued_workload_errors(question: Question) -> Sequence[FieldError]:
-    new, old = question.thing, question.was
+def _queued_workload_errors(request: AdmissionRequest) -> Sequence[AdmissionFieldError]:
+    new, old = request.decoded, request.decoded_old
     if not isinstance(new, QueuedWorkload):
         return ()
-    pod_sets = _pod_sets(question.new)
+    pod_sets = _pod_sets(request.new)
     errors = [*workload_errors(new), *template_errors(pod_sets)]
-    if isinstance(old, QueuedWorkload) and question.old is not None:
+    if isinstance(old, QueuedWorkload) and request.old is not None:
         errors += workload_change_errors(new, old)
         if old.is_true(RESERVED):
-            errors += pod_set_change_errors(pod_sets, _pod_sets(question.old))
+            errors += pod_set_change_errors(pod_sets, _pod_sets(request.old))
     return errors
 
 
@@ -191,34 +202,38 @@ def _pod_sets(value: Json) -> Sequence[Json]:
     return spec_of(value).get("podSets") or ()
 
 
-def _of_well_typed(judge: Judge) -> Judge:
-    """Judges what has the types it must have; of anything else the server's own validation says best what is wrong."""
+def _of_well_typed(handler: AdmissionHandler) -> AdmissionHandler:
+    """Allows objects whose fields have wrong types: the server's own validation names those best."""
 
-    def judged_if_well_typed(question: Question, rules: Rules) -> Said:
-        well_typed = is_well_typed(question.new) and (question.old is None or is_well_typed(question.old))
-        return judge(question, rules) if well_typed else YES
+    def handle_well_typed(request: AdmissionRequest, settings: WebhookSettings) -> HandlerResult:
+        well_typed = is_well_typed(request.new) and (request.old is None or is_well_typed(request.old))
+        return handler(request, settings) if well_typed else ALLOWED
 
-    return judged_if_well_typed
+    return handle_well_typed
 
 
-_JUDGES: Mapping[Matter, Judge] = {
-    Matter.DEFAULT_WORKLOAD: default_workload,
-    Matter.VALIDATE_WORKLOAD: validate_workload,
-    Matter.DEFAULT_CLUSTER_QUEUE: keep_while_in_use,
-    Matter.VALIDATE_CLUSTER_QUEUE: checked(_of_cluster_queue),
-    Matter.VALIDATE_COHORT: checked(_of_cohort),
-    Matter.DEFAULT_RESOURCE_FLAVOR: keep_while_in_use,
-    Matter.VALIDATE_RESOURCE_FLAVOR: checked(_of_flavor),
-    Matter.DEFAULT_QUEUED_WORKLOAD: default_queued_workload,
-    Matter.VALIDATE_QUEUED_WORKLOAD: checked(_of_queued_workload),
-    Matter.DEFAULT_JOB: suspended_if_managed,
-    Matter.VALIDATE_JOB: checked(lambda question: job_errors(question.new, question.old), JOBS),
-    Matter.DEFAULT_POD: gated_if_managed,
-    Matter.VALIDATE_POD: checked(lambda question: pod_errors(question.new, question.old), PODS),
-    Matter.DEFAULT_DEPLOYMENT: pods_wait(DEPLOYMENTS),
-    Matter.VALIDATE_DEPLOYMENT: checked(lambda question: replicas_errors(question.new, question.old), DEPLOYMENTS),
-    Matter.DEFAULT_STATEFUL_SET: pods_wait(STATEFUL_SETS),
-    Matter.VALIDATE_STATEFUL_SET: checked(stateful_set_errors, STATEFUL_SETS),
+_HANDLERS: Mapping[AdmissionWebhook, AdmissionHandler] = {
+    AdmissionWebhook.DEFAULT_WORKLOAD: default_workload,
+    AdmissionWebhook.VALIDATE_WORKLOAD: validate_workload,
+    AdmissionWebhook.DEFAULT_CLUSTER_QUEUE: keep_while_in_use,
+    AdmissionWebhook.VALIDATE_CLUSTER_QUEUE: checked(_of_cluster_queue),
+    AdmissionWebhook.VALIDATE_COHORT: checked(_of_cohort),
+    AdmissionWebhook.DEFAULT_RESOURCE_FLAVOR: keep_while_in_use,
+    AdmissionWebhook.VALIDATE_RESOURCE_FLAVOR: checked(_of_flavor),
+    AdmissionWebhook.DEFAULT_QUEUED_WORKLOAD: default_queued_workload,
+    AdmissionWebhook.VALIDATE_QUEUED_WORKLOAD: checked(_of_queued_workload),
+    AdmissionWebhook.DEFAULT_JOB: suspended_if_managed,
+    AdmissionWebhook.VALIDATE_JOB: checked(lambda request: job_errors(request.new, request.old), JOBS),
+    AdmissionWebhook.DEFAULT_POD: gated_if_managed,
+    AdmissionWebhook.VALIDATE_POD: checked(lambda request: pod_errors(request.new, request.old), PODS),
+    AdmissionWebhook.DEFAULT_DEPLOYMENT: pods_wait(DEPLOYMENTS),
+    AdmissionWebhook.VALIDATE_DEPLOYMENT: checked(
+        lambda request: replicas_errors(request.new, request.old), DEPLOYMENTS
+    ),
+    AdmissionWebhook.DEFAULT_STATEFUL_SET: pods_wait(STATEFUL_SETS),
+    AdmissionWebhook.VALIDATE_STATEFUL_SET: checked(stateful_set_errors, STATEFUL_SETS),
 }
 
-JUDGES: Mapping[Matter, Judge] = {matter: _of_well_typed(judge) for matter, judge in _JUDGES.items()}
+HANDLERS: Mapping[AdmissionWebhook, AdmissionHandler] = {
+    webhook: _of_well_typed(handler) for webhook, handler in _HANDLERS.items()
+}

@@ -1,1 +1,11 @@
-"""The engine on a cluster."""
+"""The engine on a real cluster: `headgate run`, `headgate install`, and the reads of `headgate explain workload`.
+
+* `start` (flags, exit codes) and `service` (leader election, health pages, webhooks) make up the process; `term` is one
+  leader term, `loop` its loop. A new flag is a field of `start.Flags` and an option in `ui/run_command.py`.
+* `reflector` observes, `performer` writes; `client`, `connection`, `credentials`, `kubeconfig` and `access` reach the
+  server.
+* `webhooks` serves the handlers of `gates.webhooks`; `webhook_certificates` and `certificates` look after its TLS.
+* `metrics` (a new series and its help text), `logs`, `health`, `recorder`, `plugin_isolation`, `plugin_timing`.
+
+Tests: `tests/live`, one file per module; `tests/conformance` compares a live process with the simulator.
+"""

@@ -29,7 +29,7 @@ class ServerUrl(Struct, frozen=True):
         return f"{'https' if self.tls else 'http'}://{self.address}{self.prefix}"
 
 
-class Cluster(Struct, frozen=True):
+class ClusterEndpoint(Struct, frozen=True):
     """`authority` (PEM) empty means the system's authorities."""
 
     url: ServerUrl
@@ -69,7 +69,7 @@ Identity = Anonymous | FixedToken | TokenFile | ExecPlugin
 class Access(Struct, frozen=True):
     """All that is needed to talk to one cluster."""
 
-    cluster: Cluster
+    cluster: ClusterEndpoint
     identity: Identity
     certificate: Certificate | None = None
     namespace: str = ""  # our own, inside a cluster; empty outside

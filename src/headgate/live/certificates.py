@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
-from headgate.live.access import Certificate, Cluster
-from headgate.live.document import InvalidKubeconfig
+from headgate.live.access import Certificate, ClusterEndpoint
+from headgate.live.kubeconfig import InvalidKubeconfig
 
 VALID_FOR = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=30)
@@ -28,7 +28,7 @@ class InvalidCertificate(Exception):
 
 
 class ServingCertificate(Struct, frozen=True):
-    """All PEM. `authority` is what whoever asks us has to trust; the ones before it may follow."""
+    """All PEM. `authority` is the CA bundle that clients must trust; older CAs may follow."""
 
     chain: bytes
     key: bytes
@@ -142,7 +142,7 @@ def _first(bundle: bytes) -> bytes:
         return b""
 
 
-def tls_context(cluster: Cluster, certificate: Certificate | None) -> ssl.SSLContext | None:
+def tls_context(cluster: ClusterEndpoint, certificate: Certificate | None) -> ssl.SSLContext | None:
     """None for a server that is asked without TLS. Raises InvalidKubeconfig for unusable PEM."""
     if not cluster.url.tls:
         return None
@@ -156,7 +156,7 @@ def tls_context(cluster: Cluster, certificate: Certificate | None) -> ssl.SSLCon
     return context
 
 
-def _trusting(cluster: Cluster) -> ssl.SSLContext:
+def _trusting(cluster: ClusterEndpoint) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=cluster.authority.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Asking a Kubernetes API server: calls with credentials, and the server's wish for a pause respected."""
+"""A client of a Kubernetes API server: requests with credentials; Retry-After is respected."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from urllib.parse import quote, urlencode
 from headgate.api.requests import Call
 from headgate.live.access import Access, Certificate
 from headgate.live.certificates import tls_context
-from headgate.live.connection import Answer, Pool, Stream
+from headgate.live.connection import HttpResponse, Pool, Stream
 from headgate.live.credentials import Credentials, CredentialsUnavailable, Proof
-from headgate.live.document import InvalidKubeconfig
+from headgate.live.kubeconfig import InvalidKubeconfig
 
 ANSWER_TIMEOUT = 60.0  # seconds; a server gives up on its own requests after that
 LONGEST_PAUSE = 60.0  # seconds, whatever a server asks for
@@ -43,7 +43,7 @@ class Client:
     def server(self) -> str:
         return str(self._access.cluster.url)
 
-    async def perform(self, call: Call, timeout: float = ANSWER_TIMEOUT) -> Answer:
+    async def perform(self, call: Call, timeout: float = ANSWER_TIMEOUT) -> HttpResponse:
         """The server's answer, whatever its status. Raises NeverSent or AnswerLost."""
         if self._pause_until:
             await self._respect_pause()
@@ -56,14 +56,14 @@ class Client:
         return answer
 
     @contextlib.asynccontextmanager
-    async def stream(self, call: Call, timeout: float = ANSWER_TIMEOUT) -> AsyncIterator[Stream | Answer]:
+    async def stream(self, call: Call, timeout: float = ANSWER_TIMEOUT) -> AsyncIterator[Stream | HttpResponse]:
         """The lines of the answer while the block lasts, or the whole answer where its status is not 200."""
         await self._respect_pause()
         proof = self._credentials.current() or await self._credentials.obtain()
         async with self._pool.stream(self._request(call, proof), timeout) as opened:
-            if isinstance(opened, Answer) and opened.status == 401:
+            if isinstance(opened, HttpResponse) and opened.status == 401:
                 await self._credentials.obtain(refused=proof)  # the next try shows the new one
-            if isinstance(opened, Answer) and opened.status in BUSY:
+            if isinstance(opened, HttpResponse) and opened.status in BUSY:
                 self._pause_until = self._clock() + _asked_pause(opened)
             yield opened
 
@@ -116,7 +116,7 @@ def _common_head(access: Access, proof: Proof) -> bytes:
     return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("ascii")
 
 
-def _asked_pause(answer: Answer) -> float:
+def _asked_pause(answer: HttpResponse) -> float:
     """Seconds to stay away, from Retry-After; its date form is not used by API servers."""
     asked = answer.headers.get(b"retry-after", b"")
     return min(max(float(asked), SHORTEST_PAUSE), LONGEST_PAUSE) if asked.isdigit() else SHORTEST_PAUSE

@@ -30,7 +30,7 @@ class AnswerLost(Disconnected):
     """The request was sent and its answer never came: it may have been carried out."""
 
 
-class Answer(Struct, frozen=True, gc=False):
+class HttpResponse(Struct, frozen=True, gc=False):
     """An answer in full; header names are in lower case."""
 
     status: int
@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
         self._size = 0
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[HttpResponse] | None = None
         self._stream: Stream | None = None
         self._opening: asyncio.Future[Stream] | None = None
         self._wants_stream = False
@@ -58,10 +58,10 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, timeout: float) -> Answer:
+    async def exchange(self, request: bytes, timeout: float) -> HttpResponse:
         """Send a whole request and wait for the whole answer."""
         transport = self._writable()
-        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._waiter = waiter
         timer = self._loop.call_later(timeout, self._give_up, f"no answer within {timeout:g} s")
         transport.write(request)
@@ -74,12 +74,12 @@ class Connection(asyncio.Protocol):
             timer.cancel()
             self._waiter = None
 
-    async def open_stream(self, request: bytes, timeout: float) -> Stream | Answer:
+    async def open_stream(self, request: bytes, timeout: float) -> Stream | HttpResponse:
         """Send a request whose 200 answer is read line by line; any other status is answered in full."""
         transport = self._writable()
         self._wants_stream = True
         opening: asyncio.Future[Stream] = self._loop.create_future()
-        waiter: asyncio.Future[Answer] = self._loop.create_future()
+        waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._opening, self._waiter = opening, waiter
         timer = self._loop.call_later(timeout, self._give_up, f"no answer within {timeout:g} s")
         transport.write(request)
@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.end(None)
         elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(Answer(status, headers, body))
+            self._waiter.set_result(HttpResponse(status, headers, body))
         if (not keep_alive or self._stream is not None) and self._transport is not None:
             self._transport.close()
 
@@ -270,7 +270,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def exchange(self, request: bytes, timeout: float) -> Answer:
+    async def exchange(self, request: bytes, timeout: float) -> HttpResponse:
         """Raises NeverSent or AnswerLost, which say whether it is safe to ask again."""
         await self._take_slot()
         try:
@@ -282,7 +282,7 @@ class Pool:
             self._give_slot()
 
     @contextlib.asynccontextmanager
-    async def stream(self, request: bytes, timeout: float) -> AsyncIterator[Stream | Answer]:
+    async def stream(self, request: bytes, timeout: float) -> AsyncIterator[Stream | HttpResponse]:
         """A stream of lines while the block lasts; or the answer in full when the server refuses."""
         connection = await self._connect()
         try:

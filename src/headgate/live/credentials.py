@@ -27,7 +27,7 @@ class PluginGrant(Struct, frozen=True):
     expires: float | None
 
 
-class _Status(Struct, rename="camel"):
+class _ExecCredentialStatus(Struct, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
@@ -37,7 +37,7 @@ class _Status(Struct, rename="camel"):
 class _ExecCredential(Struct, rename="camel"):
     api_version: str
     kind: str
-    status: _Status | None = None
+    status: _ExecCredentialStatus | None = None
 
 
 async def ask_plugin(plugin: ExecPlugin) -> PluginGrant:
@@ -93,7 +93,7 @@ def _read(output: bytes, plugin: ExecPlugin) -> PluginGrant:
     return _granted(answer.status, plugin)
 
 
-def _granted(status: _Status, plugin: ExecPlugin) -> PluginGrant:
+def _granted(status: _ExecCredentialStatus, plugin: ExecPlugin) -> PluginGrant:
     chain, key = status.client_certificate_data, status.client_key_data
     if bool(chain) != bool(key):
         raise ValueError("expected status.clientCertificateData and status.clientKeyData together")

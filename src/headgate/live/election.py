@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from headgate.api.requests import Call, decode_status
 from headgate.api.wire import format_micro_time
-from headgate.live.backoff import Outages
 from headgate.live.client import Client
-from headgate.live.connection import Answer, Disconnected
+from headgate.live.connection import Disconnected, HttpResponse
+from headgate.live.logs import Outages
 
 JSON = "application/json"
 
@@ -45,7 +45,7 @@ class Clocks(Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]]
 
 
-class _Spec(Struct, rename="camel", omit_defaults=True):
+class _LeaseSpec(Struct, rename="camel", omit_defaults=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -61,12 +61,12 @@ class _Metadata(Struct, rename="camel", omit_defaults=True):
 
 class _Lease(Struct, rename="camel"):
     metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
     api_version: str = "coordination.k8s.io/v1"
     kind: str = "Lease"
 
 
-class Refused(Exception):
+class LeaseRefused(Exception):
     """The server did not do what was asked."""
 
 
@@ -109,7 +109,7 @@ class Election:
             if not await self._give_up():
                 await self._look()  # a renewal may have taken hold whose answer nobody waited for
                 await self._give_up()
-        except (Refused, Disconnected):
+        except (LeaseRefused, Disconnected):
             return
 
     async def _give_up(self) -> bool:
@@ -128,13 +128,13 @@ class Election:
         asked_at = self._clocks.monotonic()
         try:
             renewed = await self._take_or_renew()
-        except Refused as refusal:
-            self._outages.suffers(f"lease {self._settings.path}", "election", str(refusal))
+        except LeaseRefused as refusal:
+            self._outages.failing(f"lease {self._settings.path}", "election", str(refusal))
             return False
         except Disconnected as trouble:
-            self._outages.suffers(f"API server {self._client.server}", "election", str(trouble))
+            self._outages.failing(f"API server {self._client.server}", "election", str(trouble))
             return False
-        self._outages.recovers("election")
+        self._outages.recovered("election")
         if renewed:
             self._renewed_at = asked_at
         return renewed
@@ -175,7 +175,7 @@ class Election:
         self._look_at(_decoded(answer))
         return True
 
-    async def _ask(self, call: Call) -> Answer:
+    async def _ask(self, call: Call) -> HttpResponse:
         return await self._client.perform(call, self._settings.renew_deadline / 2)
 
     def _look_at(self, lease: _Lease) -> None:
@@ -186,12 +186,12 @@ class Election:
         allowed = lease.spec.lease_duration_seconds or self._settings.duration
         return self._clocks.monotonic() - self._seen_at >= allowed
 
-    def _mine(self, lease: _Lease | None) -> _Spec:
+    def _mine(self, lease: _Lease | None) -> _LeaseSpec:
         """The lease held by us. Who held it last shows whether this is a renewal or a transition."""
         now = format_micro_time(self._clocks.wall())
-        before = lease.spec if lease else _Spec()
+        before = lease.spec if lease else _LeaseSpec()
         renewal = before.holder_identity == self._settings.identity
-        return _Spec(
+        return _LeaseSpec(
             self._settings.identity,
             round(self._settings.duration),
             before.acquire_time if renewal and before.acquire_time else now,
@@ -199,19 +199,19 @@ class Election:
             (before.lease_transitions or 0) + (0 if renewal or lease is None else 1),
         )
 
-    def _lease(self, spec: _Spec) -> _Lease:
+    def _lease(self, spec: _LeaseSpec) -> _Lease:
         """Guarded by the version last seen, so that two candidates cannot both succeed."""
         version = self._seen.metadata.resource_version if self._seen else ""
         return _Lease(_Metadata(self._settings.name, self._settings.namespace, version), spec)
 
 
-def _decoded(answer: Answer) -> _Lease:
+def _decoded(answer: HttpResponse) -> _Lease:
     try:
         return msgspec.json.decode(answer.body, type=_Lease)
     except msgspec.DecodeError as error:
-        raise Refused(f"expected a Lease: {error}") from error
+        raise LeaseRefused(f"expected a Lease: {error}") from error
 
 
-def _refusal(answer: Answer) -> Refused:
+def _refusal(answer: HttpResponse) -> LeaseRefused:
     message = decode_status(answer.body).message
-    return Refused(f"{message or 'no reason given'} ({answer.status})")
+    return LeaseRefused(f"{message or 'no reason given'} ({answer.status})")

@@ -45,7 +45,7 @@ Pages = Mapping[str, Callable[[], Page]]
 
 
 class Readiness:
-    """Whether this process is of use now, and whom it made leave: asked anew each time, and changes with its part."""
+    """What /readyz and /preemptions show; both change with the process's role (standby or leader)."""
 
     def __init__(self) -> None:
         self.check: Callable[[], bool] = lambda: False
@@ -67,9 +67,9 @@ def pages(readiness: Readiness, metrics: Callable[[], bytes]) -> Pages:
 @asynccontextmanager
 async def serving(listen: Listen, shown: Pages) -> AsyncIterator[int]:
     """Serves while the block lasts; the port it listens on. Raises CannotListen."""
-    desk = _Desk(shown)
+    page_server = _PageServer(shown)
     try:
-        server = await asyncio.start_server(desk.answer, listen.host, listen.port, limit=16 * 1024)
+        server = await asyncio.start_server(page_server.answer, listen.host, listen.port, limit=16 * 1024)
     except OSError as error:
         taken = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
         raise CannotListen(
@@ -79,13 +79,13 @@ async def serving(listen: Listen, shown: Pages) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-class _Desk:
+class _PageServer:
     def __init__(self, shown: Pages) -> None:
         self._shown = shown
         self._open = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request a connection. Whoever asks badly or slowly just loses the connection."""
+        """Answers one request per connection; malformed or slow requests are disconnected."""
         self._open += 1
         try:
             async with asyncio.timeout(READ_TIMEOUT):

@@ -1,4 +1,4 @@
-"""Bringing a cluster to the state our process needs: each manifest applied by the server, so doing it again is safe."""
+"""Installs our manifests by server-side apply, which is idempotent."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from headgate.api.install_manifests import (
     webhook_configurations,
 )
 from headgate.api.requests import JSON, Call, decode_status
-from headgate.live.connection import Answer
+from headgate.live.connection import HttpResponse
 
 APPLY = "application/apply-patch+yaml"
 MANAGER: Mapping[str, str] = {"fieldManager": "headgate-install", "force": "true"}
-"""Not the manager that `headgate run` is: what that writes into our webhook configurations stays."""
+"""Not the field manager of `headgate run`, whose CA bundles in the webhook configurations stay."""
 PATIENCE, PAUSE = 30.0, 0.2  # seconds for a definition to be established, and between two looks
 PLURALS: Mapping[str, str] = {
     "Namespace": "namespaces",
@@ -38,14 +38,14 @@ PLURALS: Mapping[str, str] = {
 
 _RECORDS = frozenset({"managedFields", "resourceVersion"})
 
-Perform = Callable[[Call], Awaitable[Answer]]
+Perform = Callable[[Call], Awaitable[HttpResponse]]
 
 
 class NotInstalled(Exception):
     """The server did not take a manifest; the text names it and says why."""
 
 
-class Step(Struct, frozen=True):
+class InstallStep(Struct, frozen=True):
     """One manifest, and what became of it: created, changed, unchanged, or left as somebody else made it."""
 
     manifest: str
@@ -64,10 +64,10 @@ def manifests(place: WebhookPlace | None, *, queues: bool = True) -> tuple[Manif
 
 async def install(
     wanted: Sequence[Manifest], perform: Perform, sleep: Callable[[float], Awaitable[None]]
-) -> AsyncIterator[Step]:
+) -> AsyncIterator[InstallStep]:
     """Tells each step when it is done. Raises NotInstalled and Disconnected."""
     for manifest in wanted:
-        yield Step(_called(manifest), await _apply(manifest, perform))
+        yield InstallStep(_called(manifest), await _apply(manifest, perform))
         if manifest["kind"] == "CustomResourceDefinition":
             await _established(manifest, perform, sleep)
 
@@ -113,7 +113,7 @@ async def _established(manifest: Manifest, perform: Perform, sleep: Callable[[fl
     raise NotInstalled(f"{_called(manifest)}: not established within {PATIENCE:.0f} seconds")
 
 
-def _stored(manifest: Manifest, answer: Answer) -> Manifest:
+def _stored(manifest: Manifest, answer: HttpResponse) -> Manifest:
     if answer.status not in (200, 201):
         why = decode_status(answer.body).message or f"the server answered {answer.status}"
         raise NotInstalled(f"{_called(manifest)}: {why}")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import yaml
 
 from headgate.live.access import (
     Access,
     Anonymous,
     Certificate,
-    Cluster,
+    ClusterEndpoint,
     ExecPlugin,
     FixedToken,
     Identity,
@@ -22,7 +26,143 @@ from headgate.live.access import (
     server_url,
 )
 from headgate.live.connection import Address
-from headgate.live.document import InvalidKubeconfig, Section, read
+
+
+class InvalidKubeconfig(Exception):
+    """The user's mistake in a kubeconfig, a file it names, or the choice of one."""
+
+    def __init__(self, file: str, path: str, expected: str) -> None:
+        super().__init__(": ".join(part for part in (file, path, expected) if part))
+        self.file, self.path, self.expected = file, path, expected
+
+
+class YamlSection:
+    """A mapping inside a file. A field that is missing or null counts as empty."""
+
+    def __init__(self, file: Path, path: str, value: object) -> None:
+        if not isinstance(value, dict):
+            raise InvalidKubeconfig(str(file), path, f"expected a mapping, got {_describe(value)}")
+        self.file, self.path = file, path
+        self._fields: dict[str, Any] = value
+
+    def __contains__(self, name: str) -> bool:
+        return self._fields.get(name) is not None
+
+    def refusal(self, name: str, expected: str) -> InvalidKubeconfig:
+        return InvalidKubeconfig(str(self.file), self._path_of(name), expected)
+
+    def text(self, name: str) -> str:
+        value = self._fields.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.refusal(name, f"expected a string, got {_describe(value)}")
+        return value
+
+    def raw(self, name: str) -> object:
+        """A field of any shape, as it stands."""
+        return self._fields.get(name)
+
+    def required_text(self, name: str) -> str:
+        if not (value := self.text(name)):
+            raise self.refusal(name, "expected a string, got nothing")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._fields.get(name)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise self.refusal(name, f"expected true or false, got {_describe(value)}")
+        return value
+
+    def section(self, name: str) -> YamlSection:
+        return YamlSection(self.file, self._path_of(name), self._fields.get(name, {}) or {})
+
+    def sections(self, name: str) -> list[YamlSection]:
+        return [YamlSection(self.file, path, value) for path, value in self._list(name)]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self._list(name)
+        for path, value in found:
+            if not isinstance(value, str):
+                raise InvalidKubeconfig(str(self.file), path, f"expected a string, got {_describe(value)}")
+        return tuple(value for _, value in found)
+
+    def file_named(self, name: str) -> Path | None:
+        """The file a field names; a relative path is relative to the file it stands in."""
+        text = self.text(name)
+        return (self.file.parent / text) if text else None
+
+    def content(self, name: str) -> bytes:
+        """What `name`-data holds in base64, else what the file in `name` holds; empty when neither is given."""
+        if encoded := self.text(f"{name}-data"):
+            return self._decoded(f"{name}-data", encoded)
+        if (file := self.file_named(name)) is None:
+            return b""
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise self.refusal(name, f"expected a readable file, but {file}: {error.strerror}") from error
+
+    def _decoded(self, name: str, encoded: str) -> bytes:
+        try:
+            return base64.b64decode("".join(encoded.split()), validate=True)
+        except binascii.Error as error:
+            raise self.refusal(name, f"expected base64: {error}") from error
+
+    def _list(self, name: str) -> list[tuple[str, Any]]:
+        value = self._fields.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.refusal(name, f"expected a list, got {_describe(value)}")
+        return [(f"{self._path_of(name)}[{index}]", item) for index, item in enumerate(value)]
+
+    def _path_of(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+
+def read_yaml(file: Path) -> YamlSection:
+    """The file's one document; an empty file is an empty mapping."""
+    return YamlSection(file, "", load_yaml(file) or {})
+
+
+def load_yaml(file: Path) -> object:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidKubeconfig(str(file), "", f"expected a readable file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidKubeconfig(str(file), "", "expected YAML in UTF-8") from error
+    return _parse(file, text)
+
+
+def _parse(file: Path, text: str) -> object:
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InvalidKubeconfig(str(file), where, f"expected YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise InvalidKubeconfig(str(file), "", f"expected YAML: {error}") from error
+
+
+def _describe(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case str():
+            return f"the string {value[:40]!r}"
+        case _:
+            return f"{value}"[:40]
+
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 UNSUPPORTED_USER_FIELDS = {
@@ -44,7 +184,7 @@ def kubeconfig_files(explicit: str, environment: Mapping[str, str], home: Path) 
 
 def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
     """The access that `context`, or else the current context, describes."""
-    documents = [read(file) for file in files]
+    documents = [read_yaml(file) for file in files]
     chosen = _context(documents, context)
     cluster = _named(documents, "clusters", "cluster", chosen.required_text("cluster"), chosen)
     user = _named(documents, "users", "user", name, chosen) if (name := chosen.text("user")) else None
@@ -56,10 +196,10 @@ def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
 
 def context_namespace(files: Sequence[Path], context: str = "") -> str:
     """The namespace that `context`, or else the current context, is for; empty when it names none."""
-    return _context([read(file) for file in files], context).text("namespace")
+    return _context([read_yaml(file) for file in files], context).text("namespace")
 
 
-def _context(documents: Sequence[Section], wanted: str) -> Section:
+def _context(documents: Sequence[YamlSection], wanted: str) -> YamlSection:
     if wanted:
         return _find(documents, "contexts", "context", wanted, _missing_context(documents, wanted))
     for document in documents:
@@ -69,19 +209,23 @@ def _context(documents: Sequence[Section], wanted: str) -> Section:
     raise documents[0].refusal("current-context", "expected the name of a context; or choose one with --context")
 
 
-def _missing_context(documents: Sequence[Section], wanted: str) -> InvalidKubeconfig:
+def _missing_context(documents: Sequence[YamlSection], wanted: str) -> InvalidKubeconfig:
     names = [entry.text("name") for document in documents for entry in document.sections("contexts")]
     return documents[0].refusal(
         "contexts", f"expected a context named {wanted!r}; there are: {', '.join(names) or 'none'}"
     )
 
 
-def _named(documents: Sequence[Section], plural: str, singular: str, name: str, context: Section) -> Section:
+def _named(
+    documents: Sequence[YamlSection], plural: str, singular: str, name: str, context: YamlSection
+) -> YamlSection:
     missing = context.refusal(singular, f"expected the name of one of the {plural}, got {name!r}")
     return _find(documents, plural, singular, name, missing)
 
 
-def _find(documents: Sequence[Section], plural: str, singular: str, name: str, missing: InvalidKubeconfig) -> Section:
+def _find(
+    documents: Sequence[YamlSection], plural: str, singular: str, name: str, missing: InvalidKubeconfig
+) -> YamlSection:
     """The first entry of that name in any file wins."""
     for document in documents:
         for entry in document.sections(plural):
@@ -90,7 +234,7 @@ def _find(documents: Sequence[Section], plural: str, singular: str, name: str, m
     raise missing
 
 
-def _cluster(section: Section) -> Cluster:
+def _cluster(section: YamlSection) -> ClusterEndpoint:
     text = section.required_text("server")
     try:
         url = server_url(text, section.text("tls-server-name"))
@@ -102,10 +246,10 @@ def _cluster(section: Section) -> Cluster:
     authority = section.content("certificate-authority")
     if authority and not verify:
         raise section.refusal("insecure-skip-tls-verify", "expected false beside a certificate authority")
-    return Cluster(url, f"{section.file}: {section.path}", authority, verify)
+    return ClusterEndpoint(url, f"{section.file}: {section.path}", authority, verify)
 
 
-def _certificate(user: Section) -> Certificate | None:
+def _certificate(user: YamlSection) -> Certificate | None:
     chain, key = user.content("client-certificate"), user.content("client-key")
     if chain and not key:
         raise user.refusal("client-key", "expected a key beside the client certificate")
@@ -114,7 +258,7 @@ def _certificate(user: Section) -> Certificate | None:
     return Certificate(chain, key, f"{user.file}: {user.path}.client-certificate") if chain else None
 
 
-def _identity(user: Section, cluster: Section) -> Identity:
+def _identity(user: YamlSection, cluster: YamlSection) -> Identity:
     for name, expected in UNSUPPORTED_USER_FIELDS.items():
         if name in user:
             raise user.refusal(name, expected)
@@ -127,13 +271,13 @@ def _identity(user: Section, cluster: Section) -> Identity:
     return Anonymous()
 
 
-def _printable(user: Section, token: str) -> str:
+def _printable(user: YamlSection, token: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise user.refusal("token", "expected a token of printable ASCII characters without spaces")
     return token
 
 
-def exec_plugin(section: Section, cluster: Section, which: Callable[[str], str | None]) -> ExecPlugin:
+def exec_plugin(section: YamlSection, cluster: YamlSection, which: Callable[[str], str | None]) -> ExecPlugin:
     """`which` finds programs on the search path; a command with a slash is relative to the kubeconfig."""
     version = section.required_text("apiVersion")
     if version not in EXEC_VERSIONS:
@@ -151,7 +295,7 @@ def exec_plugin(section: Section, cluster: Section, which: Callable[[str], str |
     )
 
 
-def _check_interaction(section: Section, version: str) -> None:
+def _check_interaction(section: YamlSection, version: str) -> None:
     mode = section.text("interactiveMode")
     if mode == "Always":
         raise section.refusal("interactiveMode", "expected Never or IfAvailable: nobody can be asked here")
@@ -159,7 +303,7 @@ def _check_interaction(section: Section, version: str) -> None:
         raise section.refusal("interactiveMode", f"expected Never or IfAvailable, got {mode or 'nothing'}")
 
 
-def _program(section: Section, hint: str, which: Callable[[str], str | None]) -> str:
+def _program(section: YamlSection, hint: str, which: Callable[[str], str | None]) -> str:
     command = section.required_text("command")
     wanted = str(section.file.parent.absolute() / command) if "/" in command else command
     if found := which(wanted):
@@ -171,7 +315,7 @@ def _hinted(hint: str) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _cluster_info(cluster: Section) -> bytes:
+def _cluster_info(cluster: YamlSection) -> bytes:
     info: dict[str, object] = {"server": cluster.text("server")}
     if name := cluster.text("tls-server-name"):
         info["tls-server-name"] = name
@@ -183,7 +327,7 @@ def _cluster_info(cluster: Section) -> bytes:
     return msgspec.json.encode(info)
 
 
-def _extension(cluster: Section) -> object:
+def _extension(cluster: YamlSection) -> object:
     for entry in cluster.sections("extensions"):
         if entry.text("name") == "client.authentication.k8s.io/exec":
             return entry.raw("extension")
@@ -207,7 +351,7 @@ def load_in_cluster(environment: Mapping[str, str], mounted: Path = SERVICE_ACCO
         raise InvalidKubeconfig(str(token), "", "expected a service account token; is its mounting turned off?")
     url = ServerUrl(Address(host, int(port)), tls=True, prefix="")
     authority = _content(mounted / "ca.crt").encode()
-    cluster = Cluster(url, str(mounted / "ca.crt"), authority)
+    cluster = ClusterEndpoint(url, str(mounted / "ca.crt"), authority)
     return Access(cluster, TokenFile(token), namespace=_content(mounted / "namespace").strip())
 
 

@@ -1,4 +1,4 @@
-"""Lines for people and for machines, on standard error: the journal's entries and what the process itself does."""
+"""The log on standard error, as text or JSON: journal entries, what the process does, and outages, each logged once."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from headgate.engine.journal import Entry
 Fields = Mapping[str, object]
 
 
-class Level(IntEnum):
+class LogLevel(IntEnum):
     DEBUG = 0
     INFO = 1
     WARNING = 2
     ERROR = 3
 
 
-Line = Callable[[float, Level, str, Fields], str]
+Line = Callable[[float, LogLevel, str, Fields], str]
 
 
-def text_line(at: float, level: Level, message: str, fields: Fields) -> str:
+def text_line(at: float, level: LogLevel, message: str, fields: Fields) -> str:
     """2026-11-15T12:00:00.000000Z INFO message name=value …"""
     tail = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
     return f"{format_micro_time(at)} {level.name:<7} {message}{tail}\n"
 
 
-def json_line(at: float, level: Level, message: str, fields: Fields) -> str:
+def json_line(at: float, level: LogLevel, message: str, fields: Fields) -> str:
     line = {"time": format_micro_time(at), "level": level.name.lower(), "message": message, **fields}
     return msgspec.json.encode(line).decode() + "\n"
 
@@ -41,24 +41,26 @@ FORMATS: Mapping[str, Line] = {"text": text_line, "json": json_line}
 class Log:
     """Writes lines at or above a level. `wall` gives the time of what the process itself says."""
 
-    def __init__(self, out: TextIO, line: Line, level: Level, wall: Callable[[], float]) -> None:
+    def __init__(self, out: TextIO, line: Line, level: LogLevel, wall: Callable[[], float]) -> None:
         self._out, self._line, self._level, self._wall = out, line, level, wall
 
     def info(self, message: str, **fields: object) -> None:
-        self._say(Level.INFO, message, fields)
+        self._say(LogLevel.INFO, message, fields)
 
     def warning(self, message: str, **fields: object) -> None:
-        self._say(Level.WARNING, message, fields)
+        self._say(LogLevel.WARNING, message, fields)
 
     def error(self, message: str, **fields: object) -> None:
-        self._say(Level.ERROR, message, fields)
+        self._say(LogLevel.ERROR, message, fields)
 
     def entries(self, entries: Iterable[Entry]) -> None:
         """The journal's entries, in one write."""
-        if self._level <= Level.INFO:
-            self._write("".join(self._line(entry.at, Level.INFO, entry.decision, _fields(entry)) for entry in entries))
+        if self._level <= LogLevel.INFO:
+            self._write(
+                "".join(self._line(entry.at, LogLevel.INFO, entry.decision, _fields(entry)) for entry in entries)
+            )
 
-    def _say(self, level: Level, message: str, fields: Fields) -> None:
+    def _say(self, level: LogLevel, message: str, fields: Fields) -> None:
         if level >= self._level:
             self._write(self._line(self._wall(), level, message, fields))
 
@@ -66,6 +68,39 @@ class Log:
         if text:
             self._out.write(text)
             self._out.flush()
+
+
+class Outages:
+    """Logs an outage once when it begins and once when it ends, however many tasks it affects."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._affected: dict[str, dict[str, None]] = {}
+
+    def failing(self, what: str, who: str, why: str) -> None:
+        """The task `who` is blocked because `what` fails."""
+        known = self._affected.setdefault(what, {})
+        if not known:
+            self._log.warning(f"{what}: {why}; retrying")
+        known[who] = None
+
+    def recovered(self, who: str) -> None:
+        """The task `who` is no longer blocked."""
+        for what in self._ended_with(who):
+            self._log.info(f"{what}: recovered")
+
+    def dropped(self, who: str) -> None:
+        """The task `who` has ended; no recovery is logged for it."""
+        self._ended_with(who)
+
+    def _ended_with(self, who: str) -> list[str]:
+        """The outages that affected only `who`."""
+        freed = [what for what, known in self._affected.items() if list(known) == [who]]
+        for known in self._affected.values():
+            known.pop(who, None)
+        for what in freed:
+            del self._affected[what]
+        return freed
 
 
 def _fields(entry: Entry) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, rendered from the journal and from what the process does."""
+"""Prometheus metrics from the journal, the engine and the process. Gauges are computed at scrape time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,72 @@ from prometheus_client.utils import floatToGoString
 from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.extension_points import ADMISSION
 from headgate.engine.journal import Entry
-from headgate.live.metric_texts import ENGINE, TEXTS
-from headgate.live.stopwatch import FAILED, PASSED
+from headgate.live.plugin_timing import FAILED, PASSED
 from headgate.model.effects import Bind, Write
 from headgate.model.events import Trouble
 from headgate.model.keys import Kind
+
+ENGINE = "A gauge of the engine."
+"""The help text of metrics that are not in TEXTS."""
+
+_QUEUED = "since they were created or queued up again"
+_QUEUES: Mapping[str, str] = {
+    "quota_reserved_workloads_total": "Workloads whose quota was reserved.",
+    "quota_reserved_wait_time_seconds": f"How long workloads waited for quota, {_QUEUED}.",
+    "admitted_workloads_total": "Workloads that were admitted.",
+    "admission_wait_time_seconds": f"How long workloads waited to be admitted, {_QUEUED}.",
+    "admission_checks_wait_time_seconds": "How long workloads with quota waited for their admission checks.",
+    "ready_wait_time_seconds": f"How long it took until the pods of workloads were ready, {_QUEUED}.",
+    "admitted_until_ready_wait_time_seconds": "How long it took the pods of admitted workloads to be ready.",
+    "finished_workloads_total": "Workloads that finished.",
+    "finished_workloads": "Finished workloads that are not deleted.",
+    "execution_time_seconds": "How long finished workloads were admitted, all their admissions together.",
+    "evicted_workloads_total": "Evictions of workloads.",
+    "pending_workloads": "Pending workloads: active ones are in the queue, inadmissible ones wait for a change.",
+    "reserving_active_workloads": "Workloads with reserved quota.",
+    "admitted_active_workloads": "Workloads that are admitted.",
+    "unadmitted_workloads": "Workloads that are neither admitted nor finished, by reason.",
+}
+"""Metrics of cluster queues that exist for local queues too, under another name."""
+
+TEXTS: Mapping[str, str] = {
+    "headgate_quarantined_objects": "Objects in quarantine, until they change.",
+    "headgate_quarantines_total": "Quarantines of objects.",
+    "headgate_engine_rebuilds_total": "Restarts of the engine after it failed.",
+    **{f"kueue_{name}": text for name, text in _QUEUES.items()},
+    **{f"kueue_local_queue_{name}": f"By local queue: {text[0].lower()}{text[1:]}" for name, text in _QUEUES.items()},
+    "kueue_admission_attempts_total": "Admission cycles; a success is one that admitted a workload.",
+    "kueue_admission_cycle_preemption_skips": "Preemptions deferred in the queue's last cycle.",
+    "kueue_preemption_target_recomputations_total": "Decisions repeated, their victims being taken.",
+    "headgate_withheld_preemptions_total": "Preemptions withheld, to prevent preemption in circles.",
+    "kueue_pending_scheduling_hashes": "Equivalence classes of pending workloads, by equal requests.",
+    "kueue_evicted_workloads_once_total": "Workloads evicted for the first time, by reason.",
+    "kueue_preempted_workloads_total": "Preempted workloads, by the queue of the preemptor.",
+    "kueue_pods_ready_to_evicted_time_seconds": "How long pods had been ready when their workload was evicted.",
+    "kueue_workload_eviction_latency_seconds": "How long evicted workloads kept their quota.",
+    "kueue_workload_creation_latency_seconds": "How long after a job its workload was created.",
+    "kueue_pod_scheduling_gate_removal_seconds": "How long after admission the scheduling gate of a pod was removed.",
+    "kueue_cluster_queue_status": "1 for the status the cluster queue has, 0 for the others.",
+    "kueue_cluster_queue_info": "1, with the cohorts that the cluster queue is in.",
+    "kueue_cluster_queue_weighted_share": "Borrowed over lendable quota, in thousandths, by weight.",
+    "kueue_cluster_queue_resource_pending": "Requests of pending workloads.",
+    "kueue_cluster_queue_resource_reservation": "Quota reserved by workloads.",
+    "kueue_cluster_queue_resource_usage": "Quota used by admitted workloads.",
+    "kueue_cluster_queue_nominal_quota": "The cluster queue's own quota.",
+    "kueue_cluster_queue_borrowing_limit": "How much the cluster queue may borrow.",
+    "kueue_cluster_queue_lending_limit": "How much of its quota the cluster queue lends.",
+    "kueue_cohort_info": "1, with the cohorts that the cohort is in.",
+    "kueue_cohort_weighted_share": "Borrowed over lendable quota, in thousandths, by weight.",
+    "kueue_cohort_subtree_quota": "The quota of the cohort and all below it.",
+    "kueue_cohort_subtree_resource_reservations": "Quota reserved by workloads in all queues of the cohort.",
+    "kueue_cohort_subtree_admitted_workloads_total": "Workloads that were admitted in all queues of the cohort.",
+    "kueue_cohort_subtree_admitted_active_workloads": "Workloads that are admitted in all queues of the cohort.",
+    "kueue_local_queue_status": "1 for the status the local queue has, 0 for the others.",
+    "kueue_local_queue_resource_reservation": "Quota reserved by workloads.",
+    "kueue_local_queue_resource_usage": "Quota used by admitted workloads.",
+    "kueue_local_queue_admission_fair_sharing_usage": "Usage of the local queue, for usage-based fair sharing.",
+}
+
 
 Measure = int | float | Distribution
 Gauges = Mapping[tuple[str, Labels], Measure]
@@ -145,7 +206,7 @@ class Metrics:
                 self._sli.labels(str(tries) if tries <= MOST_TRIES else f"{MOST_TRIES}+").observe(queued / 1000)
 
     def _preempted(self, entry: Entry) -> None:
-        """A receipt; where nobody was asked to leave, because room was about to be free, it is no preemption."""
+        """Counts a receipt with victims as a preemption."""
         victims = int(entry.numbers.get("victims", 0))
         if not victims:
             return
@@ -157,7 +218,7 @@ class Metrics:
         self._violations.labels(preemptor).inc(int(entry.numbers.get("budget violations", 0)))
 
     def asked(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """A plugin was asked at this extension point, or an admission cycle was run, and answered."""
+        """Records a plugin call at this extension point, or an admission cycle."""
         if point == ADMISSION:
             self._cycles.labels(status, self._role).observe(seconds)
         else:
@@ -174,12 +235,12 @@ class Metrics:
     def restarted(self, kind: Kind) -> None:
         self._restarts.labels(kind.value).inc()
 
-    def leads(self, gauges: Callable[[], Gauges]) -> None:
-        """This process decides now; the engine's own gauges come from there."""
+    def start_leading(self, gauges: Callable[[], Gauges]) -> None:
+        """This process leads from now on; the engine's gauges are collected from this function."""
         self._leading.set(1)
         self._engine.source = gauges
 
-    def stands_by(self) -> None:
+    def stop_leading(self) -> None:
         self._leading.set(0)
         self._engine.source = dict
 
@@ -188,7 +249,7 @@ class Metrics:
 
 
 class _EngineGauges(Collector):
-    """Asked only when somebody reads the metrics. What is called …_total is a counter."""
+    """Collects the engine's gauges at scrape time. A name that ends in _total is a counter."""
 
     def __init__(self, replica_role: str) -> None:
         self.source: Callable[[], Gauges] = dict

@@ -1,4 +1,4 @@
-"""Carrying out what was decided: several writes at a time, those to one object in order, each with an outcome."""
+"""Performs writes: concurrently, in order for each object, each answered by an Outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from headgate.api.requests import Call, calls_for, trouble_of
-from headgate.live.connection import Answer, AnswerLost, NeverSent
+from headgate.live.connection import AnswerLost, HttpResponse, NeverSent
 from headgate.model.effects import (
     ClusterQueueStatus,
     CohortStatus,
@@ -32,17 +32,17 @@ DRAIN_SECONDS = 10.0
 LONGEST_REASON = 512  # characters
 REPORTER = "headgate"
 Note = PodCondition | ClusterQueueStatus | LocalQueueStatus | CohortStatus
-"""Changes that tell a pod why it waits, or people how full their queues are: nothing follows from them."""
+"""Informational status changes, on which no decision depends: they yield to other writes."""
 
 
 class Asks(Protocol):
-    """The part of a client that is needed here."""
+    """The part of a client that performing needs."""
 
-    async def perform(self, call: Call) -> Answer: ...
+    async def perform(self, call: Call) -> HttpResponse: ...
 
 
-class Tally(Protocol):
-    """Who counts what was performed, and how many seconds it took."""
+class WriteObserver(Protocol):
+    """Is called for every write, for metrics."""
 
     def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None: ...
 
@@ -50,17 +50,17 @@ class Tally(Protocol):
 
 
 class Performer:
-    """Writes wait in line here; the engine bounds how many by assuming one at a time for each object."""
+    """A queue of writes; the engine bounds it by at most one in-flight write for each object."""
 
     def __init__(
         self,
         client: Asks,
         tell: Callable[[Outcome], None],
-        tally: Tally,
+        observer: WriteObserver,
         sleep: Callable[[float], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
-        self._client, self._tell, self._tally, self._sleep, self._clock = client, tell, tally, sleep, clock
+        self._client, self._tell, self._observer, self._sleep, self._clock = client, tell, observer, sleep, clock
         self._ready: deque[Write] = deque()
         self._notes: deque[Write] = deque()  # ready too, but whoever waits for a node or quota does not wait for these
         self._behind: dict[Key, deque[Write]] = {}  # by object that has a write ready or under way
@@ -119,7 +119,7 @@ class Performer:
         self._events.append(event)
         if len(self._events) > EVENTS_WAITING:
             self._events.popleft()
-            self._tally.event_dropped()
+            self._observer.event_dropped()
         self._wake_worker()
 
     async def _worker(self) -> None:
@@ -182,7 +182,7 @@ class Performer:
             )
         else:
             trouble, message = await self._ask_all(calls)
-        self._tally.performed(write, trouble, self._clock() - began)
+        self._observer.performed(write, trouble, self._clock() - began)
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))
 

@@ -1,4 +1,4 @@
-"""Writing down what the engine was told, step by step, for replay: one JSON line a step."""
+"""Records the events of every step as a line of JSON, for replay."""
 
 from __future__ import annotations
 

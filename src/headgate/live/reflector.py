@@ -1,4 +1,4 @@
-"""Knowing how all objects of one kind are now: list once, watch from there, list again when history is lost."""
+"""A reflector per kind: lists, watches from there, and lists again when the resource version has expired."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from headgate.api.decode import (
 )
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.api.requests import Call
-from headgate.live.backoff import Backoff, Outages
 from headgate.live.client import Client
-from headgate.live.connection import Answer, AnswerLost, Disconnected, Stream
-from headgate.live.logs import Log
+from headgate.live.connection import AnswerLost, Disconnected, HttpResponse, Stream
+from headgate.live.logs import Log, Outages
 from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 
@@ -35,12 +34,13 @@ OVERTIME = 30  # seconds after which a watch that should have ended is given up
 UNSERVED_SECONDS = 300  # after which a kind that the server does not serve is asked for again
 MISSING = Raw(b"")
 REMEMBERED_COMPLAINTS = 1000
+FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0  # seconds between two tries
 
 Report = Callable[["Observed | Gone | Unreadable", Raw], None]
 """Takes an event and the JSON of the object it was read from (empty for an object found missing)."""
 
 
-class Surroundings(Struct, frozen=True):
+class ReflectorDependencies(Struct, frozen=True):
     """What every reflector of a process shares."""
 
     client: Client
@@ -55,7 +55,7 @@ class Expired(Exception):
     """The server does not have the history any more from which to go on."""
 
 
-class Refused(Exception):
+class ReadRefused(Exception):
     """The server answered, but not with what was asked for."""
 
 
@@ -63,22 +63,39 @@ class NotServed(Exception):
     """The server does not know the kind, at least not in the version asked for."""
 
 
-class _Status(Struct):
+class _WireStatus(Struct):
     code: int = 0
     message: str = ""
+
+
+class JitteredBackoff:
+    """Pauses between tries: doubled up to a limit, with jitter of half either way so that clients drift apart."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self._next = FIRST_PAUSE
+
+    def pause(self) -> float:
+        nominal, self._next = self._next, min(self._next * 2, LONGEST_PAUSE)
+        return nominal * (0.5 + self._random())
+
+    def reset(self) -> None:
+        self._next = FIRST_PAUSE
 
 
 class Reflector:
     """Reports each change of each object once. Remembers uid and version of every object, not the objects."""
 
-    def __init__(self, kind: Kind, surroundings: Surroundings, report: Report, listed: Callable[[Kind], None]) -> None:
-        self._kind, self._around, self._report, self._listed = kind, surroundings, report, listed
+    def __init__(
+        self, kind: Kind, dependencies: ReflectorDependencies, report: Report, listed: Callable[[Kind], None]
+    ) -> None:
+        self._kind, self._dependencies, self._report, self._listed = kind, dependencies, report, listed
         self._paths = deque(collection_paths(RESOURCES[kind]))  # the first is asked
         self._unserved = 0  # of them, as many in a row were not served
         self._known: dict[Key, tuple[str, str]] = {}
         self._version = ""  # from where to watch; empty: list first
         self._told_off = False  # the last watch brought an error, so that the next one opens does not mean it works
-        self._backoff = Backoff(surroundings.random)
+        self._backoff = JitteredBackoff(dependencies.random)
         self._complaints: dict[str, None] = {}
 
     async def run(self) -> None:
@@ -86,9 +103,9 @@ class Reflector:
         try:
             while True:
                 await self._try()
-                self._around.restarted(self._kind)
+                self._dependencies.restarted(self._kind)
         finally:
-            self._around.outages.leaves(self._kind)
+            self._dependencies.outages.dropped(self._kind)
 
     async def _try(self) -> None:
         try:
@@ -98,11 +115,13 @@ class Reflector:
             await self._pause()  # spread, so that not every client lists at the same moment
         except NotServed:
             await self._turn_to_next_version()
-        except (Refused, MalformedAnswer) as refusal:
-            self._around.outages.suffers(f"reading {self._kind}", self._kind, str(refusal))
+        except (ReadRefused, MalformedAnswer) as refusal:
+            self._dependencies.outages.failing(f"reading {self._kind}", self._kind, str(refusal))
             await self._pause()
         except Disconnected as trouble:
-            self._around.outages.suffers(f"API server {self._around.client.server}", self._kind, str(trouble))
+            self._dependencies.outages.failing(
+                f"API server {self._dependencies.client.server}", self._kind, str(trouble)
+            )
             await self._pause()
 
     async def _follow(self) -> None:
@@ -119,15 +138,15 @@ class Reflector:
         self._unserved += 1
         if self._unserved == len(self._paths):
             self._has_none()
-            await self._around.sleep(UNSERVED_SECONDS)
+            await self._dependencies.sleep(UNSERVED_SECONDS)
 
     async def _pause(self) -> None:
-        await self._around.sleep(self._backoff.pause())
+        await self._dependencies.sleep(self._backoff.pause())
 
     def _works(self) -> None:
         self._unserved = 0
         self._backoff.reset()
-        self._around.outages.recovers(self._kind)
+        self._dependencies.outages.recovered(self._kind)
 
     # listing
 
@@ -159,7 +178,7 @@ class Reflector:
 
     async def _page(self, continuation: str) -> bytes:
         query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
-        answer = await self._around.client.perform(Call("GET", self._paths[0], query, "", b""))
+        answer = await self._dependencies.client.perform(Call("GET", self._paths[0], query, "", b""))
         if answer.status != 200:
             raise self._refusal(answer)
         return answer.body
@@ -178,7 +197,7 @@ class Reflector:
         That one breaks off is no outage yet; opening the next one tells.
         """
         shortest, longest = WATCH_SECONDS
-        seconds = round(shortest + (longest - shortest) * self._around.random())
+        seconds = round(shortest + (longest - shortest) * self._dependencies.random())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds + OVERTIME), self._opened(seconds) as stream:
                 with contextlib.suppress(AnswerLost):
@@ -200,8 +219,8 @@ class Reflector:
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
-        async with self._around.client.stream(Call("GET", self._paths[0], query, "", b"")) as opened:
-            if isinstance(opened, Answer):
+        async with self._dependencies.client.stream(Call("GET", self._paths[0], query, "", b"")) as opened:
+            if isinstance(opened, HttpResponse):
                 raise self._refusal(opened)
             if not self._told_off:
                 self._works()
@@ -224,7 +243,7 @@ class Reflector:
                 case "DELETED":
                     self._lose(about.key, news.object)
 
-    def _refusal(self, answer: Answer) -> Exception:
+    def _refusal(self, answer: HttpResponse) -> Exception:
         if answer.status == 404 and RESOURCES[self._kind].optional:
             return NotServed()
         return _told(answer.body, answer.status)
@@ -258,7 +277,7 @@ class Reflector:
         except InvalidObject as error:
             if str(error) not in self._complaints:
                 self._complaints[str(error)] = None
-                self._around.log.warning(f"left out, because it cannot be read: {error}")
+                self._dependencies.log.warning(f"quarantined, because it cannot be decoded: {error}")
             while len(self._complaints) > REMEMBERED_COMPLAINTS:
                 del self._complaints[next(iter(self._complaints))]
 
@@ -266,10 +285,10 @@ class Reflector:
 def _told(body: bytes, code: int = 0) -> Exception:
     """The server's Status as an exception."""
     try:
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=_WireStatus)
     except msgspec.DecodeError:
-        status = _Status()
+        status = _WireStatus()
     code = code or status.code
     if code == 410:
         return Expired(status.message)
-    return Refused(f"{status.message or body[:200].decode(errors='replace')} ({code})")
+    return ReadRefused(f"{status.message or body[:200].decode(errors='replace')} ({code})")

@@ -1,4 +1,4 @@
-"""The whole process: health pages, a place in the election, and terms of deciding until it is told to stop."""
+"""The process: health pages, webhooks, leader election, and leader terms until it is stopped."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from headgate.api.receipts import receipts_json
 from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.access import Access
-from headgate.live.backoff import Outages
 from headgate.live.client import Client
-from headgate.live.door import door
 from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import Listen, Readiness, pages, serving
-from headgate.live.logs import Log
+from headgate.live.logs import Log, Outages
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
+from headgate.live.plugin_isolation import pre_enqueue_plugins
 from headgate.live.recorder import Recorder
-from headgate.live.reflector import Surroundings
-from headgate.live.term import Equipment, Term
-from headgate.live.trust import Around
-from headgate.live.webhook_service import WebhookPlan, webhooks_served
+from headgate.live.reflector import ReflectorDependencies
+from headgate.live.term import LeaderTerm, TermDependencies
+from headgate.live.webhook_certificates import CertificateDependencies
+from headgate.live.webhooks import WebhookPlan, webhooks_served
 from headgate.model.settings import Settings
 
 UNENFORCED = (
@@ -37,7 +36,7 @@ UNENFORCED = (
 )
 
 
-class Plan(Struct, frozen=True):
+class RunPlan(Struct, frozen=True):
     """What to run. No `lease`: decide without an election. No `listen`: no health pages."""
 
     access: Access
@@ -50,12 +49,12 @@ class Plan(Struct, frozen=True):
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
 
 
-async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
+async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
     """Returns after a clean stop. Raises CannotListen, InvalidKubeconfig, InvalidCertificate or BrokenEngine."""
     role = LEADER if plan.lease is not None else STANDALONE
     metrics, readiness, outages = Metrics(_profile(plan.settings), role), Readiness(), Outages(log)
     client = _client(plan)
-    equipment = _equipment(plan, log, client, metrics, outages)
+    dependencies = _dependencies(plan, log, client, metrics, outages)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(client.close)
         if plan.listen is not None:
@@ -67,51 +66,51 @@ async def serve(plan: Plan, log: Log, stop: asyncio.Event) -> None:
             await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages))
         log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
         if plan.lease is None:
-            await _decide(equipment, readiness, stop)
+            await _decide(dependencies, readiness, stop)
         else:
             voter = _client(plan)  # on connections of its own: a busy or pausing client must not cost us the lease
             stack.callback(voter.close)
             clocks = Clocks(time.monotonic, time.time, asyncio.sleep)
-            await _take_turns(Election(voter, plan.lease, clocks, outages), equipment, readiness, stop)
+            await _take_turns(Election(voter, plan.lease, clocks, outages), dependencies, readiness, stop)
     log.info("stopped")
 
 
 @contextlib.asynccontextmanager
-async def _webhooks(plan: Plan, webhooks: WebhookPlan, log: Log, outages: Outages) -> AsyncIterator[None]:
+async def _webhooks(plan: RunPlan, webhooks: WebhookPlan, log: Log, outages: Outages) -> AsyncIterator[None]:
     """Served on connections of their own: a new workload does not wait for what the scheduler is writing."""
     client = _client(plan)
     try:
-        around = Around(log, outages, asyncio.sleep, time.time)
-        async with webhooks_served(webhooks, client, around, plan.settings.quota) as port:
+        dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
+        async with webhooks_served(webhooks, client, dependencies, plan.settings.quota) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:
         client.close()
 
 
-def _client(plan: Plan) -> Client:
+def _client(plan: RunPlan) -> Client:
     return Client(plan.access, time.monotonic, time.time, asyncio.sleep)
 
 
-def _equipment(plan: Plan, log: Log, client: Client, metrics: Metrics, outages: Outages) -> Equipment:
-    surroundings = Surroundings(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
+def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, outages: Outages) -> TermDependencies:
+    reflector = ReflectorDependencies(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
-    plugins = door(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
-    return Equipment(
-        plan.settings, plugins, surroundings, metrics, log, recorder, time.perf_counter, time.time, Quarantine()
+    plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
+    return TermDependencies(
+        plan.settings, plugins, reflector, metrics, log, recorder, time.perf_counter, time.time, Quarantine()
     )
 
 
-async def _decide(equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:
-    """One term; another, from observation alone, each time an engine raised."""
+async def _decide(dependencies: TermDependencies, readiness: Readiness, stop: asyncio.Event) -> None:
+    """Runs leader terms: another, from observation alone, each time an engine raised."""
     while True:
-        term = Term(equipment)
+        term = LeaderTerm(dependencies)
         readiness.check = partial(_has_absorbed, term)
         readiness.receipts = partial(_receipts, term)
         if not await term.run(stop):
             return
-        pause = equipment.quarantine.rebuilding(equipment.wall())
-        equipment.log.info("starting anew without what is quarantined", seconds=pause)
+        pause = dependencies.quarantine.rebuilding(dependencies.wall())
+        dependencies.log.info("restarting the engine without the quarantined objects", seconds=pause)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await stop.wait()
@@ -119,31 +118,33 @@ async def _decide(equipment: Equipment, readiness: Readiness, stop: asyncio.Even
             return
 
 
-def _has_absorbed(term: Term) -> bool:
+def _has_absorbed(term: LeaderTerm) -> bool:
     return term.absorbed
 
 
-def _receipts(term: Term) -> bytes:
+def _receipts(term: LeaderTerm) -> bytes:
     return receipts_json(term.journal.receipts())
 
 
-async def _take_turns(election: Election, equipment: Equipment, readiness: Readiness, stop: asyncio.Event) -> None:
-    """Stand by, lead, and stand by again when the lease is lost; the next term starts from observation alone."""
+async def _take_turns(
+    election: Election, dependencies: TermDependencies, readiness: Readiness, stop: asyncio.Event
+) -> None:
+    """Stands by, leads, and stands by again when the lease is lost; each term starts from observation alone."""
     while not stop.is_set():
         readiness.check = lambda: bool(election.holder)
-        equipment.log.info("standing by for the lease", lease=election.path)
+        dependencies.log.info("standing by for the lease", lease=election.path)
         await _first(election.acquire(), stop.wait())
         if stop.is_set():
             break
-        equipment.log.info("leading", lease=election.path)
-        await _first(_decide(equipment, readiness, stop), election.hold())
+        dependencies.log.info("leading", lease=election.path)
+        await _first(_decide(dependencies, readiness, stop), election.hold())
         if not stop.is_set():
-            equipment.log.warning("the lease was lost: nothing more is decided here", lease=election.path)
+            dependencies.log.warning("lost the lease, no longer leading", lease=election.path)
     await election.release()
 
 
 async def _first(*works: Coroutine[None, None, object]) -> None:
-    """Until the first of them is done; the others are cancelled. Trouble in any of them is raised."""
+    """Returns when the first of them is done; the others are cancelled. Raises what any of them raised."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

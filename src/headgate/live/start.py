@@ -25,15 +25,14 @@ from headgate.live.certificates import InvalidCertificate
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected
 from headgate.live.credentials import CredentialsUnavailable
-from headgate.live.document import InvalidKubeconfig, load_yaml
 from headgate.live.election import LeaseSettings
 from headgate.live.health import CannotListen, Listen
 from headgate.live.install import NotInstalled, install
-from headgate.live.kubeconfig import find_access
-from headgate.live.logs import FORMATS, Level, Log
-from headgate.live.service import Plan, serve
+from headgate.live.kubeconfig import InvalidKubeconfig, find_access, load_yaml
+from headgate.live.logs import FORMATS, Log, LogLevel
+from headgate.live.service import RunPlan, serve
 from headgate.live.term import BrokenEngine
-from headgate.live.webhook_service import WebhookPlan
+from headgate.live.webhooks import WebhookPlan
 from headgate.model.settings import Profile, Role, Settings
 
 try:
@@ -82,7 +81,7 @@ class Installed(Protocol):
 
 def start(flags: Flags, installed: Installed) -> int:
     """Runs until a signal; the exit code. What is wrong with the input is said in one line."""
-    log = Log(sys.stderr, FORMATS[flags.log_format], Level[flags.log_level.upper()], time.time)
+    log = Log(sys.stderr, FORMATS[flags.log_format], LogLevel[flags.log_level.upper()], time.time)
     try:
         with _recording(flags.record) as out, asyncio.Runner(loop_factory=NEW_LOOP) as runner:
             runner.run(_until_signalled(_plan(flags, installed, out), log))
@@ -93,17 +92,17 @@ def start(flags: Flags, installed: Installed) -> int:
         sys.stderr.write(f"Error: {error}\n")
         return FAILED
     except BrokenEngine as broken:
-        log.error(f"stopped, because this must never happen: {broken}")
+        log.error(f"stopped: an invariant is broken: {broken}")
         log.entries(broken.story)
         return FAILED
     return DONE
 
 
-def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> Plan:
+def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
     access = find_access(flags.kubeconfig, flags.context, os.environ)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
     settings = structs.replace(settings, roles=frozenset(Role(role) for role in flags.roles))
-    return Plan(
+    return RunPlan(
         access,
         settings,
         _listen("--listen", flags.listen),
@@ -188,7 +187,7 @@ def _recording(file: Path | None) -> Iterator[BinaryIO | None]:
         yield out
 
 
-async def _until_signalled(plan: Plan, log: Log) -> None:
+async def _until_signalled(plan: RunPlan, log: Log) -> None:
     """The first signal stops cleanly; another one, at once."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)

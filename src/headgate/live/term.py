@@ -1,4 +1,4 @@
-"""One term of deciding: a fresh engine reads the cluster, decides until told to stop, and finishes what it began."""
+"""One leader term: a fresh engine observes the whole cluster, decides until it is stopped, and its writes finish."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
 from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.live import driver
-from headgate.live.feed import Feed, Sight
 from headgate.live.logs import Log
+from headgate.live.loop import EventQueue, Observation, Timers, run_steps
 from headgate.live.metrics import Metrics
 from headgate.live.performer import Performer
+from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
-from headgate.live.reflector import Reflector, Surroundings
-from headgate.live.stopwatch import Stopwatch
-from headgate.live.timers import Timers
+from headgate.live.reflector import Reflector, ReflectorDependencies
 from headgate.model.effects import (
     Bind,
     Create,
@@ -40,23 +38,23 @@ from headgate.model.keys import Key
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 
-STORY = 20  # entries told when an invariant is broken
+STORY = 20  # journal entries logged when an invariant is broken
 
 
 class BrokenEngine(Exception):
-    """An invariant did not hold: our mistake. Carries what was decided just before."""
+    """An invariant did not hold. Carries the journal entries just before."""
 
     def __init__(self, broken: str, story: Sequence[Entry]) -> None:
         super().__init__(broken)
         self.story = tuple(story)
 
 
-class Equipment(Struct, frozen=True):
-    """What terms of one process share."""
+class TermDependencies(Struct, frozen=True):
+    """What all terms of one process share."""
 
     settings: Settings
     pre_enqueue: tuple[PreEnqueue, ...]
-    surroundings: Surroundings
+    reflector: ReflectorDependencies
     metrics: Metrics
     log: Log
     recorder: Recorder | None
@@ -70,19 +68,20 @@ class Equipment(Struct, frozen=True):
         return Engine(self.settings, self.pre_enqueue, exact, watch)
 
 
-class Term:
-    """`run` it once. Cancelling it stops everything at once; setting `stop` lets writes under way finish."""
+class LeaderTerm:
+    """One engine with its reflectors, writes and timers. `run` it once: setting `stop` lets in-flight writes finish,
+    cancelling does not.
+    """
 
-    def __init__(self, equipment: Equipment) -> None:
-        self._equipment = equipment
-        stopwatch = Stopwatch(equipment.metrics.asked, equipment.clock)
-        fresh = partial(equipment.fresh, stopwatch)
-        self._engine = GuardedEngine(fresh, equipment.quarantine, equipment.fresh)
-        self._feed = Feed(self._engine.reads)
-        around = equipment.surroundings
-        tell, tally = self._feed.tell, equipment.metrics
-        self._performer = Performer(around.client, tell, tally, around.sleep, equipment.clock)
-        self._timers = Timers(equipment.wall, self._feed.tell)
+    def __init__(self, dependencies: TermDependencies) -> None:
+        self._dependencies = dependencies
+        stopwatch = Stopwatch(dependencies.metrics.asked, dependencies.clock)
+        fresh = partial(dependencies.fresh, stopwatch)
+        self._engine = GuardedEngine(fresh, dependencies.quarantine, dependencies.fresh)
+        self._events = EventQueue(self._engine.reads)
+        client, sleep = dependencies.reflector.client, dependencies.reflector.sleep
+        self._performer = Performer(client, self._events.tell, dependencies.metrics, sleep, dependencies.clock)
+        self._timers = Timers(dependencies.wall, self._events.tell)
         self._step_began = 0.0
         self.journal = self._engine.journal
         self.absorbed = False  # the whole cluster has been read and decided on once
@@ -90,7 +89,7 @@ class Term:
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Whether another term must follow, because this one's engine raised. Its writes are answered by then."""
-        self._equipment.metrics.leads(self._engine.gauges)
+        self._dependencies.metrics.start_leading(self._engine.gauges)
         try:
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(work) for work in (*self._reflections(), self._performer.run())]
@@ -104,7 +103,7 @@ class Term:
             raise broken.exceptions[0] from None
         finally:
             self._timers.clear()
-            self._equipment.metrics.stands_by()
+            self._dependencies.metrics.stop_leading()
         return self._raised.is_set()
 
     async def _end(self, stop: asyncio.Event) -> None:
@@ -116,12 +115,12 @@ class Term:
                 wait.cancel()
 
     def _reflections(self) -> list[Coroutine[None, None, None]]:
-        around = self._equipment.surroundings
-        return [Reflector(kind, around, self._observe, self._feed.listed).run() for kind in self._engine.reads]
+        dependencies = self._dependencies.reflector
+        return [Reflector(kind, dependencies, self._observe, self._events.listed).run() for kind in self._engine.reads]
 
     async def _decide(self) -> None:
         try:
-            await driver.run(self._engine, self._feed, self._perform, self._equipment.wall, self)
+            await run_steps(self._engine, self._events, self._perform, self._dependencies.wall, self)
         except AssertionError as broken:
             raise BrokenEngine(str(broken), self._engine.journal.take()[-STORY:]) from broken
         except Raised as raised:
@@ -129,9 +128,9 @@ class Term:
             self._raised.set()
 
     async def _quarantine(self, raised: Raised) -> None:
-        """Finds whom to leave out. Between two trials the others have their turn, so that the lease is kept."""
-        log, search = self._equipment.log, self._engine.find(raised, self._equipment.wall())
-        log.error("a decision failed: looking for the object to blame", error=raised.why)
+        """Finds the objects to quarantine. Other tasks run between two trials, so that the lease is renewed."""
+        log, search = self._dependencies.log, self._engine.find(raised, self._dependencies.wall())
+        log.error("the engine raised: searching for the object that caused it", error=raised.why)
         try:
             while True:
                 next(search)
@@ -144,16 +143,16 @@ class Term:
             log.error("quarantined until it changes", object=str(key), error=raised.why)
             log.entries(self._engine.story(key))
         if not blamed:
-            log.error("no object is to blame: starting anew from what is observed", error=raised.why)
+            log.error("no object found that caused it: restarting the engine", error=raised.why)
 
     async def _drain(self) -> None:
         if not await self._performer.drain():
-            self._equipment.log.warning("stopping although some writes were not answered yet")
+            self._dependencies.log.warning("stopping with unanswered writes")
 
-    def _observe(self, event: Sight, raw: Raw) -> None:
-        if self._equipment.recorder is not None and not isinstance(event, Unreadable):
-            self._equipment.recorder.note(event, raw)
-        self._feed.observe(event)
+    def _observe(self, event: Observation, raw: Raw) -> None:
+        if self._dependencies.recorder is not None and not isinstance(event, Unreadable):
+            self._dependencies.recorder.note(event, raw)
+        self._events.observe(event)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -164,14 +163,14 @@ class Term:
             case _:
                 assert_never(effect)
 
-    # what the driver tells of every step
+    # StepObserver
 
     def before_step(self, batch: Sequence[Seen], now: float) -> None:
-        if self._equipment.recorder is not None:
-            self._equipment.recorder.write([event for event in batch if not isinstance(event, Unreadable)], now)
-        self._step_began = self._equipment.clock()
+        if self._dependencies.recorder is not None:
+            self._dependencies.recorder.write([event for event in batch if not isinstance(event, Unreadable)], now)
+        self._step_began = self._dependencies.clock()
 
     def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None:
-        self._equipment.metrics.stepped(len(batch), self._equipment.clock() - self._step_began, entries)
-        self._equipment.log.entries(entries)
+        self._dependencies.metrics.stepped(len(batch), self._dependencies.clock() - self._step_began, entries)
+        self._dependencies.log.entries(entries)
         self.absorbed = True

@@ -1,4 +1,8 @@
-"""What an API server asks before it stores an object, and what is answered."""
+"""Admission webhooks: the request an API server sends before it stores an object, and the response.
+
+A handler is a function of the request and the settings. One that needs other objects is a generator: it yields what it
+looks up and is sent what the cluster holds at that moment, so that it runs without I/O and never on a stale cache.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,11 @@ from headgate.model.quota_settings import QuotaSettings
 Json = dict[str, Any]
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-class Matter(StrEnum):
-    """What can be asked: to fill in what an object leaves open, or whether it may be as it is."""
+class AdmissionWebhook(StrEnum):
+    """The webhooks we serve, by the path they are served under: a mutating one fills in defaults, others validate."""
 
     DEFAULT_WORKLOAD = "default-workload"
     VALIDATE_WORKLOAD = "validate-workload"
@@ -40,70 +45,72 @@ class Matter(StrEnum):
     VALIDATE_STATEFUL_SET = "validate-stateful-set"
 
     @property
-    def fills_in(self) -> bool:
+    def is_mutating(self) -> bool:
         return self.startswith("default-")
 
 
-class Once(Protocol):
-    """What is made of something, where that depends on nothing but these parts of objects; whoever knows parts again,
-    the very same ones, may remember it.
+class Memoize(Protocol):
+    """Calls `make(of)`, whose result depends on nothing but `parts`; may return the result of an earlier call with the
+    identical parts.
     """
 
     def __call__(self, make: Callable[[P], R], of: P, /, *parts: object) -> R: ...
 
 
-def each_time(make: Callable[[P], R], of: P, /, *_parts: object) -> R:
-    """Remembers nothing."""
+def unmemoized(make: Callable[[P], R], of: P, /, *_parts: object) -> R:
+    """The `Memoize` that remembers nothing."""
     return make(of)
 
 
-class Question(Struct, frozen=True):
+class AdmissionRequest(Struct, frozen=True):
     """An object about to be stored, as it is on the wire; `old` is None for a new one."""
 
     namespace: str
     new: Json
     old: Json | None = None
     reads: Callable[[Json], Object | None] = lambda _: None
-    once: Once = each_time
+    memoize: Memoize = unmemoized
 
     @property
-    def thing(self) -> Object | None:
-        """The object as we read it; None where we cannot."""
+    def decoded(self) -> Object | None:
+        """The new object as a value of the model; None when it cannot be decoded."""
         return self.reads(self.new)
 
     @property
-    def was(self) -> Object | None:
+    def decoded_old(self) -> Object | None:
+        """The old object as a value of the model; None when there is none or it cannot be decoded."""
         return None if self.old is None else self.reads(self.old)
 
 
-class Admit(Struct, frozen=True):
-    """It may; with `changed`, once it has become that."""
+class AdmissionAllowed(Struct, frozen=True):
+    """The object may be stored; as `changed`, if that is given."""
 
     changed: Json | None = None
 
 
-class Refuse(Struct, frozen=True):
-    """It may not, and why."""
+class AdmissionDenied(Struct, frozen=True):
+    """The object may not be stored, and why."""
 
     message: str
 
 
-Verdict = Admit | Refuse
+AdmissionResponse = AdmissionAllowed | AdmissionDenied
 
-Wanted = Key | Kind
-"""What a judge must know besides: one object, or all of a kind."""
-Inquiry = Generator[Wanted, tuple[Object, ...], Verdict]
-"""Names what it wants to know, is sent what there is of it at that moment, and returns its verdict."""
+Lookup = Key | Kind
+"""What a handler looks up: one object, or all of a kind."""
+WithLookups = Generator[Lookup, tuple[Object, ...], T]
+"""A computation of T that yields each lookup and is sent the objects found."""
+DeferredResponse = WithLookups[AdmissionResponse]
 
 
-class Rules(Struct, frozen=True):
-    """What judges go by."""
+class WebhookSettings(Struct, frozen=True):
+    """What handlers depend on besides the request."""
 
     quota: QuotaSettings
     role_hash: Callable[[PodShape, int], str]
     """Pods of a group with equal hashes are one pod set."""
 
 
-Said = Verdict | Inquiry
-"""The verdict, or how it is come to."""
-Judge = Callable[[Question, Rules], Said]
+HandlerResult = AdmissionResponse | DeferredResponse
+"""The response, or the computation of it that needs lookups."""
+AdmissionHandler = Callable[[AdmissionRequest, WebhookSettings], HandlerResult]

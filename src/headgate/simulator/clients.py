@@ -35,7 +35,7 @@ def perform(write: Write, server: ApiServer, now: float, user: str = OWN_ACCOUNT
     return Outcome(write)
 
 
-class ServedResource(Struct, frozen=True):
+class ServedKind(Struct, frozen=True):
     """A resource the server serves, built in or defined by a CRD."""
 
     api_version: str
@@ -59,16 +59,16 @@ class ServedResource(Struct, frozen=True):
         return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
 
 
-def _builtin(known: ResourceType) -> ServedResource:
+def _builtin(known: ResourceType) -> ServedKind:
     api_version = f"{known.group}/{known.version}" if known.group else known.version
-    return ServedResource(api_version, known.kind, known.plural, known.namespaced)
+    return ServedKind(api_version, known.kind, known.plural, known.namespaced)
 
 
 _BUILTIN = tuple(_builtin(known) for known in RESOURCE_TYPES)
 _BY_NAME = {(known.api_version, known.kind): known for known in _BUILTIN}
 
 
-def served_resource(server: ApiServer, api_version: str, kind: str) -> ServedResource | None:
+def served_resource(server: ApiServer, api_version: str, kind: str) -> ServedKind | None:
     builtin = _BY_NAME.get((api_version, kind))
     if builtin is not None:
         return builtin
@@ -76,18 +76,18 @@ def served_resource(server: ApiServer, api_version: str, kind: str) -> ServedRes
     return next(matches, None)
 
 
-def served_resources(server: ApiServer) -> list[ServedResource]:
+def served_resources(server: ApiServer) -> list[ServedKind]:
     return [*_BUILTIN, *_custom(server)]
 
 
-def _custom(server: ApiServer) -> Iterator[ServedResource]:
+def _custom(server: ApiServer) -> Iterator[ServedKind]:
     """Every defined kind once, in its first served version."""
     for definition in server.handle(Request("GET", CRDS), 0.0).value["items"]:
         spec = definition["spec"]
         version = next((known["name"] for known in spec["versions"] if known.get("served")), None)
         if version is not None:
             names = spec["names"]
-            yield ServedResource(
+            yield ServedKind(
                 f"{spec['group']}/{version}", names["kind"], names["plural"], spec["scope"] == "Namespaced"
             )
 
@@ -112,7 +112,7 @@ class RefusedRequest(Struct, frozen=True):
 class ObjectAddress(Struct, frozen=True):
     """Where one object is served."""
 
-    served: ServedResource
+    served: ServedKind
     namespace: str
     name: str
 
@@ -211,7 +211,7 @@ class Kubectl:
         served = self._served(reference)
         return None if served is None else ObjectAddress(served, reference.namespace, reference.name)
 
-    def _served(self, reference: Reference) -> ServedResource | None:
+    def _served(self, reference: Reference) -> ServedKind | None:
         if reference.api_version:
             return served_resource(self._server, reference.api_version, reference.kind)
         found = [served for served in served_resources(self._server) if served.kind == reference.kind]

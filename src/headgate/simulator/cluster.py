@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, assert_never
 
-from headgate.api.admission import found_at, path_to, reader_of
+from headgate.api.admission import lookup_path, lookup_result, reader_of
 from headgate.api.decode import READABLE
 from headgate.api.install_manifests import (
     WEBHOOKS,
@@ -25,18 +25,26 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
-from headgate.gates.webhooks import JUDGES
+from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
-from headgate.model.admission import Admit, Inquiry, Question, Refuse, Rules, Verdict, Wanted
+from headgate.model.admission import (
+    AdmissionAllowed,
+    AdmissionDenied,
+    AdmissionRequest,
+    AdmissionResponse,
+    DeferredResponse,
+    Lookup,
+    WebhookSettings,
+)
 from headgate.model.effects import WakeAt
 from headgate.model.events import Event, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
 from headgate.model.quota_settings import QuotaSettings
 from headgate.simulator.clients import Kubectl, perform
-from headgate.simulator.faults import Dice, Faults
+from headgate.simulator.faults import FaultInjector, Faults
 from headgate.simulator.invariants import BoundOnce
-from headgate.simulator.observing import Feed, Sight, kinds_of, of_kinds
+from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
 from headgate.simulator.process import Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.world import (
@@ -48,7 +56,7 @@ from headgate.world import (
     StatefulSetController,
 )
 
-Lookup = Callable[[Wanted], tuple[Object, ...]]
+LookUp = Callable[[Lookup], tuple[Object, ...]]
 """Reads the objects of the cluster that a webhook asks for."""
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 """The user the controllers write as."""
@@ -94,57 +102,57 @@ def installed_objects() -> tuple[Json, ...]:
     return (*definitions(), *queue_definitions(), *webhook_configurations(place))
 
 
-def our_webhooks(quota: QuotaSettings, lookup: Lookup, reading: Rereading | None = None) -> WebhookAdmission:
-    """Our webhooks, called in process; `lookup` reads from the server that calls them."""
-    rules, reading = Rules(quota, role_hash), reading or Rereading()
-    return WebhookAdmission({hook.name: _handler(hook, rules, lookup, reading) for hook in WEBHOOKS})
+def our_webhooks(quota: QuotaSettings, look_up: LookUp, reading: Rereading | None = None) -> WebhookAdmission:
+    """Our webhooks, called in process; `look_up` reads from the server that calls them."""
+    settings, reading = WebhookSettings(quota, role_hash), reading or Rereading()
+    return WebhookAdmission({hook.name: _handler(hook, settings, look_up, reading) for hook in WEBHOOKS})
 
 
-def lookup_in(server: Callable[[], ApiServer]) -> Lookup:
+def lookup_in(server: Callable[[], ApiServer]) -> LookUp:
     """Reads from that server, which is created after the webhooks it is given."""
 
-    def lookup(wanted: Wanted) -> tuple[Object, ...]:
-        found = server().handle(Request("GET", path_to(wanted)), 0.0)
-        return found_at(wanted, found.body) if found.code == 200 else ()
+    def look_up(wanted: Lookup) -> tuple[Object, ...]:
+        found = server().handle(Request("GET", lookup_path(wanted)), 0.0)
+        return lookup_result(wanted, found.body) if found.code == 200 else ()
 
-    return lookup
+    return look_up
 
 
-def _handler(hook: Webhook, rules: Rules, lookup: Lookup, reading: Rereading) -> Handler:
-    judge, once = JUDGES[hook.matter], reading.once
-    read = reader_of((hook.asked.group, hook.asked.plural), reading.read)
+def _handler(hook: Webhook, settings: WebhookSettings, look_up: LookUp, reading: Rereading) -> Handler:
+    handler, memoize = HANDLERS[hook.webhook], reading.memoize
+    read = reader_of((hook.resource.group, hook.resource.plural), reading.read)
 
     def handle(operation: Operation) -> Allowed | Denied:
-        question = Question(operation.namespace, operation.new or {}, operation.old, read, once)
+        request = AdmissionRequest(operation.namespace, operation.new or {}, operation.old, read, memoize)
         try:
-            said = judge(question, rules)
-            return _answer(said if isinstance(said, Verdict) else _settled(said, lookup))
+            result = handler(request, settings)
+            return _answer(result if isinstance(result, AdmissionResponse) else _settled(result, look_up))
         except Exception as error:
             return Denied(f"this object could not be judged, so it is not stored: {error}"[:512], "Forbidden", 403)
 
     return handle
 
 
-def _settled(asking: Inquiry, lookup: Lookup) -> Verdict:
-    """The verdict, after every object it asks for has been looked up."""
+def _settled(deferred: DeferredResponse, look_up: LookUp) -> AdmissionResponse:
+    """The response, after every object it asks for has been looked up."""
     try:
-        wanted = next(asking)
+        wanted = next(deferred)
         while True:
-            wanted = asking.send(lookup(wanted))
+            wanted = deferred.send(look_up(wanted))
     except StopIteration as done:
-        verdict: Verdict = done.value
-        return verdict
+        response: AdmissionResponse = done.value
+        return response
 
 
-def _answer(verdict: Verdict) -> Allowed | Denied:
-    """The response to the server; `answer_of` is the same over HTTP."""
-    match verdict:
-        case Admit():
-            return Allowed(verdict.changed)
-        case Refuse():
-            return Denied(verdict.message, "Forbidden", 403)
+def _answer(response: AdmissionResponse) -> Allowed | Denied:
+    """The response to the server; `review_response` is the same over HTTP."""
+    match response:
+        case AdmissionAllowed():
+            return Allowed(response.changed)
+        case AdmissionDenied():
+            return Denied(response.message, "Forbidden", 403)
         case _:
-            assert_never(verdict)
+            assert_never(response)
 
 
 class Wake(Protocol):
@@ -160,12 +168,12 @@ class ControllerRunner:
         self._controller, self._reads = controller, frozenset(controller.reads)
         self._inbox: list[Event] = []
 
-    def observe(self, sights: Sequence[Sight], kinds: frozenset[Kind]) -> None:
+    def observe(self, changes: Sequence[ObjectChange], kinds: frozenset[Kind]) -> None:
         """Queues those of the kinds it watches; `kinds` are all kinds among the sights."""
         if kinds <= self._reads:
-            self._inbox += sights
+            self._inbox += changes
         elif not kinds.isdisjoint(self._reads):
-            self._inbox += of_kinds(sights, self._reads)
+            self._inbox += of_kinds(changes, self._reads)
 
     def fire(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
@@ -193,7 +201,7 @@ class SimulatedCluster:
         name: str,
         seed: int,
         faults: Faults,
-        dice: Dice,
+        injector: FaultInjector,
         plan: ProcessPlan,
         *,
         more_controllers: Sequence[Controller] = (),
@@ -221,7 +229,7 @@ class SimulatedCluster:
         )
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
-        self.process = Process(self.server, self._feed, plan, faults, dice)
+        self.process = Process(self.server, self._feed, plan, faults, injector)
         self.changed_at = 0.0
         self._release_set_for: float | None = None
         self._cut_off_until = 0.0
@@ -252,17 +260,17 @@ class SimulatedCluster:
             self.process.connected = True
 
     def _distribute(self, now: float) -> None:
-        sights = self._feed.poll()
-        if not sights:
+        changes = self._feed.poll()
+        if not changes:
             return
         self.changed_at = now
-        kinds = kinds_of(sights)
+        kinds = kinds_of(changes)
         if Kind.POD in kinds:
-            self._bound_once.check(sights, self.process.journal)
-            self.pod_counts.count(sights, now)
-        self.process.view.learn(sights, now)
+            self._bound_once.check(changes, self.process.journal)
+            self.pod_counts.count(changes, now)
+        self.process.view.learn(changes, now)
         for runner in self._runners:
-            runner.observe(sights, kinds)
+            runner.observe(changes, kinds)
 
     def _set_timers(self, now: float, wake: Wake) -> None:
         """Sets timers for delayed observations and for the restart of a crashed process."""

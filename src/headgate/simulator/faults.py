@@ -21,7 +21,7 @@ class WriteFault(StrEnum):
     CONFLICT = "conflict"  # the server answers 409
 
 
-class SightFault(StrEnum):
+class ObservationFault(StrEnum):
     """What can go wrong with the observations of our process."""
 
     COALESCED = "coalesced"  # of several changes of an object only the last is observed
@@ -45,8 +45,8 @@ class Faults(Struct, frozen=True, kw_only=True):
 NO_FAULTS = Faults()
 
 
-class Dice:
-    """Draws faults, from the seed alone."""
+class FaultInjector:
+    """Injects faults: planned ones, and random ones that depend on the seed alone."""
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self._faults = faults
@@ -65,10 +65,10 @@ class Dice:
                 return fault or self._random.choice((WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER))
         return None
 
-    def for_sight(self) -> SightFault | None:
+    def for_observations(self) -> ObservationFault | None:
         if self._happens(self._faults.dropped):
-            return SightFault.DROPPED
-        return SightFault.COALESCED if self._happens(self._faults.coalesced) else None
+            return ObservationFault.DROPPED
+        return ObservationFault.COALESCED if self._happens(self._faults.coalesced) else None
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self._random.random() < chance

@@ -1,4 +1,4 @@
-"""What must hold after every step of a run. Only what the step touched is checked."""
+"""Invariants, checked after every step of a run on what the step touched."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object, PriorityClass
 from headgate.model.pod import Pod, PodShape
-from headgate.simulator.observing import Sight
+from headgate.simulator.observing import ObjectChange
 
 IN_DOUBT = frozenset({Trouble.UNKNOWN})
 GROUP_KINDS = frozenset({Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP})
 KNOWN_KINDS = GROUP_KINDS | {Kind.POD, Kind.PRIORITY_CLASS}
-"""What Known must observe."""
+"""The kinds ObservedState must observe."""
 PODS = "pods"
-ROOM_KINDS = frozenset({Kind.POD, Kind.NODE})
-"""What RoomKept must observe."""
+CAPACITY_KINDS = frozenset({Kind.POD, Kind.NODE})
+"""The kinds NodeCapacityInvariant must observe."""
 OUR_GATES = frozenset({"scheduling.volcano.sh/queue-allocation-gate"})
 
 
 class BrokenInvariant(AssertionError):
-    """A bug of ours, with the journal of the object concerned."""
+    """An invariant does not hold; carries the journal of the object concerned."""
 
     def __init__(self, what: str, key: Key, journal: Journal | None) -> None:
         entries = journal.about(key) if journal is not None else ()
-        story = [f"  {entry.decision} {entry.reason}: {entry.message}" for entry in entries]
-        super().__init__("\n".join([f"{key}: {what}", *story]))
+        lines = [f"  {entry.decision} {entry.reason}: {entry.message}" for entry in entries]
+        super().__init__("\n".join([f"{key}: {what}", *lines]))
 
 
 class BoundOnce:
@@ -41,9 +41,9 @@ class BoundOnce:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
 
-    def check(self, sights: Iterable[Sight], journal: Journal | None) -> None:
-        for sight in sights:
-            match sight:
+    def check(self, changes: Iterable[ObjectChange], journal: Journal | None) -> None:
+        for change in changes:
+            match change:
                 case Observed(Pod() as pod) if pod.node:
                     before = self._node_of.setdefault(pod.uid, pod.node)
                     if before != pod.node:
@@ -52,7 +52,7 @@ class BoundOnce:
                     self._node_of.pop(uid, None)
 
 
-class RoomKept:
+class NodeCapacityInvariant:
     """No binding of ours exceeds a node's allocatable resources, by what our process could know when it decided.
 
     Independent of the engine's own caches on purpose: it counts observations and successful writes.
@@ -63,9 +63,9 @@ class RoomKept:
         self._charged: dict[str, tuple[str, PodShape]] = {}  # by pod uid
         self._used: dict[str, dict[str, int]] = {}  # by node
 
-    def saw(self, sights: Iterable[Sight]) -> None:
-        for sight in sights:
-            match sight:
+    def observe(self, changes: Iterable[ObjectChange]) -> None:
+        for change in changes:
+            match change:
                 case Observed(Pod() as pod):
                     self._see(pod)
                 case Observed(Node() as node):
@@ -75,7 +75,7 @@ class RoomKept:
                     if key.kind is Kind.NODE:
                         self._nodes.pop(key.name, None)
 
-    def heard(self, outcome: Outcome) -> None:
+    def observe_outcome(self, outcome: Outcome) -> None:
         """A pod that no longer exists uses nothing, even before its deletion is observed."""
         if isinstance(outcome.effect, Bind) and outcome.trouble is Trouble.GONE:
             self._release(outcome.effect.target.uid)
@@ -135,7 +135,7 @@ def check_nothing_lost(objects: Iterable[Object], served: frozenset[str], journa
             raise BrokenInvariant("is pending without a journal entry", found.key, journal)
 
 
-class Known:
+class ObservedState:
     """What our process observed since it started, and the outcomes of its writes: all it could know when it decided.
 
     Independent of the engine's own caches on purpose.
@@ -148,9 +148,9 @@ class Known:
         self.evictions: dict[str, Trouble | None] = {}  # likewise
         self._nominations: dict[str, str] = {}  # written and not observed yet, by pod uid
 
-    def saw(self, sights: Iterable[Sight]) -> None:
-        for sight in sights:
-            match sight:
+    def observe(self, changes: Iterable[ObjectChange]) -> None:
+        for change in changes:
+            match change:
                 case Observed(Pod() as pod):
                     self._see(pod)
                 case Observed(Workload() as workload):
@@ -160,7 +160,7 @@ class Known:
                 case Gone(key, uid):
                     self._lose(key, uid)
 
-    def heard(self, outcome: Outcome) -> None:
+    def observe_outcome(self, outcome: Outcome) -> None:
         match outcome.effect:
             case PatchStatus(target, change):
                 if isinstance(change, Nomination) and outcome.trouble is None:
@@ -211,14 +211,14 @@ class Known:
             self.groups.drop(key, uid)
 
 
-class FairPlay:
+class SchedulingInvariants:
     """Gangs start with at least `minCount` pods or not at all. A pod is evicted once, for a preemptor of higher
     priority whose nominations are written.
     """
 
     def __init__(self, with_gangs: frozenset[str]) -> None:
         """`with_gangs` are the schedulerNames whose profile has GangScheduling on."""
-        self.known = Known()
+        self.known = ObservedState()
         self._with_gangs = with_gangs
 
     def check(self, effects: Sequence[Effect], entries: Iterable[Entry], journal: Journal | None) -> None:
@@ -295,7 +295,7 @@ class FairPlay:
         return gang.min_count - sum(self.known.has_node(member) for member in self.known.members(pod.group))
 
 
-class WholeGangs:
+class WholeGangPreemption:
     """A gang that is preempted as a whole leaves no pod running. Checked on the objects in the server."""
 
     def __init__(self) -> None:
@@ -311,7 +311,7 @@ class WholeGangs:
                 self._evicted.add(member.uid)
 
     def check_settled(self, objects: Iterable[Object], journal: Journal | None) -> None:
-        """Nothing more will happen."""
+        """Checks the end of a run."""
         for found in objects:
             if isinstance(found, Pod) and found.uid in self._evicted and found.holds_room and found.deleted is None:
                 raise BrokenInvariant("is running although the rest of its gang was evicted", found.key, journal)

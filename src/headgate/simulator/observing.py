@@ -1,4 +1,4 @@
-"""What is seen of a cluster: all of it, at once and decoded once; and our process's own, possibly late, view."""
+"""Observations of a cluster: a feed of all changes, each decoded once, and the delayed ones of our process."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
-Sight = Observed | Gone
-Dated = tuple[int, Sight]
-"""With the server's version from which on it is so."""
+ObjectChange = Observed | Gone
+Dated = tuple[int, ObjectChange]
+"""A change with its resource version."""
 
 
-def kinds_of(sights: Iterable[Sight]) -> frozenset[Kind]:
-    return frozenset([(sight.object if isinstance(sight, Observed) else sight).key.kind for sight in sights])
+def kinds_of(changes: Iterable[ObjectChange]) -> frozenset[Kind]:
+    return frozenset([(change.object if isinstance(change, Observed) else change).key.kind for change in changes])
 
 
-def of_kinds(sights: Iterable[Sight], kinds: Collection[Kind]) -> list[Sight]:
-    """Those of objects of these kinds, in their order."""
-    return [sight for sight in sights if (sight.object if isinstance(sight, Observed) else sight).key.kind in kinds]
+def of_kinds(changes: Iterable[ObjectChange], kinds: Collection[Kind]) -> list[ObjectChange]:
+    """The changes of objects of these kinds, in order."""
+    return [
+        change for change in changes if (change.object if isinstance(change, Observed) else change).key.kind in kinds
+    ]
 
 
 class Feed:
@@ -48,7 +50,7 @@ class Feed:
         self.unreadable: dict[Key, Unreadable] = {}
         self._seen = 0  # the server's version at the last look
 
-    def poll(self) -> list[Sight]:
+    def poll(self) -> list[ObjectChange]:
         """What changed since the last call."""
         now, seen = self._server.version, self._seen
         if now == seen:
@@ -60,10 +62,10 @@ class Feed:
             if collection.version > seen:
                 fresh += self._drain(kind)
         fresh.sort(key=itemgetter(0))
-        return [sight for _, sight in fresh]
+        return [change for _, change in fresh]
 
     def _in_watches(self) -> list[tuple[Kind, Stored]]:
-        """What is watched: asked at every look whether it has changed."""
+        """The watched collections, whose versions tell whether they changed."""
         return [(kind, watch.collection) for kind, watch in self._watches.items() if watch is not None]
 
     def _watch(self, kind: Kind) -> Watch | None:
@@ -97,7 +99,7 @@ class Feed:
         known = {found.key: found for found in self.objects.values() if found.key.kind is kind}
         watch = self._watches[kind] = self._watch(kind)
         present = self._decoded(kind, watch.drain()) if watch is not None else []
-        there = {(sight.object.key, sight.object.uid) for _, sight in present if isinstance(sight, Observed)}
+        there = {(change.object.key, change.object.uid) for _, change in present if isinstance(change, Observed)}
         gone = [Gone(key, found.uid) for key, found in known.items() if (key, found.uid) not in there]
         for lost in gone:
             if self.objects[lost.key].uid == lost.uid:
@@ -105,24 +107,24 @@ class Feed:
         return [*((0, lost) for lost in gone), *present]
 
     def _decoded(self, kind: Kind, events: Iterable[WatchEvent]) -> list[Dated]:
-        """What they show, and keeps it in mind."""
+        """The changes, applied to `objects` and `unreadable`."""
         fresh: list[Dated] = []
         for event in events:
-            sight = self._sight(kind, event) or self._cannot_read(kind, event)
-            if isinstance(sight, Observed):
-                self.unreadable.pop(sight.object.key, None)
-                self.objects[sight.object.key] = sight.object
-            elif sight is not None:
-                self.objects.pop(sight.key, None)
+            change = self._change(kind, event) or self._cannot_read(kind, event)
+            if isinstance(change, Observed):
+                self.unreadable.pop(change.object.key, None)
+                self.objects[change.object.key] = change.object
+            elif change is not None:
+                self.objects.pop(change.key, None)
                 if event.type == "DELETED":
-                    self.unreadable.pop(sight.key, None)
+                    self.unreadable.pop(change.key, None)
             else:
                 continue
-            fresh.append((event.version, sight))
+            fresh.append((event.version, change))
         return fresh
 
-    def _sight(self, kind: Kind, event: WatchEvent) -> Sight | None:
-        """None of a bookmark and of what cannot be read."""
+    def _change(self, kind: Kind, event: WatchEvent) -> ObjectChange | None:
+        """None for a bookmark and for an object that cannot be decoded."""
         value = event.shown.value
         if event.type == "DELETED":
             gone = value["metadata"]
@@ -131,7 +133,7 @@ class Feed:
         return None if seen is None else Observed(seen)
 
     def _cannot_read(self, kind: Kind, event: WatchEvent) -> Gone | None:
-        """To all but our process, which is told by `unreadable`, the object is gone if it could be read before."""
+        """Keeps the object in `unreadable` for our process; for others it is gone if it could be decoded before."""
         if event.type == "BOOKMARK":
             return None
         value = event.shown.value
@@ -143,39 +145,39 @@ class Feed:
         return Gone(key, uid) if key in self.objects else None
 
 
-class View:
-    """What our process has been told of a cluster. It may lag; it never goes back."""
+class DelayedObservations:
+    """The observations of our process: delayed by a lag, in order."""
 
     def __init__(self, lag: float) -> None:
         self._lag = lag
         self._known: dict[Key, str] = {}
-        self._coming: deque[tuple[float, Sequence[Sight]]] = deque()  # together as they happened, never none
+        self._coming: deque[tuple[float, Sequence[ObjectChange]]] = deque()  # together as they happened, never none
 
-    def learn(self, sights: Sequence[Sight], now: float) -> None:
-        if sights:
-            self._coming.append((now + self._lag, sights))
+    def learn(self, changes: Sequence[ObjectChange], now: float) -> None:
+        if changes:
+            self._coming.append((now + self._lag, changes))
 
     def set_lag(self, seconds: float, now: float) -> None:
-        """What is under way comes no later than it would with this lag."""
+        """Observations under way are delayed by at most this lag."""
         self._lag = seconds
-        self._coming = deque((min(at, now + seconds), sights) for at, sights in self._coming)
+        self._coming = deque((min(at, now + seconds), changes) for at, changes in self._coming)
 
     @property
     def next_at(self) -> float | None:
         return self._coming[0][0] if self._coming else None
 
-    def release(self, now: float) -> list[Sight]:
-        """What our process gets to see by now."""
-        seen: list[Sight] = []
+    def release(self, now: float) -> list[ObjectChange]:
+        """The changes our process observes by now."""
+        seen: list[ObjectChange] = []
         while self._coming and self._coming[0][0] <= now:
             seen += self._coming.popleft()[1]
         self._note(seen)
         return seen
 
-    def relist(self, objects: Mapping[Key, Object]) -> list[Sight]:
-        """Everything as it is now, and what is gone since the last look; a list is never late."""
+    def relist(self, objects: Mapping[Key, Object]) -> list[ObjectChange]:
+        """All objects as they are now, and deletions since the last observation; a list is not delayed."""
         self._coming.clear()
-        seen: list[Sight] = [
+        seen: list[ObjectChange] = [
             Gone(key, uid) for key, uid in self._known.items() if key not in objects or objects[key].uid != uid
         ]
         seen += [Observed(found) for found in objects.values()]
@@ -183,22 +185,22 @@ class View:
         return seen
 
     def forget(self) -> None:
-        """A new process knows nothing."""
+        """A new process has observed nothing."""
         self._known.clear()
 
-    def _note(self, seen: Iterable[Sight]) -> None:
-        for sight in seen:
-            if isinstance(sight, Observed):
-                self._known[sight.object.key] = sight.object.uid
+    def _note(self, seen: Iterable[ObjectChange]) -> None:
+        for change in seen:
+            if isinstance(change, Observed):
+                self._known[change.object.key] = change.object.uid
             else:
-                self._known.pop(sight.key, None)
+                self._known.pop(change.key, None)
 
 
-def coalesced(sights: Iterable[Sight]) -> list[Sight]:
-    """Only the last sight of every object, where it came last."""
-    last: dict[tuple[Key, str], Sight] = {}
-    for sight in sights:
-        key = (sight.object.key, sight.object.uid) if isinstance(sight, Observed) else (sight.key, sight.uid)
+def coalesced(changes: Iterable[ObjectChange]) -> list[ObjectChange]:
+    """Only the last change of every object, at its last position."""
+    last: dict[tuple[Key, str], ObjectChange] = {}
+    for change in changes:
+        key = (change.object.key, change.object.uid) if isinstance(change, Observed) else (change.key, change.uid)
         last.pop(key, None)
-        last[key] = sight
+        last[key] = change
     return list(last.values())

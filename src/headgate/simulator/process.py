@@ -1,4 +1,4 @@
-"""Our process on one cluster: it sees, decides and performs, it may crash, lag and be cut off."""
+"""Our process on one cluster: observes, decides and performs; may crash, lag and be disconnected."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 from headgate.simulator.clients import perform
-from headgate.simulator.faults import Dice, Faults, SightFault, WriteFault
+from headgate.simulator.faults import FaultInjector, Faults, ObservationFault, WriteFault
 from headgate.simulator.invariants import (
+    CAPACITY_KINDS,
     KNOWN_KINDS,
-    ROOM_KINDS,
-    FairPlay,
-    RoomKept,
-    WholeGangs,
+    NodeCapacityInvariant,
+    SchedulingInvariants,
+    WholeGangPreemption,
     check_gates,
     check_nothing_lost,
 )
-from headgate.simulator.observing import Feed, Sight, View, coalesced, of_kinds
+from headgate.simulator.observing import DelayedObservations, Feed, ObjectChange, coalesced, of_kinds
 
 SetTimer = Callable[[WakeAt], None]
-CHECKED = KNOWN_KINDS | ROOM_KINDS
+CHECKED = KNOWN_KINDS | CAPACITY_KINDS
 """The kinds of objects that invariants are about."""
 
 
@@ -55,40 +55,42 @@ class ProcessPlan(Struct, frozen=True):
 
 
 class Process:
-    """One life after another: a crash forgets everything, a start observes the cluster anew."""
+    """A process that restarts after each crash with no state but the cluster's."""
 
-    def __init__(self, server: ApiServer, feed: Feed, plan: ProcessPlan, faults: Faults, dice: Dice) -> None:
+    def __init__(
+        self, server: ApiServer, feed: Feed, plan: ProcessPlan, faults: Faults, injector: FaultInjector
+    ) -> None:
         self._server, self._feed, self._plan = server, feed, plan
-        self._dice, self._restart_after = dice, faults.restart
-        self.view = View(faults.stale)
+        self._injector, self._restart_after = injector, faults.restart
+        self.view = DelayedObservations(faults.stale)
         self.life = 0
         self.connected = True
         self.restarts_at: float | None = None
-        self.story: list[Entry] = []
+        self.journal_entries: list[Entry] = []
         self._engine: GuardedEngine | None = None
         self._quarantine = Quarantine()
         self._unreadable: dict[Key, Unreadable] = {}  # those it was told of
         self._fresh = False
         self._inbox: list[Event] = []
         self._busy_until = 0.0
-        self._whole = WholeGangs()
+        self._whole = WholeGangPreemption()
         self.start()
 
     @property
     def journal(self) -> Journal | None:
-        """What the present life has decided; none while it is down."""
+        """The journal of the running process; None while it is down."""
         return self._engine.journal if self._engine is not None else None
 
     def start(self) -> None:
         self._engine, self._fresh = GuardedEngine(self._plan.engine, self._quarantine, self._plan.engine), True
         self._unreadable = {}
-        self._room, self._fair = RoomKept(), FairPlay(self._plan.with_gangs)
+        self._capacity, self._scheduling = NodeCapacityInvariant(), SchedulingInvariants(self._plan.with_gangs)
         self._busy_until = 0.0
         self.restarts_at = None
         self.view.forget()
 
     def crash(self, now: float, seconds: float) -> None:
-        """Dies now; what it was about to do is not done, and it does not know any more what it had quarantined."""
+        """Crashes: pending writes are not performed and the quarantine is forgotten."""
         self._quarantine = Quarantine()
         self._end(now, seconds)
 
@@ -103,26 +105,26 @@ class Process:
             self._inbox.append(TimerFired(timer))
 
     def step(self, now: float, set_timer: SetTimer) -> bool:
-        """One turn of the engine if there is anything to tell it; whether there was."""
+        """Steps the engine if there are events for it; returns whether there were."""
         if self._engine is None or (self._fresh and not self.connected):
             return False
-        sights = self._sights(now) if self.connected else []
-        batch = [*self._inbox, *sights, *self._newly_unreadable()]
+        changes = self._changes(now) if self.connected else []
+        batch = [*self._inbox, *changes, *self._newly_unreadable()]
         if not batch and not self._fresh:
             return False
         self._inbox, self._fresh = [], False
-        checked = of_kinds(sights, CHECKED)
+        checked = of_kinds(changes, CHECKED)
         if checked:
-            self._room.saw(checked)
-            self._fair.known.saw(checked)
+            self._capacity.observe(checked)
+            self._scheduling.known.observe(checked)
         try:
             effects = self._engine.step(batch, now)
         except Raised as raised:
-            self._start_anew(self._engine, raised, now)
+            self._restart_engine(self._engine, raised, now)
             return True
         entries = self._engine.journal.take()
-        self.story.extend(entries)
-        self._fair.check(effects, entries, self.journal)
+        self.journal_entries.extend(entries)
+        self._scheduling.check(effects, entries, self.journal)
         self._perform(effects, now, set_timer)
         return True
 
@@ -131,17 +133,17 @@ class Process:
         if there == self._unreadable:
             return []
         known, self._unreadable = self._unreadable, dict(there)
-        return [sight for key, sight in there.items() if known.get(key) != sight]
+        return [change for key, change in there.items() if known.get(key) != change]
 
-    def _start_anew(self, engine: GuardedEngine, raised: Raised, now: float) -> None:
-        """As after a crash, but for what is quarantined. All that was sent has been answered."""
-        self.story.extend(engine.journal.take())
+    def _restart_engine(self, engine: GuardedEngine, raised: Raised, now: float) -> None:
+        """Restarts as after a crash, but keeps the quarantine. All writes have been answered."""
+        self.journal_entries.extend(engine.journal.take())
         for _ in engine.find(raised, now):
             pass
         self._end(now, self._quarantine.rebuilding(now))
 
     def check_at_end(self, now: float) -> None:
-        """What must hold when the run is over, of what our process has seen and had the time to finish."""
+        """Checks what must hold at the end of a run, if our process has observed everything."""
         if self._engine is None or not self.connected or self.view.next_at is not None:
             return
         served = frozenset(profile.scheduler_name for profile in self._plan.settings.profiles)
@@ -149,16 +151,16 @@ class Process:
         if self._busy_until <= now:
             self._whole.check_settled(self._feed.objects.values(), self._engine.journal)
 
-    def _sights(self, now: float) -> list[Sight]:
+    def _changes(self, now: float) -> list[ObjectChange]:
         if self._fresh:
             return self.view.relist(self._feed.objects)
         due = self.view.next_at
         if due is None or due > now:
             return []
-        match self._dice.for_sight():
-            case SightFault.DROPPED:
+        match self._injector.for_observations():
+            case ObservationFault.DROPPED:
                 return self.view.relist(self._feed.objects)
-            case SightFault.COALESCED:
+            case ObservationFault.COALESCED:
                 return coalesced(self.view.release(now))
             case None:
                 return self.view.release(now)
@@ -174,7 +176,7 @@ class Process:
                 self._write(effect, now)
 
     def _write(self, write: Write, now: float) -> None:
-        """Only what is written about pods can break what must hold."""
+        """Performs a write; invariants concern writes to pods only."""
         of_pod = not isinstance(write, Create) and write.target.key.kind is Kind.POD
         if of_pod:
             check_gates(write, self.journal)
@@ -182,15 +184,15 @@ class Process:
         if outcome is None:
             return
         if of_pod:
-            self._room.heard(outcome)
-            self._fair.known.heard(outcome)
+            self._capacity.observe_outcome(outcome)
+            self._scheduling.known.observe_outcome(outcome)
         self._inbox.append(outcome)
 
     def _tried(self, write: Write, now: float) -> Outcome | None:
-        """What our process gets to hear of it; nothing if it dies on the way."""
+        """The outcome as our process observes it; None if it crashes."""
         if not self.connected:
             return Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached")
-        match self._dice.for_write():
+        match self._injector.for_write():
             case None:
                 return self._send(write, now)
             case WriteFault.CRASH_BEFORE:
@@ -209,13 +211,13 @@ class Process:
     def _send(self, write: Write, now: float) -> Outcome:
         outcome = perform(write, self._server, now)
         if outcome.trouble is None and not isinstance(write, PatchStatus):
-            self._took_hold(write)
+            self._check_effect(write)
         return outcome
 
-    def _took_hold(self, write: Write) -> None:
+    def _check_effect(self, write: Write) -> None:
         if isinstance(write, Bind):
             pod = self._feed.objects.get(write.target.key)
             if isinstance(pod, Pod):
-                self._room.bound(write, pod, self.journal)
+                self._capacity.bound(write, pod, self.journal)
         elif isinstance(write, Evict):
             self._whole.evicted(write, self._feed.objects)

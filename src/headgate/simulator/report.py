@@ -16,7 +16,7 @@ from headgate.model.events import Gone, Observed
 from headgate.model.keys import Kind
 from headgate.model.pod import Phase, Pod
 from headgate.simulator.clients import AmbiguousKind, Kubectl, reference_dict
-from headgate.simulator.observing import Sight
+from headgate.simulator.observing import ObjectChange
 from headgate.simulator.scenario import Expectation, InvalidScenario, Scenario
 
 Objects = Mapping[str, Sequence[Json]]
@@ -107,9 +107,9 @@ class PodCounts:
         self._since: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
 
-    def count(self, sights: Iterable[Sight], now: float) -> None:
-        for sight in sights:
-            match sight:
+    def count(self, changes: Iterable[ObjectChange], now: float) -> None:
+        for change in changes:
+            match change:
                 case Observed(Pod() as pod):
                     self._count(pod, now)
                 case Gone(key, uid) if key.kind is Kind.POD:

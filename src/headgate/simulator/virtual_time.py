@@ -13,7 +13,7 @@ from msgspec import structs
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
-from headgate.simulator.faults import NO_FAULTS, Dice, Faults
+from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.report import ExpectationChecker, Report, merged_journal, rounded_seconds, summary_of
 from headgate.simulator.scenario import (
@@ -107,9 +107,9 @@ class _Run:
     def __init__(self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, process: ProcessPlan) -> None:
         self._scenario, self._progress = scenario, progress
         self._time = VirtualTime[Callable[[], None]](now=EPOCH)
-        self._dice = Dice(faults, seed)
+        self._injector = FaultInjector(faults, seed)
         self._clusters = {
-            plan.name: SimulatedCluster(plan.name, seed, faults, self._dice, process) for plan in scenario.clusters
+            plan.name: SimulatedCluster(plan.name, seed, faults, self._injector, process) for plan in scenario.clusters
         }
         self._checker = ExpectationChecker(
             scenario, {name: cluster.kubectl for name, cluster in self._clusters.items()}
@@ -125,14 +125,14 @@ class _Run:
         clusters = list(self._clusters.values())
         for cluster in clusters:
             cluster.process.check_at_end(self._time.now)
-        journal = merged_journal({cluster.name: cluster.process.story for cluster in clusters}, EPOCH)
+        journal = merged_journal({cluster.name: cluster.process.journal_entries for cluster in clusters}, EPOCH)
         return Report(
             until=ended,
             snapshots=self._checker.snapshots,
             final=self._checker.objects(),
             journal=journal,
             refused=self._refused,
-            summary=summary_of([cluster.pod_counts for cluster in clusters], len(journal), self._dice.writes),
+            summary=summary_of([cluster.pod_counts for cluster in clusters], len(journal), self._injector.writes),
             failures=self._checker.failures,
         )
 

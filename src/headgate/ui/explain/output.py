@@ -6,27 +6,28 @@ from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 from headgate.api.wire import format_time
-from headgate.engine.why_waiting.answers import (
-    Act,
+from headgate.engine.explain.explanation import (
     Change,
     CoverResources,
+    DeactivateHead,
     Explanation,
     FewerPods,
-    Finish,
+    FinishWorkloads,
     FlavorReport,
     HigherPriority,
-    HolderLine,
+    LimitingQuota,
+    MatchFlavor,
+    MinimalChange,
     NewAmount,
+    QuotaHolder,
     RaiseQuota,
-    Remedy,
+    RequiredAction,
     SetPolicy,
-    Shortage,
     SmallerPods,
-    SuitFlavor,
-    Withdraw,
+    change_sentence,
+    node_text,
 )
-from headgate.engine.why_waiting.explaining import nearest_report
-from headgate.engine.why_waiting.sentences import node_text, remedy_sentence
+from headgate.engine.explain.workload import nearest_report
 from headgate.quota.messages import amount_text
 from headgate.ui.tables import age, table
 
@@ -37,7 +38,7 @@ LIMITS = ["FLAVOR", "RESOURCE", "LIMIT", "CAPACITY", "USED", "FREE", "REQUESTED"
 
 def render(explanation: Explanation, now: float) -> Iterator[str]:
     """Lines of text; the first has the verdict."""
-    yield f"Workload {explanation.workload}: {explanation.verdict}"
+    yield f"Workload {explanation.workload}: {explanation.state}"
     yield from _where(explanation)
     yield f"  {explanation.workload.partition('/')[2]} {explanation.summary}."
     yield from (f"  {note}." for note in explanation.notes)
@@ -45,18 +46,18 @@ def render(explanation: Explanation, now: float) -> Iterator[str]:
         yield ""
         yield from _flavors(explanation)
     yield from _held(explanation, now)
-    if explanation.remedies:
+    if explanation.minimal_changes:
         yield ""
-        yield _headline(explanation.remedies)
-        yield from (f"  * {remedy_sentence(remedy)}" for remedy in explanation.remedies)
+        yield _headline(explanation.minimal_changes)
+        yield from (f"  * {change_sentence(minimal_change)}" for minimal_change in explanation.minimal_changes)
 
 
-def _headline(remedies: Sequence[Remedy]) -> str:
-    if all(isinstance(remedy.change, Act) for remedy in remedies):
-        return "What has to happen:"
+def _headline(minimal_changes: Sequence[MinimalChange]) -> str:
+    if all(isinstance(minimal_change.change, RequiredAction) for minimal_change in minimal_changes):
+        return "Required actions:"
     return (
         "This minimal change would admit it:"
-        if len(remedies) == 1
+        if len(minimal_changes) == 1
         else "Any one of these minimal changes would admit it:"
     )
 
@@ -67,8 +68,8 @@ def _where(explanation: Explanation) -> Iterator[str]:
     path += [f"Cohort {name}" for name in explanation.cohorts]
     parts = [" -> ".join(path)] if path else []
     parts.append(f"priority {explanation.priority}")
-    if explanation.place is not None:
-        parts.append(f"{explanation.place.position} of {explanation.place.of} in the queue")
+    if explanation.position is not None:
+        parts.append(f"{explanation.position.position} of {explanation.position.of} in the queue")
     yield f"  {', '.join(parts)}"
 
 
@@ -76,7 +77,7 @@ def _flavors(explanation: Explanation) -> Iterator[str]:
     several = len({report.pod_set for report in explanation.flavors}) > 1
     if explanation.about and explanation.about != explanation.workload:
         yield f"Of {explanation.about}, which is ahead of it:"
-    rows = [(report, short) for report in explanation.flavors for short in report.shortages]
+    rows = [(report, short) for report in explanation.flavors for short in report.limits]
     if rows:
         yield from table(LIMITS, [_limit(report, short, several) for report, short in rows])
     for report in explanation.flavors:
@@ -88,7 +89,7 @@ def _flavor(report: FlavorReport, several: bool) -> str:
     return f"{report.flavor} ({report.pod_set})" if several else report.flavor
 
 
-def _limit(report: FlavorReport, short: Shortage, several: bool) -> list[str]:
+def _limit(report: FlavorReport, short: LimitingQuota, several: bool) -> list[str]:
     numbers = (short.capacity, short.used, short.free, short.requested, short.missing)
     where = f"{short.limit} of {node_text(short.node, short.is_cohort)}"
     return [_flavor(report, several), short.resource, where, *(amount_text(short.resource, one) for one in numbers)]
@@ -97,7 +98,7 @@ def _limit(report: FlavorReport, short: Shortage, several: bool) -> list[str]:
 def _held(explanation: Explanation, now: float) -> Iterator[str]:
     """The workloads that hold quota of the flavor that is nearest to fitting."""
     nearest = nearest_report(explanation.flavors)
-    for short in nearest.shortages if nearest is not None else ():
+    for short in nearest.limits if nearest is not None else ():
         if short.holders:
             yield ""
             head = f"HOLDS {short.resource} OF {short.flavor}"
@@ -109,29 +110,36 @@ def _held(explanation: Explanation, now: float) -> Iterator[str]:
                 yield f"and {left} more with {amount_text(short.resource, rest)} together"
 
 
-def _holder(short: Shortage, one: HolderLine, now: float) -> list[str]:
+def _holder(short: LimitingQuota, one: QuotaHolder, now: float) -> list[str]:
     amount = amount_text(short.resource, one.amount)
     since = age(now - one.since) if one.since is not None else "-"
-    return [one.workload, amount, one.queue, str(one.priority), since, f"{'yes' if one.may_go else 'no'}, {one.why}"]
+    return [
+        one.workload,
+        amount,
+        one.queue,
+        str(one.priority),
+        since,
+        f"{'yes' if one.preemptable else 'no'}, {one.why}",
+    ]
 
 
 def to_json(explanation: Explanation) -> Json:
     """Amounts are Kubernetes quantities, times RFC 3339."""
-    place = explanation.place
+    position = explanation.position
     return {
         "workload": explanation.workload,
-        "verdict": explanation.verdict.value,
+        "verdict": explanation.state.value,
         "summary": explanation.summary,
         "notes": list(explanation.notes),
         "localQueue": explanation.local_queue,
         "clusterQueue": explanation.cluster_queue,
         "cohorts": list(explanation.cohorts),
         "priority": explanation.priority,
-        "place": None if place is None else {"position": place.position, "of": place.of},
+        "place": None if position is None else {"position": position.position, "of": position.of},
         "about": explanation.about,
         "flavors": [_flavor_json(report) for report in explanation.flavors],
         "victims": list(explanation.victims),
-        "remedies": [_remedy_json(remedy) for remedy in explanation.remedies],
+        "remedies": [_remedy_json(minimal_change) for minimal_change in explanation.minimal_changes],
     }
 
 
@@ -140,11 +148,11 @@ def _flavor_json(report: FlavorReport) -> Json:
         "podSet": report.pod_set,
         "flavor": report.flavor,
         "refusal": report.refusal,
-        "shortages": [_shortage_json(short) for short in report.shortages],
+        "shortages": [_shortage_json(short) for short in report.limits],
     }
 
 
-def _shortage_json(short: Shortage) -> Json:
+def _shortage_json(short: LimitingQuota) -> Json:
     amounts = {
         "capacity": short.capacity,
         "used": short.used,
@@ -158,26 +166,26 @@ def _shortage_json(short: Shortage) -> Json:
         "limit": short.limit.value,
         "node": {"kind": _node_kind(short.is_cohort), "name": short.node},
         **{name: amount_text(short.resource, amount) for name, amount in amounts.items()},
-        "withheld": [{"name": one.node, "amount": amount_text(short.resource, one.amount)} for one in short.withheld],
+        "withheld": [{"name": one.node, "amount": amount_text(short.resource, one.amount)} for one in short.unlent],
         "holders": [_holder_json(short.resource, one) for one in short.holders],
     }
 
 
-def _holder_json(resource: str, one: HolderLine) -> Json:
+def _holder_json(resource: str, one: QuotaHolder) -> Json:
     return {
         "workload": one.workload,
         "clusterQueue": one.queue,
         "priority": one.priority,
         "amount": amount_text(resource, one.amount),
         "since": None if one.since is None else format_time(one.since),
-        "preemptable": one.may_go,
+        "preemptable": one.preemptable,
         "why": one.why,
     }
 
 
-def _remedy_json(remedy: Remedy) -> Json:
-    text = remedy_sentence(remedy)
-    return {"text": text, "change": _change_json(remedy.change), "victims": list(remedy.victims)}
+def _remedy_json(minimal_change: MinimalChange) -> Json:
+    text = change_sentence(minimal_change)
+    return {"text": text, "change": _change_json(minimal_change.change), "victims": list(minimal_change.victims)}
 
 
 def _change_json(change: Change) -> Json:
@@ -198,15 +206,15 @@ def _change_json(change: Change) -> Json:
             return {"kind": "HigherPriority", "from": before, "to": to}
         case SetPolicy(queue, field, value):
             return {"kind": "SetPolicy", "clusterQueue": queue, "field": f"preemption.{field}", "value": value}
-        case Finish(workloads):
+        case FinishWorkloads(workloads):
             return {"kind": "Finish", "workloads": list(workloads)}
-        case Withdraw(workload):
+        case DeactivateHead(workload):
             return {"kind": "Withdraw", "workload": workload}
-        case SuitFlavor(flavor, taints, labels):
+        case MatchFlavor(flavor, taints, labels):
             return {"kind": "SuitFlavor", "flavor": flavor, "taints": list(taints), "labels": list(labels)}
         case CoverResources(queue, resources):
             return {"kind": "CoverResources", "clusterQueue": queue, "resources": list(resources)}
-        case Act():
+        case RequiredAction():
             return {"kind": "Act"}
         case _:
             assert_never(change)

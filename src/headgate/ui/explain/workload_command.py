@@ -16,11 +16,18 @@ from headgate.api.decode import decode
 from headgate.api.kinds import RESOURCES
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.apiserver.messages import Json
-from headgate.engine.why_waiting.answers import Explanation
-from headgate.engine.why_waiting.cluster import READ, Cluster
-from headgate.engine.why_waiting.explaining import explain
+from headgate.engine.explain.explanation import Explanation
+from headgate.engine.explain.snapshot import READ, ClusterSnapshot
+from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.live.reading import CannotLook, Readings, Where, look, namespace_of, settings_in
+from headgate.live.cluster_reading import (
+    ClusterFlags,
+    ClusterObjects,
+    ClusterReadError,
+    default_namespace,
+    load_settings,
+    read_cluster,
+)
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queues import QueuedWorkload
@@ -106,10 +113,10 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, Where(kubeconfig, context), config)
+            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context), config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
-    except (InvalidName, CannotLook, InvalidScenario, InvalidPlugin, NeverSettles) as error:
+    except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
         _fail(error, WRONG_INPUT)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(to_json(explanation))))
@@ -130,26 +137,26 @@ def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation
     return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
 
 
-def _on_cluster(name: str, namespace: str, where: Where, config: Path | None) -> tuple[Explanation, float]:
-    settings = settings_in(config, InstalledPlugins().names)
-    reference = WorkloadName.parse(name, namespace or namespace_of(where))
-    found = look(where, READ, lambda seen: _also_read(reference, seen))
+def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | None) -> tuple[Explanation, float]:
+    settings = load_settings(config, InstalledPlugins().names)
+    reference = WorkloadName.parse(name, namespace or default_namespace(flags))
+    found = read_cluster(flags, READ, lambda seen: _also_read(reference, seen))
     if Kind.KUEUE_WORKLOAD in found.unserved:
-        raise CannotLook(NO_QUEUES)
+        raise ClusterReadError(NO_QUEUES)
     for complaint in found.left_out:
         click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
-    cluster = Cluster(found.objects, settings.quota, time.time())
+    cluster = ClusterSnapshot(found.objects, settings.quota, time.time())
     return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
 
 
-def _also_read(reference: WorkloadName, seen: Readings) -> list[Key]:
+def _also_read(reference: WorkloadName, seen: ClusterObjects) -> list[Key]:
     return reference.related_keys([one for one in seen.objects if isinstance(one, QueuedWorkload)])
 
 
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
 
 
-def _simulated(file: str, seed: int, at: float | None) -> Cluster:
+def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
     """The first cluster of the scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
@@ -164,7 +171,7 @@ def _simulated(file: str, seed: int, at: float | None) -> Cluster:
     )
     name = scenario.clusters[0].name
     shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
-    return Cluster(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
+    return ClusterSnapshot(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
 
 
 def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:

@@ -1,4 +1,4 @@
-"""One certificate for all our processes, kept in a Secret, and told to the API server that is to believe it."""
+"""The webhook certificate: shared by all replicas in a Secret, its CA written into the webhook configurations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from headgate.api.install_manifests import CONFIGURATION
 from headgate.api.requests import JSON, STRATEGIC_MERGE_PATCH, Call, decode_status
-from headgate.live.backoff import Outages
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
-from headgate.live.connection import Answer, Disconnected
-from headgate.live.logs import Log
+from headgate.live.connection import Disconnected, HttpResponse
+from headgate.live.logs import Log, Outages
 
 SECRET = "headgate-webhook"
 CHECK_SECONDS = 60.0  # between two looks whether we are still believed
@@ -25,10 +24,10 @@ CONFIGURATIONS = tuple(
     for kind in ("mutating", "validating")
 )
 WHO = "webhook certificates"
-NOT_ASKED = "no API server asks us about new workloads yet: `headgate install --webhook-url URL` tells it to"
+NOT_ASKED = "no webhook configuration names us yet: run `headgate install --webhook-url URL`"
 
 
-class Refused(Exception):
+class SecretRefused(Exception):
     """The server did not do what was asked."""
 
 
@@ -44,7 +43,7 @@ class _ClientConfig(Struct, rename="camel"):
 
     @property
     def host(self) -> str:
-        """The name under which the API server knows us."""
+        """The host name in the webhook configuration."""
         if self.service is not None:
             return f"{self.service.name}.{self.service.namespace}.svc"
         return urlsplit(self.url or "").hostname or ""
@@ -73,8 +72,8 @@ class _Secret(Struct):
         return ServingCertificate(chain, key, authority)
 
 
-class Around(Struct, frozen=True):
-    """What whoever keeps a certificate needs besides."""
+class CertificateDependencies(Struct, frozen=True):
+    """What keeping a certificate depends on."""
 
     log: Log
     outages: Outages
@@ -85,26 +84,37 @@ class Around(Struct, frozen=True):
 class Trust:
     """Call `keep` for as long as the webhooks are served."""
 
-    def __init__(self, perform: Callable[[Call], Awaitable[Answer]], namespace: str, tls: ServerTls, around: Around):
+    def __init__(
+        self,
+        perform: Callable[[Call], Awaitable[HttpResponse]],
+        namespace: str,
+        tls: ServerTls,
+        dependencies: CertificateDependencies,
+    ):
         self._perform, self._namespace, self._tls = perform, namespace, tls
-        self._log, self._outages, self._sleep, self._wall = around.log, around.outages, around.sleep, around.wall
+        self._log, self._outages, self._sleep, self._wall = (
+            dependencies.log,
+            dependencies.outages,
+            dependencies.sleep,
+            dependencies.wall,
+        )
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._said_not_asked = False
 
     async def keep(self) -> None:
-        """Never returns: makes, shares and renews the certificate, and mends what others overwrite."""
+        """Creates, shares and renews the certificate, and restores overwritten CA bundles; runs until cancelled."""
         while True:
             try:
                 await self.establish()
-            except (Disconnected, Refused, InvalidCertificate, msgspec.MsgspecError) as error:
-                self._outages.suffers(WHO, WHO, str(error))
+            except (Disconnected, SecretRefused, InvalidCertificate, msgspec.MsgspecError) as error:
+                self._outages.failing(WHO, WHO, str(error))
                 await self._sleep(RETRY_SECONDS)
             else:
-                self._outages.recovers(WHO)
+                self._outages.recovered(WHO)
                 await self._sleep(CHECK_SECONDS)
 
     async def establish(self) -> bool:
-        """Once: whether the API server believes us afterwards."""
+        """One pass; whether the API server trusts the certificate afterwards."""
         configurations = {path: found for path in CONFIGURATIONS if (found := await self._configuration(path))}
         hosts = sorted({hook.client_config.host for found in configurations.values() for hook in found.webhooks} - {""})
         if not hosts:
@@ -112,7 +122,7 @@ class Trust:
             return False
         certificate = await self._shared(hosts)
         if self._tls.show(certificate):
-            self._log.info("webhooks show a certificate of their own", hosts=",".join(hosts))
+            self._log.info("webhooks serve a certificate of their own CA", hosts=",".join(hosts))
         bundle = base64.b64encode(certificate.authority).decode()
         for path, found in configurations.items():
             if any(hook.client_config.ca_bundle != bundle for hook in found.webhooks):
@@ -131,7 +141,7 @@ class Trust:
             self._log.warning(NOT_ASKED)
 
     async def _shared(self, hosts: Sequence[str]) -> ServingCertificate:
-        """The certificate all our processes show; a new one where there is none that will do."""
+        """The certificate in the Secret; a new one if there is none that is valid."""
         answer = await self._perform(Call("GET", f"{self._secrets}/{SECRET}", {}, JSON, b""))
         if answer.status == 404:
             made = made_for(hosts, self._wall())
@@ -163,9 +173,9 @@ class Trust:
         _accepted(await self._perform(Call(method, path, {}, content_type, msgspec.json.encode(body))))
 
 
-def _accepted(answer: Answer) -> Answer:
+def _accepted(answer: HttpResponse) -> HttpResponse:
     if answer.status not in (200, 201):
-        raise Refused(decode_status(answer.body).message or f"the server answered {answer.status}")
+        raise SecretRefused(decode_status(answer.body).message or f"the server answered {answer.status}")
     return answer
 
 

@@ -1,4 +1,4 @@
-"""The least of each of several amounts that is enough, found by asking again and again."""
+"""Minimizes several amounts subject to a predicate, by bisection."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 Enough = Callable[[tuple[int, ...]], bool | None]
-"""Whether so much is enough; None: that would take too long to tell."""
+"""Whether these amounts are enough; None if that takes too long to find out."""
 
 
 class Range(Struct, frozen=True):
-    """Amounts from 0 to `most`; a good `guess` saves questions, and so does a `grain` that all answers turn at."""
+    """Amounts from 0 to `most`. A good `guess`, and a `grain` that thresholds are multiples of, save evaluations."""
 
     most: int
     guess: int = 0
@@ -35,7 +35,7 @@ def smallest(enough: Enough, ranges: Sequence[Range]) -> tuple[int, ...] | None:
 
 
 def _plenty(enough: Enough, ranges: Sequence[Range]) -> tuple[int, ...] | None:
-    """The most, or where that cannot be told, the guess as often doubled as it takes."""
+    """The largest amounts, or, if these cannot be evaluated, the guess doubled until it is enough."""
     most = tuple(one.most for one in ranges)
     answer = enough(most)
     amounts = most if answer else tuple(min(one.most, max(one.guess, one.grain)) for one in ranges)
@@ -47,7 +47,7 @@ def _plenty(enough: Enough, ranges: Sequence[Range]) -> tuple[int, ...] | None:
 
 
 def _reducible(enough: Enough, amounts: tuple[int, ...]) -> int | None:
-    """The first amount of which one unit less would do as well."""
+    """The first amount of which one unit less is enough."""
     if len(amounts) == 1:
         return None  # that is how it was found
     fewer = (index for index, amount in enumerate(amounts) if amount and enough(_with(amounts, index, amount - 1)))

@@ -1,11 +1,11 @@
-"""A judge is told what there is in a made-up cluster, and gives the verdict."""
+"""Runs an admission handler against a cluster made of a few objects and returns its response."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headgate.model.admission import Json, Rules, Said, Verdict, Wanted
+from headgate.model.admission import AdmissionResponse, HandlerResult, Json, Lookup, WebhookSettings
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job, Namespace, Object, PriorityClass
 from headgate.model.queues import LocalQueue, WorkloadPriorityClass
@@ -14,8 +14,10 @@ from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
 QUEUE_NAME, PRIORITY_CLASS = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 
 
-def rules(**settings: Any) -> Rules:
-    return Rules(QuotaSettings(**{"frameworks": FRAMEWORKS, **settings}), lambda shape, priority: f"role-{priority}")
+def webhook_settings(**settings: Any) -> WebhookSettings:
+    return WebhookSettings(
+        QuotaSettings(**{"frameworks": FRAMEWORKS, **settings}), lambda shape, priority: f"role-{priority}"
+    )
 
 
 def namespace(name: str = "team", **labels: str) -> Namespace:
@@ -38,20 +40,20 @@ def job_of(name: str, **labels: str) -> Job:
     return Job(Key(Kind.JOB, "team", name), "u", "1", labels, {}, template=None, created=0.0)  # type: ignore[arg-type]
 
 
-def verdict(asking: Said, world: Iterable[Object] = ()) -> Verdict:
+def response_of(handling: HandlerResult, world: Iterable[Object] = ()) -> AdmissionResponse:
     """What it comes to in a cluster of these objects."""
-    if isinstance(asking, Verdict):
-        return asking
+    if isinstance(handling, AdmissionResponse):
+        return handling
     known = tuple(world)
-    look: Callable[[Wanted], tuple[Object, ...]] = lambda wanted: tuple(  # noqa: E731
+    look: Callable[[Lookup], tuple[Object, ...]] = lambda wanted: tuple(  # noqa: E731
         one for one in known if wanted in (one.key, one.key.kind)
     )
     try:
-        wanted = next(asking)
+        wanted = next(handling)
         while True:
-            wanted = asking.send(look(wanted))
+            wanted = handling.send(look(wanted))
     except StopIteration as done:
-        found: Verdict = done.value
+        found: AdmissionResponse = done.value
         return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from builders import pod
 
 from headgate.gates.pre_enqueue import held_by
-from headgate.live.door import Contained, TookTooLong, door
+from headgate.live.plugin_isolation import IsolatedPlugin, PluginTimeout, pre_enqueue_plugins
 
 SOON, GENEROUS = 0.01, 30.0  # seconds
 
@@ -57,14 +57,14 @@ class Times:
 )
 def test_every_answer_is_passed_on_and_timed(name, reason, status):
     times = Times()
-    held = held_by(door((Gate(),), GENEROUS, times.asked, times.clock), pod(name))
+    held = held_by(pre_enqueue_plugins((Gate(),), GENEROUS, times.asked, times.clock), pod(name))
     assert (held.reason if held else None) == reason
     assert times.told == [("SchedulingGates", "PreEnqueue", "Success", 0.5), ("Gate", "PreEnqueue", status, 0.5)]
 
 
 def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_once():
     gate, times = Gate(), Times()
-    plugins = door((gate,), SOON, times.asked, times.clock)
+    plugins = pre_enqueue_plugins((gate,), SOON, times.asked, times.clock)
     for name in ("slow", "next", "third"):
         held = held_by(plugins, pod(name))
         assert held is not None
@@ -76,9 +76,9 @@ def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_on
 
 def test_a_plugin_that_came_back_is_used_again():
     gate = Gate()
-    contained = Contained(gate, 0.5)
+    contained = IsolatedPlugin(gate, 0.5)
     for name in ("slow", "meanwhile"):
-        with pytest.raises(TookTooLong):
+        with pytest.raises(PluginTimeout):
             contained.refusal(pod(name))
     gate.go.set()
     while (answer := _answer(contained, pod("refused"))) is None:
@@ -87,17 +87,17 @@ def test_a_plugin_that_came_back_is_used_again():
     assert gate.asked == ["slow", "refused"], "nobody was waiting in line behind it"
 
 
-def _answer(plugin: Contained, candidate) -> str | None:
+def _answer(plugin: IsolatedPlugin, candidate) -> str | None:
     try:
         return plugin.refusal(candidate)
-    except TookTooLong:
+    except PluginTimeout:
         return None
 
 
 def test_two_plugins_do_not_wait_for_each_other():
     hanging, other = Gate(), Gate()
-    first, second = Contained(hanging, SOON), Contained(other, GENEROUS)
-    with pytest.raises(TookTooLong):
+    first, second = IsolatedPlugin(hanging, SOON), IsolatedPlugin(other, GENEROUS)
+    with pytest.raises(PluginTimeout):
         first.refusal(pod("slow"))
     assert second.refusal(pod("refused")) == "not yet"
     assert not hanging.threads & other.threads
@@ -106,5 +106,5 @@ def test_two_plugins_do_not_wait_for_each_other():
 
 def test_the_engines_own_thread_never_runs_a_strangers_code():
     gate = Gate()
-    Contained(gate, GENEROUS).refusal(pod("a"))
+    IsolatedPlugin(gate, GENEROUS).refusal(pod("a"))
     assert threading.get_ident() not in gate.threads

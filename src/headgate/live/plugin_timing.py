@@ -1,7 +1,4 @@
-"""How long plugins and admission cycles take to answer.
-
-Of a placement rule every tenth answer is timed, of admission cycles every one; the others pass by untouched.
-"""
+"""Durations of plugin calls and admission cycles: one call in ten of a placement plugin is timed, every cycle is."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ R = TypeVar("R", bound=Named)
 
 
 class Stopwatch:
-    """Hands back rules that answer as before and tell now and then how long that took."""
+    """Wraps plugins so that some of their calls are timed; results are the same."""
 
     def __init__(self, answered: Answered, clock: Callable[[], float]) -> None:
         self._answered, self._clock = answered, clock
@@ -50,7 +47,7 @@ class Stopwatch:
         return cast(R, _Watched(rule, {name: self._timed(rule, point, name) for name in methods}))
 
     def _timed(self, rule: Named, point: str, method: str) -> Callable[..., Any]:
-        """The first answer is timed, so that a rule that is seldom asked is heard of too."""
+        """The first call is timed, so that plugins that are rarely called have a series too."""
         ask, answered, clock = getattr(rule, method), self._answered, self._clock
         untimed = 0
 
@@ -72,7 +69,7 @@ class Stopwatch:
 
 
 class _Watched:
-    """A rule, some of whose methods are others. It is an instance of the rule's class to whoever asks."""
+    """A plugin with some methods replaced by timed ones. It is an instance of the plugin's class to whoever asks."""
 
     def __init__(self, rule: Named, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._rule = rule

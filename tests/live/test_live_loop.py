@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from headgate.live.feed import Feed
+from headgate.live.loop import EventQueue, Timers
 from headgate.live.recorder import Recorder
-from headgate.live.timers import Timers
 from headgate.model.effects import Bind, Delete, EmitEvent, EventType, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.keys import Key, Kind, Target
@@ -32,14 +31,14 @@ def gone(name: str, uid: str = "u1") -> Gone:
     return Gone(key(name), uid)
 
 
-def ready_feed() -> Feed:
-    feed = Feed([Kind.NAMESPACE])
+def ready_feed() -> EventQueue:
+    feed = EventQueue([Kind.NAMESPACE])
     feed.listed(Kind.NAMESPACE)
     return feed
 
 
 async def test_the_first_batch_waits_until_every_kind_was_listed():
-    feed = Feed([Kind.NODE, Kind.NAMESPACE])
+    feed = EventQueue([Kind.NODE, Kind.NAMESPACE])
     waiting = asyncio.create_task(feed.next())
     feed.observe(seen("a", 1))
     feed.listed(Kind.NODE)
@@ -51,7 +50,7 @@ async def test_the_first_batch_waits_until_every_kind_was_listed():
 
 
 async def test_kinds_come_in_the_order_the_engine_reads_them():
-    feed = Feed([Kind.NODE, Kind.NAMESPACE])
+    feed = EventQueue([Kind.NODE, Kind.NAMESPACE])
     absent = Gone(Key(Kind.NODE, "", "n"), "u")
     for event in (seen("a", 1), absent):
         feed.observe(event)

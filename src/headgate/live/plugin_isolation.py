@@ -1,4 +1,4 @@
-"""PreEnqueue plugins at the door of a live engine: timed, and those of strangers kept on a short leash."""
+"""Plugin isolation: external PreEnqueue plugins run on threads of their own with a deadline; every call is timed."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from queue import SimpleQueue
 
 from headgate.api.wire import format_duration
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.live.stopwatch import FAILED, PASSED, REFUSED_FOR_GOOD, Answered
+from headgate.live.plugin_timing import FAILED, PASSED, REFUSED_FOR_GOOD, Answered
 from headgate.model.happenings import Happening
 from headgate.model.pod import Pod
 
 POINT = "PreEnqueue"
 
 
-class TookTooLong(Exception):
-    """A plugin has not answered in time."""
+class PluginTimeout(Exception):
+    """A plugin did not return before its deadline."""
 
 
-def door(
-    strangers: tuple[PreEnqueue, ...], limit: float, answered: Answered, clock: Callable[[], float]
+def pre_enqueue_plugins(
+    external: tuple[PreEnqueue, ...], limit: float, answered: Answered, clock: Callable[[], float]
 ) -> tuple[PreEnqueue, ...]:
-    """The built-in plugins and those written by others, in the order they are asked."""
-    contained = tuple(Contained(plugin, limit) for plugin in strangers)
-    return tuple(Timed(plugin, answered, clock) for plugin in (*PRE_ENQUEUE, *contained))
+    """The built-in plugins, then the external ones, isolated; each call is reported to `answered`."""
+    contained = tuple(IsolatedPlugin(plugin, limit) for plugin in external)
+    return tuple(TimedPlugin(plugin, answered, clock) for plugin in (*PRE_ENQUEUE, *contained))
 
 
-class Timed:
-    """Tells how long each answer took."""
+class TimedPlugin:
+    """Reports the duration and status of each call; a timeout is a refusal."""
 
     def __init__(self, plugin: PreEnqueue, answered: Answered, clock: Callable[[], float]) -> None:
         self.name = plugin.name
@@ -43,15 +43,15 @@ class Timed:
         try:
             reason = self._plugin.refusal(pod)
             status = PASSED if reason is None else REFUSED_FOR_GOOD
-        except TookTooLong as late:
+        except PluginTimeout as late:
             reason = str(late)
         finally:
             self._answered(self.name, POINT, status, self._clock() - began)
         return reason
 
 
-class Errand:
-    """One pod a plugin is asked about, and what came of it."""
+class PluginCall:
+    """One call of a plugin with a pod, and its result."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -60,17 +60,17 @@ class Errand:
         self.failure: Exception | None = None
 
 
-class Contained:
-    """Runs a stranger's plugin on a thread of its own. While it hangs it holds back its pods and nobody else.
+class IsolatedPlugin:
+    """Runs an external plugin on its own thread, so that a hanging plugin holds only the pods it was asked about.
 
-    Raises TookTooLong when the answer is late, and at once for every pod that comes while it is still out.
+    Raises PluginTimeout at the deadline, and at once while an earlier call has not returned.
     """
 
     def __init__(self, plugin: PreEnqueue, limit: float) -> None:
         self.name = plugin.name
         self._plugin, self._limit = plugin, limit
-        self._errands: SimpleQueue[Errand] = SimpleQueue()
-        self._late: Errand | None = None
+        self._calls: SimpleQueue[PluginCall] = SimpleQueue()
+        self._late: PluginCall | None = None
         threading.Thread(target=self._work, name=f"plugin {plugin.name}", daemon=True).start()
 
     @property
@@ -79,25 +79,25 @@ class Contained:
 
     def refusal(self, pod: Pod) -> str | None:
         if self._late is not None and not self._late.done.is_set():
-            raise self._too_long()
+            raise self._timeout()
         self._late = None
-        errand = Errand(pod)
-        self._errands.put(errand)
-        if not errand.done.wait(self._limit):
-            self._late = errand
-            raise self._too_long()
-        if errand.failure is not None:
-            raise errand.failure
-        return errand.reason
+        call = PluginCall(pod)
+        self._calls.put(call)
+        if not call.done.wait(self._limit):
+            self._late = call
+            raise self._timeout()
+        if call.failure is not None:
+            raise call.failure
+        return call.reason
 
-    def _too_long(self) -> TookTooLong:
-        return TookTooLong(f"plugin {self.name} took longer than {format_duration(self._limit)}")
+    def _timeout(self) -> PluginTimeout:
+        return PluginTimeout(f"plugin {self.name} took longer than {format_duration(self._limit)}")
 
     def _work(self) -> None:
         while True:
-            errand = self._errands.get()
+            call = self._calls.get()
             try:
-                errand.reason = self._plugin.refusal(errand.pod)
+                call.reason = self._plugin.refusal(call.pod)
             except Exception as failure:  # told to whoever asked
-                errand.failure = failure
-            errand.done.set()
+                call.failure = failure
+            call.done.set()

@@ -1,4 +1,4 @@
-"""Queues and workloads as they were read, whoever wrote them: what a controller that starts now would know."""
+"""An immutable snapshot of queues and workloads: what a controller that starts now would know."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from headgate.quota.requests import reservation_of
 from headgate.quota.tree import cohort_forest
 
 READ = QuotaPlane.reads
-"""The kinds an answer depends on. Jobs and pods may be added where work that was admitted does not run."""
+"""The kinds that an explanation depends on. Jobs and pods may be added for workloads that are admitted."""
 
 
-class Cluster:
-    """Nothing in it changes; `now` is when it was read."""
+class ClusterSnapshot:
+    """Immutable; `now` is when it was read."""
 
     def __init__(self, objects: Iterable[Object], settings: QuotaSettings, now: float) -> None:
         self.settings, self.now = settings, now
@@ -50,29 +50,29 @@ class Cluster:
         return self.around.queues.get(self.around.queue_of(workload))
 
     def holders(self, queues: frozenset[str]) -> Iterator[Reservation]:
-        """Those who hold quota of these queues, the workloads that are leaving among them."""
+        """Workloads that hold quota of these queues, including evicted ones that have not released it."""
         for workload in self.workloads.values():
             if workload.admission is not None and workload.admission.cluster_queue in queues:
-                holder = reservation_of(workload, ordered_at(workload, self.settings))
-                if holder is not None and not workload.is_true(FINISHED):
-                    yield holder
+                reservation = reservation_of(workload, ordered_at(workload, self.settings))
+                if reservation is not None and not workload.is_true(FINISHED):
+                    yield reservation
 
     def applicants(self, queues: frozenset[str]) -> Iterator[PendingWorkload]:
-        """Those who would be considered now for quota of these queues."""
+        """Pending workloads of these queues that would be considered now."""
         for workload in self.workloads.values():
             queue = self.around.queue_of(workload)
             if queue in queues and self.applies(workload):
                 yield pending_workload(workload, queue, self.settings, self.around.adjustments(workload))
 
     def applies(self, workload: QueuedWorkload) -> bool:
-        """Nothing but quota, and the order of its queue, keeps it waiting."""
+        """Whether only quota and the order of its queue keep it pending."""
         if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
             return False
         return has_rested(workload, self.now) and inadmissible_reason(workload, self.circumstances(workload)) is None
 
     @property
     def all_ready(self) -> bool:
-        """The pods of all admitted workloads are ready, as far as anybody says so."""
+        """Whether the pods of all admitted workloads are ready, by their conditions."""
         return not any(_waits_for_pods(workload) for workload in self.workloads.values())
 
     def _put(self, found: Object) -> None:
@@ -87,20 +87,20 @@ class Cluster:
                 self.around.observe(found)
 
     def _consumptions(self) -> Consumptions | None:
-        """What local queues used lately, as far as statuses tell; None where that never matters."""
+        """Usage of local queues by their statuses; None without usage-based fair sharing."""
         sharing = self.settings.usage_sharing
         if sharing is None:
             return None
         made = Consumptions(sharing, self.around, QueueUsages())
         for local in self.around.locals.values():
             made.open(local, self.now)
-        for holder in self.holders(frozenset(self.around.queues)):
-            workload = self.workloads[holder.key]
-            made.place(workload, self.around.local_of(workload), holder)
+        for reservation in self.holders(frozenset(self.around.queues)):
+            workload = self.workloads[reservation.key]
+            made.place(workload, self.around.local_of(workload), reservation)
         return made
 
     def _with_priority_of_class(self, workload: QueuedWorkload) -> QueuedWorkload:
-        """Its class may have changed since its priority was written down."""
+        """The workload with the current value of its priority class."""
         value = self.around.priority_of(workload)
         return workload if value is None else structs.replace(workload, priority=value)
 

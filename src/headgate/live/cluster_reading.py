@@ -16,24 +16,23 @@ from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.requests import Call, decode_status
 from headgate.live.client import Client
-from headgate.live.connection import Answer, Disconnected
+from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.credentials import CredentialsUnavailable
-from headgate.live.document import InvalidKubeconfig, load_yaml
-from headgate.live.kubeconfig import find_access, find_namespace
+from headgate.live.kubeconfig import InvalidKubeconfig, find_access, find_namespace, load_yaml
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.settings import Settings
 
 PAGE = 500  # objects
 
-Perform = Callable[[Call], Awaitable[Answer]]
+Perform = Callable[[Call], Awaitable[HttpResponse]]
 
 
-class Unreadable(Exception):
-    """The server does not let us see what is needed; the text names it and says why."""
+class ClusterUnreadable(Exception):
+    """The server refuses to serve what is needed; the text says what and why."""
 
 
-class Readings(Struct, frozen=True):
+class ClusterObjects(Struct, frozen=True):
     """What was read. `unserved` are kinds the server does not know, `left_out` says what could not be decoded."""
 
     objects: tuple[Object, ...]
@@ -41,8 +40,8 @@ class Readings(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-async def read_all(kinds: Iterable[Kind], perform: Perform) -> Readings:
-    """Raises Unreadable and Disconnected."""
+async def read_all(kinds: Iterable[Kind], perform: Perform) -> ClusterObjects:
+    """Raises ClusterUnreadable and Disconnected."""
     wanted = list(kinds)
     listed = await asyncio.gather(*(_items(kind, perform) for kind in wanted))
     objects: list[Object] = []
@@ -54,11 +53,11 @@ async def read_all(kinds: Iterable[Kind], perform: Perform) -> Readings:
             except InvalidObject as error:
                 left_out.append(str(error))
     unserved = tuple(kind for kind, items in zip(wanted, listed, strict=True) if items is None)
-    return Readings(tuple(objects), unserved, tuple(left_out))
+    return ClusterObjects(tuple(objects), unserved, tuple(left_out))
 
 
 async def read_one(key: Key, perform: Perform) -> Object | None:
-    """None when there is no such object. Raises Unreadable and Disconnected."""
+    """None when there is no such object. Raises ClusterUnreadable and Disconnected."""
     answer = await perform(Call("GET", object_path(key), {}, "", b""))
     if answer.status == 404:
         return None
@@ -67,7 +66,7 @@ async def read_one(key: Key, perform: Perform) -> Object | None:
     try:
         return decode(key.kind, Raw(answer.body))
     except InvalidObject as error:
-        raise Unreadable(str(error)) from None
+        raise ClusterUnreadable(str(error)) from None
 
 
 async def _items(kind: Kind, perform: Perform) -> list[Raw] | None:
@@ -77,7 +76,7 @@ async def _items(kind: Kind, perform: Perform) -> list[Raw] | None:
     except _NotServed:
         return None
     except MalformedAnswer as error:
-        raise Unreadable(f"{kind}: {error}") from None
+        raise ClusterUnreadable(f"{kind}: {error}") from None
 
 
 class _NotServed(Exception):
@@ -99,58 +98,58 @@ async def _pages(kind: Kind, perform: Perform) -> AsyncIterator[list[Raw]]:
             return
 
 
-def _refusal(kind: Kind, answer: Answer) -> Unreadable:
+def _refusal(kind: Kind, answer: HttpResponse) -> ClusterUnreadable:
     said = decode_status(answer.body).message or f"the server answered {answer.status}"
     hint = f"; expected the right to list {kind} in all namespaces" if answer.status == 403 else ""
-    return Unreadable(f"cannot read {kind}: {said}{hint}")
+    return ClusterUnreadable(f"cannot read {kind}: {said}{hint}")
 
 
-Further = Callable[[Readings], Iterable[Key]]
-"""Single objects that are worth reading too, once the rest is known."""
+Further = Callable[[ClusterObjects], Iterable[Key]]
+"""Single objects to read as well, given the others."""
 
 
-class CannotLook(Exception):
+class ClusterReadError(Exception):
     """The cluster could not be read; the text says why."""
 
 
-class Where(Struct, frozen=True):
+class ClusterFlags(Struct, frozen=True):
     """The cluster that flags name; empty ones leave it to the environment."""
 
     kubeconfig: str = ""
     context: str = ""
 
 
-def namespace_of(where: Where) -> str:
-    """The namespace meant where none is said. Raises CannotLook."""
+def default_namespace(flags: ClusterFlags) -> str:
+    """The namespace meant where none is said. Raises ClusterReadError."""
     try:
-        return find_namespace(where.kubeconfig, where.context, os.environ)
+        return find_namespace(flags.kubeconfig, flags.context, os.environ)
     except InvalidKubeconfig as error:
-        raise CannotLook(str(error)) from error
+        raise ClusterReadError(str(error)) from error
 
 
-def look(where: Where, kinds: Iterable[Kind], further: Further) -> Readings:
-    """All objects of these kinds, and what is read further. Raises CannotLook."""
+def read_cluster(flags: ClusterFlags, kinds: Iterable[Kind], further: Further) -> ClusterObjects:
+    """All objects of these kinds, and what is read further. Raises ClusterReadError."""
     try:
-        return asyncio.run(_look(where, kinds, further))
-    except (InvalidKubeconfig, Unreadable, CredentialsUnavailable) as error:
-        raise CannotLook(str(error)) from error
+        return asyncio.run(_read_cluster(flags, kinds, further))
+    except (InvalidKubeconfig, ClusterUnreadable, CredentialsUnavailable) as error:
+        raise ClusterReadError(str(error)) from error
     except Disconnected as error:
-        server = find_access(where.kubeconfig, where.context, os.environ).cluster.url
-        raise CannotLook(f"API server {server}: {error}") from error
+        server = find_access(flags.kubeconfig, flags.context, os.environ).cluster.url
+        raise ClusterReadError(f"API server {server}: {error}") from error
 
 
-def settings_in(config: Path | None, installed: Iterable[str]) -> Settings:
-    """What the configuration file says, or the defaults. Raises CannotLook."""
+def load_settings(config: Path | None, installed: Iterable[str]) -> Settings:
+    """What the configuration file says, or the defaults. Raises ClusterReadError."""
     if config is None:
         return Settings()
     try:
         return settings_from(load_yaml(config), str(config), tuple(installed))
     except (InvalidKubeconfig, InvalidConfiguration) as error:
-        raise CannotLook(str(error)) from error
+        raise ClusterReadError(str(error)) from error
 
 
-async def _look(where: Where, kinds: Iterable[Kind], further: Further) -> Readings:
-    access = find_access(where.kubeconfig, where.context, os.environ)
+async def _read_cluster(flags: ClusterFlags, kinds: Iterable[Kind], further: Further) -> ClusterObjects:
+    access = find_access(flags.kubeconfig, flags.context, os.environ)
     client = Client(access, time.monotonic, time.time, asyncio.sleep)
     try:
         found = await read_all(kinds, client.perform)

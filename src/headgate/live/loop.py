@@ -1,0 +1,160 @@
+"""The loop of a leader term: events are batched, the engine steps, effects are performed, timers fire.
+
+`EventQueue` gathers observations, outcomes and timers into batches; `run_steps` is the loop; `Timers` performs WakeAt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.quarantine import Seen
+from headgate.model.effects import Effect, WakeAt
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable
+from headgate.model.keys import Key, Kind
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""Most allocations become long-lived state, so frequent collections cost time and free nothing."""
+
+
+class BatchSource(Protocol):
+    async def next(self) -> list[Seen]: ...
+
+
+class SteppingEngine(Protocol):
+    """The part of the engine that the loop uses."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    def step(self, batch: Sequence[Seen], now: float) -> list[Effect]: ...
+
+
+class StepObserver(Protocol):
+    """Is called around every step: logs, metrics, the recorder."""
+
+    def before_step(self, batch: Sequence[Seen], now: float) -> None: ...
+
+    def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None: ...
+
+
+async def run_steps(
+    engine: SteppingEngine,
+    queue: BatchSource,
+    perform: Callable[[Effect], None],
+    now: Callable[[], float],
+    observer: StepObserver,
+) -> None:
+    """Steps until cancelled; whatever the engine raises is raised."""
+    await _step(engine, queue, perform, now, observer)
+    _settle_memory()
+    while True:
+        await _step(engine, queue, perform, now, observer)
+
+
+async def _step(
+    engine: SteppingEngine,
+    queue: BatchSource,
+    perform: Callable[[Effect], None],
+    now: Callable[[], float],
+    observer: StepObserver,
+) -> None:
+    batch, at = await queue.next(), now()
+    observer.before_step(batch, at)
+    for effect in engine.step(batch, at):
+        perform(effect)
+    observer.after_step(batch, engine.journal.take())
+
+
+def _settle_memory() -> None:
+    """Freezes the initial state of the cluster, which lives as long as the process, out of garbage collection."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+Observation = Observed | Gone | Unreadable
+
+
+class EventQueue:
+    """Batches events for the engine. The first batch comes after every kind was listed, so it holds the whole cluster.
+
+    Of several events about one object (key and UID) only the last is kept. The queue is bounded by the size of the
+    cluster plus the in-flight effects.
+    """
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._unlisted = dict.fromkeys(kinds)
+        self._objects: dict[Kind, dict[tuple[Key, str], Observation]] = {kind: {} for kind in self._unlisted}
+        self._others: list[TimerFired | Outcome] = []
+        self._news = asyncio.Event()
+
+    def observe(self, event: Observation) -> None:
+        place = _identity(event)
+        waiting = self._objects[place[0].kind]
+        waiting.pop(place, None)  # the later event takes the later place
+        waiting[place] = event
+        self._news.set()
+
+    def tell(self, event: TimerFired | Outcome) -> None:
+        self._others.append(event)
+        self._news.set()
+
+    def listed(self, kind: Kind) -> None:
+        """All objects of this kind have been observed."""
+        if kind in self._unlisted:
+            del self._unlisted[kind]
+            self._news.set()
+
+    async def next(self) -> list[Seen]:
+        """All pending events, as soon as there are any: observations kind by kind, then timers and outcomes."""
+        while self._unlisted or not self._news.is_set():
+            self._news.clear()
+            await self._news.wait()
+        self._news.clear()
+        batch: list[Seen] = []
+        for waiting in self._objects.values():
+            batch.extend(waiting.values())
+            waiting.clear()
+        batch.extend(self._others)
+        self._others.clear()
+        return batch
+
+
+def _identity(event: Observation) -> tuple[Key, str]:
+    if isinstance(event, Observed):
+        return event.object.key, event.object.uid
+    return event.key, event.uid
+
+
+LONGEST_WAIT = 86_400.0  # seconds, after which a timer that is set for later is set anew: loops cannot wait for ever
+
+
+class Timers:
+    """Fires each (timer, time) once; setting the same again changes nothing."""
+
+    def __init__(self, wall: Callable[[], float], tell: Callable[[TimerFired], None]) -> None:
+        self._wall, self._tell = wall, tell
+        self._set: dict[WakeAt, asyncio.TimerHandle] = {}
+
+    def set(self, wake: WakeAt) -> None:
+        if wake not in self._set:
+            delay = min(LONGEST_WAIT, max(0.0, wake.at - self._wall()))
+            self._set[wake] = asyncio.get_running_loop().call_later(delay, self._fire, wake)
+
+    def clear(self) -> None:
+        for handle in self._set.values():
+            handle.cancel()
+        self._set.clear()
+
+    def _fire(self, wake: WakeAt) -> None:
+        """The event loop's clock differs from the wall clock: a timer that is early by the latter is set again."""
+        del self._set[wake]
+        if self._wall() < wake.at:
+            self.set(wake)
+        else:
+            self._tell(TimerFired(wake.timer))
