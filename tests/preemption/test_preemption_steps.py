@@ -303,3 +303,9 @@ def test_a_newer_look_of_a_running_pod_is_used():
     assert victims(scene.plan(lone(cpu=500))) == ["b"]
     scene.running.changed([replace(older, checkpointed=NOW)])
     assert victims(scene.plan(lone(cpu=500))) == ["a"]
+
+
+def test_a_node_that_runs_as_many_pods_as_it_may_has_room_once_one_of_them_is_evicted():
+    crowded = node("n", cpu=4000, pods=2)
+    placed = [on("n", "a", 100, 1), on("n", "b", 100, 2)]
+    assert victims(Scene([crowded], placed).plan(lone(cpu=100))) == ["a"]

@@ -31,7 +31,10 @@ class Columns:
     def __getitem__(self, name: str) -> Amounts:
         """The amounts of all rows, to be read only."""
         column = self._columns.get(name)
-        return np.zeros(self._rows, dtype=np.int64) if column is None else column
+        if column is None:
+            column = np.zeros(self._rows, dtype=np.int64)
+            column.flags.writeable = False
+        return column
 
     def at(self, name: str, rows: Any) -> Any:
         """The amounts of these rows; of one row a plain number, with which arithmetic is several times faster."""

@@ -136,7 +136,7 @@ class Running:
         self.checkpointed[line] = _known(pod.checkpointed)
         self.checkpoint_every[line] = _known(pod.checkpoint_every)
         self.requests.put(line, pod.shape.requests)
-        self.requests[PODS][line] = 1
+        self.requests.open(PODS)[line] = 1
         self.scored.put(line, pod.shape.scored_requests)
 
     def _forget(self, key: Key) -> None:
