@@ -60,12 +60,8 @@ class JobAdapter:
         self.pod_priority_class = job.pods.priority_class
         self.is_terminating = job.deleted is not None
         self.may_run = not job.suspended and not job.ended
-
-    @cached_property
-    def workload_key(self) -> Key:
-        job = self.job
         name = job.labels.get(PREBUILT_WORKLOAD) or workload_name("Job", "batch", job.key.name, job.uid)
-        return Key(Kind.KUEUE_WORKLOAD, job.key.namespace, name)
+        self.workload_key = Key(Kind.KUEUE_WORKLOAD, job.key.namespace, name)
 
     @property
     def can_start(self) -> bool:
