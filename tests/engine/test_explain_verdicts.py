@@ -12,7 +12,7 @@ from headgate.engine.why_waiting.decision import MOST_BEFORE
 from headgate.engine.why_waiting.explaining import explain
 from headgate.engine.why_waiting.sentences import remedy_sentence
 from headgate.engine.why_waiting.standing import standing
-from headgate.lifecycle.workload.queue_snapshot import hindrance
+from headgate.lifecycle.workload.queue_snapshot import inadmissible_reason
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.limits import Bounds, LimitRange
@@ -176,7 +176,7 @@ def test_a_verdict_without_quota_agrees_with_what_the_engine_says_keeps_a_worklo
     for objects in worlds:
         there = cluster(*objects)
         (workload,) = there.workloads.values()
-        kept_out = hindrance(workload, there.circumstances(workload)) is not None
+        kept_out = inadmissible_reason(workload, there.circumstances(workload)) is not None
         assert (standing(workload, there) is not None) == kept_out
 
 

@@ -10,7 +10,7 @@ from steps import Steps
 from headgate.api.admission import answer
 from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
 from headgate.api.wire import format_micro_time, format_time, parse_time
-from headgate.engine.integrations.job_index import Measures
+from headgate.engine.integrations.job_index import FlavorsAndClasses
 from headgate.gates.webhooks import JUDGES
 from headgate.model.admission import Admit, Matter, Question, Rules
 from headgate.model.keys import Key, Kind
@@ -94,7 +94,7 @@ def test_a_pod_that_is_labelled_into_another_group_leaves_the_one_it_was_in():
 
 
 def test_a_class_that_was_never_seen_can_be_gone():
-    Measures().drop(Key(Kind.COHORT, "", "a"), "")
+    FlavorsAndClasses().drop(Key(Kind.COHORT, "", "a"), "")
 
 
 @pytest.mark.parametrize(
