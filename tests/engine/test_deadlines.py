@@ -67,3 +67,8 @@ def test_a_timer_is_set_to_the_earliest_deadline_and_again_when_it_has_fired():
     assert list(timer.wake_at([2.0], now=1.0)) == [WakeAt(2.0, "quota")]
     assert list(timer.wake_at([5.0], now=2.0)) == [WakeAt(5.0, "quota")]
     assert list(timer.wake_at([1.0], now=7.0)) == [WakeAt(7.0, "quota")], "never in the past"
+
+
+def test_the_timer_of_safety_nets_says_that_it_is_one():
+    assert [effect.idle for effect in Timer("t", idle=True).wake_at([5.0], 1.0)] == [True]
+    assert [effect.idle for effect in Timer("t").wake_at([5.0], 1.0)] == [False]

@@ -144,3 +144,51 @@ def test_an_object_that_is_gone_leaves_nothing_behind():
     assert len(writes) == 0
     assert writes.next_deadline() is None
     assert list(writes.due(99.0)) == []
+
+
+EAGER = WritePolicy(
+    Backoff(1.0, 8.0), patience=60.0, resends=False, refusal_rest=30.0, settles_unanswered=True, idle_nets=True
+)
+
+
+@pytest.mark.parametrize(
+    ("history", "verdict"),
+    [
+        pytest.param([NEWER], CONFIRMED, id="a newer version settles it before its answer"),
+        pytest.param([SAME], PENDING, id="the version it was made from says nothing"),
+        pytest.param([NEVER], PENDING, id="a refused write rests"),
+        pytest.param([NEVER, NEWER], FORGOTTEN, id="a refused write is decided anew on a newer version"),
+        pytest.param([GONE], REFUSED, id="the object is gone"),
+    ],
+)
+def test_what_a_history_means_where_any_newer_version_is_decided_anew(history, verdict):
+    writes = in_flight(EAGER)
+    assert play(writes, history) is verdict
+    assert (POD in writes) is (verdict is PENDING)
+
+
+@pytest.mark.parametrize(
+    ("history", "deadline", "idle"),
+    [
+        pytest.param([YES], None, 61.0, id="accepted and never observed: a safety net"),
+        pytest.param([NEVER], None, 31.0, id="refused: a safety net"),
+        pytest.param([DOWN], 2.0, None, id="not reached: soon"),
+        pytest.param([NEVER, DOWN], 4.0, None, id="the later answer counts"),
+    ],
+)
+def test_safety_nets_are_kept_apart_where_the_policy_says_so(history, deadline, idle):
+    writes = in_flight(EAGER)
+    play(writes, history)
+    assert (writes.next_deadline(), writes.next_idle_deadline()) == (deadline, idle)
+    assert list(writes.due(deadline or idle)) == [(POD, a_write(), FORGOTTEN)]
+    assert (writes.next_deadline(), writes.next_idle_deadline()) == (None, None)
+
+
+def test_further_writes_of_one_decision_are_in_flight_together_and_one_failure_is_enough():
+    writes = in_flight(EAGER)
+    writes.join(POD, a_write("n-2"))
+    assert writes.answer(POD, a_write("n-3"), None, "5", 1.0) is None
+    assert writes.answer(POD, a_write("n-1"), Trouble.UNAVAILABLE, "5", 1.0) is PENDING
+    assert writes.answer(POD, a_write("n-2"), None, "5", 1.0) is PENDING
+    assert writes.next_deadline() == 2.0, "that the other was accepted does not make up for it"
+    assert writes.observe(POD, "6") is FORGOTTEN

@@ -26,7 +26,7 @@ from test_live_pages import HERE, ask
 from headgate.api.configuration import settings_from
 from headgate.api.install_manifests import queue_definitions
 from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
-from headgate.engine.integrations import metrics as start_waits
+from headgate.engine.integrations import metrics as integrations_metrics
 from headgate.engine.loop import Engine
 from headgate.engine.quota.metrics import BOUNDS
 from headgate.live.health import Readiness, pages, serving
@@ -141,7 +141,7 @@ async def test_every_family_of_kueues_is_explained_and_says_whose_word_it_is(tol
 
 
 def test_what_only_comes_with_time_is_explained_as_well() -> None:
-    assert {*BOUNDS, *start_waits.BOUNDS} <= TEXTS.keys()
+    assert {*BOUNDS, *integrations_metrics.BOUNDS} <= TEXTS.keys()
 
 
 async def test_the_build_is_told_of_by_kueues_labels(told: str) -> None:

@@ -163,7 +163,7 @@ class InFlightWrites(Generic[S, W]):
 
     def next_idle_deadline(self) -> float | None:
         """The first deadline that is a safety net only."""
-        return self._idle_deadlines.next_deadline()
+        return self._idle_deadlines.next_deadline() if self._policy.idle_nets else None
 
     def _set_deadline(self, slot: S, at: float, idle: bool) -> None:
         self._drop_deadline(slot)

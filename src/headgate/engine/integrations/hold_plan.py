@@ -1,7 +1,7 @@
-"""Which admitted workloads are held, and for which leaving pods.
+"""Which admitted jobs are held, and for which terminating pods.
 
-A workload is held only while leaving pods that are promised to it, and to nobody else, would make it fit on the nodes
-where it does not fit now. Everybody else starts at once.
+A job is held only while terminating pods that are promised to it, and to no other, would make it fit on the nodes where
+it does not fit now. All others start at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Mask = NDArray[np.bool_]
 
 
 class HoldCandidate(Struct, frozen=True):
-    """An admitted workload and those of its pods that are on no node."""
+    """An admitted job and those of its pods that are on no node."""
 
     job: Key
     rank: tuple[int, float, float, Key]  # by priority, then by the time of its admission, its creation and its name
@@ -44,19 +44,19 @@ class HoldCandidate(Struct, frozen=True):
 
     @property
     def likeness(self) -> Hashable:
-        """Claimants that are alike in this are helped by the same leaving pods."""
+        """Candidates that are alike in this are helped by the same terminating pods."""
         return tuple(self.wanted.items()), self.queue, self.quota
 
 
 class TerminatingPod(Struct, frozen=True):
-    """A pod that is leaving and whose quota was given back already."""
+    """A pod that is being deleted and whose quota was released already."""
 
     pod: Pod
 
     @property
     def due(self) -> float:
-        """When its grace is over. From then on nobody is held for it."""
-        assert self.pod.deleted is not None, f"{self.pod.key} does not leave"
+        """When its grace period is over. From then on no job is held for it."""
+        assert self.pod.deleted is not None, f"{self.pod.key} is not being deleted"
         return self.pod.deleted
 
     @property
@@ -69,14 +69,14 @@ class TerminatingPod(Struct, frozen=True):
 
 
 class HoldPlan:
-    """What is free now, and which leaving pods are promised to nobody yet, as one claimant is considered after another.
+    """Free capacity, and the terminating pods that are promised to no job yet, as candidates are considered in turn.
 
-    Pods that were started take what is free before all others, then come the workloads that fit now. Leaving pods are
-    promised to those that remain, whether they have started or not: so a start takes no promise from others. Each time
-    they are considered in the order of their rank.
+    Jobs that were started take what is free first, then those that fit now. Terminating pods are promised to those that
+    remain, whether they have started or not: so a start takes no promise from others. Each time they are considered in
+    the order of their rank.
 
-    A pod whose grace is over keeps its place in the plan until it is reported as stuck: whoever it was promised to
-    starts without it, and takes nothing from others who are held for pods that are in time.
+    A pod whose grace period is over stays in the plan until it is reported as stuck: the job it was promised to starts
+    without it, and takes nothing from others that are held for pods that are in time.
     """
 
     def __init__(self, nodes: NodeCapacity, trees: QuotaTrees) -> None:
@@ -90,12 +90,12 @@ class HoldPlan:
         self._open: Mask = np.zeros(0, dtype=np.bool_)  # which of them are promised to nobody
         self._fitting: dict[PodShape, Rows] = {}
         self._masks: dict[tuple[str, frozenset[FlavorResource]], Mask] = {}
-        self._beyond_help: dict[Hashable, float] = {}  # since when those were admitted whom no leaving pods help
+        self._beyond_help: dict[Hashable, float] = {}  # since when those were admitted that no terminating pods help
 
     def holds(
         self, terminating: Iterable[TerminatingPod], candidates: Iterable[HoldCandidate], now: float
     ) -> dict[Key, Hold]:
-        """The holds of those that are held; the others start now, or have."""
+        """The holds of the jobs that are held; the others start now, or have."""
         in_time = [each for each in terminating if not is_stuck(each.pod, now)]
         there = [each for each in in_time if self._nodes.row_of(each.pod.node) is not None]
         if not any(each.due > now for each in there):
@@ -124,7 +124,7 @@ class HoldPlan:
         self._open = np.ones(len(terminating), dtype=np.bool_)
 
     def _fits_now(self, wanted: Wanted) -> bool:
-        """Whether all pods have room on the nodes as they are; then they take it."""
+        """Whether all pods fit on the nodes as they are; then they are placed."""
         trial = self._free.copy()
         if not self._places_all(wanted, trial):
             return False
@@ -132,15 +132,15 @@ class HoldPlan:
         return True
 
     def _pending(self, wanted: Wanted) -> Wanted:
-        """The pods for which nothing is free; the others take what is."""
+        """The pods for which nothing is free; the others are placed."""
         left = {shape: count - self._free.place(shape, count, self._rows_for(shape)) for shape, count in wanted.items()}
         return {shape: count for shape, count in left.items() if count}
 
     def _promise(self, candidate: HoldCandidate) -> list[TerminatingPod]:
-        """Promises it as few leaving pods as make it fit, those that are due first; none when they all do not.
+        """Promises it as few terminating pods as make it fit, those that are due first; none when they all do not.
 
         None, too, when it needs none: pods of several shapes are placed one shape after the other, so what did not fit
-        at first may fit among more room. A pod whose grace was over before the claimant was admitted helps nobody.
+        at first may fit among more capacity. A pod whose grace was over before the candidate was admitted helps no one.
         """
         if not candidate.wanted or candidate.since >= self._beyond_help.get(candidate.likeness, math.inf):
             return []
@@ -154,7 +154,7 @@ class HoldPlan:
         return [self._terminating[index] for index in self._take(after, may[:few])]
 
     def _gave_to(self, candidate: HoldCandidate) -> Mask:
-        """The leaving pods whose quota the claimant can have been admitted against."""
+        """The terminating pods whose quota the candidate can have been admitted against."""
         kind = candidate.queue, candidate.quota
         if kind not in self._masks:
             root, tree = self._trees.root, self._trees.root(candidate.queue)
@@ -173,16 +173,16 @@ class HoldPlan:
         return self._fitting[shape]
 
     def _once_gone(self, gone: Rows) -> FreeCapacity:
-        """What is free once these leaving pods are gone."""
+        """What is free once these terminating pods are gone."""
         free = self._free.copy()
         for name, amounts in free.amounts.items():
             np.add.at(amounts, self._rows[gone], self._amounts[name][gone])
         return free
 
     def _take(self, after: FreeCapacity, gone: Rows) -> list[int]:
-        """Takes what was placed on `after`, which counts on these leaving pods; returns those that it needs.
+        """Takes what was placed on `after`, which counts on these terminating pods; returns those that it needs.
 
-        What is left over of the room of a pod that it needs is nobody's: a leaving pod is promised once.
+        What is left over of the capacity of such a pod is nobody's: a terminating pod is promised once.
         """
         before, now = self._once_gone(gone).amounts, self._free.amounts
         used = {name: before[name] - amounts for name, amounts in after.amounts.items()}
@@ -199,7 +199,7 @@ class HoldPlan:
         return sorted(needed)
 
     def _covering(self, short: Mapping[str, int], leaving: Sequence[int]) -> list[int]:
-        """Leaving pods of one node that together free what is short there; none of them can be left out."""
+        """Terminating pods of one node that together free what is short there; none of them can be left out."""
 
         def is_enough(chosen: Sequence[int]) -> bool:
             return all(sum(int(self._amounts[name][each]) for each in chosen) >= most for name, most in short.items())
@@ -237,7 +237,7 @@ class _StartedJob(Struct):
 
 
 class HoldCandidates:
-    """Keeps one claimant for each. `version` changes with any of them."""
+    """Admitted jobs with pods on no node yet, about to start or started. `version` changes with any of them."""
 
     def __init__(self, flavors: Mapping[str, ResourceFlavor], max_hold: float) -> None:
         self._flavors = flavors
@@ -260,7 +260,7 @@ class HoldCandidates:
         self.version += self._started.pop(job, None) is not None
 
     def put_waiting(self, job: Key, workload: QueuedWorkload, occupancy: PodOccupancy) -> None:
-        """The work is about to start, all of it, though its pods may come one after another."""
+        """The job is about to start, all of it, though its pods may come one after another."""
         counts = _missing(workload, occupancy)
         until = hold_limit(workload, self._max_hold)
         found = None if until is None else self._candidate(job, workload, counts, until)

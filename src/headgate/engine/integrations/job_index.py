@@ -1,4 +1,7 @@
-"""Which work there is, and which Workload belongs to it. A new kind of work is one more adapter and its place here."""
+"""Which jobs there are, who owns them, and which Workload belongs to each.
+
+A new kind of job is one more adapter in `headgate.lifecycle.jobframework` and its place in `JobIndex`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ OwningJob = Job | StatefulSet
 
 
 class JobOwners:
-    """Holds jobs and stateful sets by who made them. `manages_all`: also those that name no queue."""
+    """Jobs and StatefulSets by their owners. A job of an owner that waits for quota has no Workload of its own.
+
+    `manages_all`: also those that name no queue wait for quota.
+    """
 
     def __init__(self, *, manages_all: bool) -> None:
         self._manages_all = manages_all
@@ -47,11 +53,11 @@ class JobOwners:
                 del self._owned_by[found.owner.key]
 
     def is_queued(self, found: OwningJob) -> bool:
-        """Whether it waits for quota, as far as it has a say in it."""
+        """Whether it waits for quota, by its own labels."""
         return bool(found.labels.get(QUEUE_NAME)) or self._manages_all
 
     def managed_ancestor(self, found: OwningJob) -> OwningJob | None:
-        """The topmost of those that made it that waits in its own name."""
+        """The topmost of its owners that waits for quota; None where none does."""
         top: OwningJob | None = None
         for _ in range(MAX_ANCESTORS):
             owner = found.owner
@@ -62,16 +68,16 @@ class JobOwners:
         return top
 
     def descendants(self, owner: Key, depth: int = MAX_ANCESTORS) -> Iterator[Key]:
-        """All that it made, or that these made."""
+        """All that it owns, or that these own."""
         for key in self._owned_by.get(owner, ()) if depth else ():
             yield key
             yield from self.descendants(key, depth - 1)
 
 
 class JobIndex:
-    """Holds objects as observed and puts them together. Decides nothing.
+    """Objects as observed, put together to jobs. Decides nothing.
 
-    Work goes by the key of its object; a group of pods, which has none, by that of its Workload.
+    A job goes by the key of its object; a group of pods, which has none, by that of its Workload.
     """
 
     def __init__(self, settings: QuotaSettings) -> None:
@@ -86,9 +92,9 @@ class JobIndex:
         self._managed_namespaces: set[str] = set()  # those that the settings select
         self.workloads: dict[Key, QueuedWorkload] = {}
         self._owned: dict[Key, dict[Key, None]] = {}  # Workloads by their controller
-        self._prebuilt: dict[Key, Key] = {}  # work by the Workload it asks for
+        self._prebuilt: dict[Key, Key] = {}  # jobs by the Workload they ask for
 
-    # what is now true; each returns the work that may have to be looked at anew
+    # what is now true; each returns the jobs to be reconciled
 
     def put_job(self, job: Job) -> list[Key]:
         self._jobs[job.key] = job
@@ -165,7 +171,7 @@ class JobIndex:
         return list(dict.fromkeys([*self._jobs, *self._set_of, *self._groups, *single]))
 
     def jobs_of(self, workload: QueuedWorkload) -> list[Key]:
-        """The work that looks at this Workload; the key of its owner also when there is no such object."""
+        """The jobs that this Workload concerns; the key of its owner also when there is no such object."""
         return list(dict.fromkeys(self._concerned(workload)))
 
     def _concerned(self, workload: QueuedWorkload) -> Iterator[Key]:
@@ -180,7 +186,7 @@ class JobIndex:
             yield self._prebuilt[workload.key]
 
     def find(self, key: Key) -> GenericJob | None:
-        """The work of that key, if it is there and is ours to hold back."""
+        """The job of that key, if it is there and is ours to manage."""
         release = self._settings.quota_release
         if (job := self._jobs.get(key)) is not None:
             return JobAdapter(job, release) if self._is_managed(job) else None
@@ -198,7 +204,7 @@ class JobIndex:
         return PodGroupAdapter(pods, ours, release) if pods else None
 
     def child_job_of(self, key: Key) -> tuple[Job, QueuedWorkload | None] | None:
-        """A job that was made by work that waits, with the Workload of that work; None where this is no such job."""
+        """A Job whose owner waits for quota, with the Workload of that owner; None where this is no such Job."""
         job = self._jobs.get(key)
         ancestor = None if job is None or not self._is_chosen(job) else self._owners.managed_ancestor(job)
         if job is None or ancestor is None:
@@ -208,7 +214,7 @@ class JobIndex:
         return job, None if found is None else self.workload_of(found)[0]
 
     def workload_of(self, job: GenericJob) -> tuple[QueuedWorkload | None, tuple[QueuedWorkload, ...]]:
-        """The Workload of that work, and others that say they are its own."""
+        """The Workload of that job, and others that name it as their controller."""
         named = self.workloads.get(job.workload_key)
         if job.controller is None:
             return named, ()
@@ -245,7 +251,7 @@ class JobIndex:
         return found.version if found is not None else ""
 
     def workload_for(self, pod: Pod) -> QueuedWorkload | None:
-        """The Workload of the work that the pod belongs to."""
+        """The Workload of the job that the pod belongs to."""
         if group := _group_key(pod):
             return self.workloads.get(group)
         owner = pod.owner if _is_of_job(pod) and pod.owner is not None else pod.target
@@ -258,7 +264,7 @@ class JobIndex:
                 yield workload
 
     def _is_managed(self, found: Job | StatefulSet) -> bool:
-        """It names a queue, or all jobs wait; its namespace is one of ours, and no work that waits made it."""
+        """It names a queue, or all jobs are managed; its namespace is selected, and no owner of it waits for quota."""
         if not self._owners.is_queued(found) or not self._is_chosen(found):
             return False
         return self._owners.managed_ancestor(found) is None
@@ -303,12 +309,12 @@ def job_key(pod: Pod) -> Key:
 
 
 def job_of(pod: Pod) -> Key:
-    """As `job_key`, also for pods that a Job made."""
+    """As `job_key`, also for pods of Jobs."""
     return pod.owner.key if _is_of_job(pod) and pod.owner is not None else job_key(pod)
 
 
 def _is_of_job(pod: Pod) -> bool:
-    """A pod that waits for quota by itself is nobody else's work."""
+    """A pod that waits for quota by itself is no part of another job."""
     return pod.held is None and pod.owner is not None and pod.owner.key.kind is Kind.JOB
 
 
@@ -321,7 +327,7 @@ FlavorOrClass = ResourceFlavor | WorkloadPriorityClass | PriorityClass
 
 
 class FlavorsAndClasses:
-    """Holds them by name. Decides nothing."""
+    """ResourceFlavors and the classes that give jobs their priority, by name."""
 
     reads = (Kind.PRIORITY_CLASS, Kind.WORKLOAD_PRIORITY_CLASS, Kind.RESOURCE_FLAVOR)
 
@@ -332,7 +338,7 @@ class FlavorsAndClasses:
         self._versions: dict[Key, tuple[str, str]] = {}
 
     def put(self, found: FlavorOrClass) -> bool:
-        """Whether that was news."""
+        """Whether that is another version than before."""
         match found:
             case ResourceFlavor():
                 self._flavors[found.key.name] = found
@@ -357,5 +363,5 @@ class FlavorsAndClasses:
         return self._flavors
 
     def rank(self, job: GenericJob) -> JobPriority | str:
-        """Its priority, or what has to be there first."""
+        """Its priority, or the object that has to be created first."""
         return job_priority(job, self._workload_classes, self._pod_classes)

@@ -1,4 +1,4 @@
-"""How long it took until work had its Workload, and until the gate was off its pods: told when the write is done."""
+"""Start latencies: until a job had its Workload, and until the gate was off its pods; observed once that is written."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ BOUNDS: Mapping[str, Bounds] = {
 
 
 class StartLatencies:
-    """A process that comes later makes none of these writes again, so nothing is told twice."""
+    """A later process makes none of these writes again, so nothing is counted twice."""
 
     def __init__(self, index: JobIndex) -> None:
         self._index = index
         self._latencies = Distributions(BOUNDS)
 
     def written(self, outcome: Outcome, job: Key, now: float) -> None:
-        """A write for the sake of this work is done."""
+        """A write for this job is done."""
         match outcome.effect:
             case Create(key=Key(kind=Kind.KUEUE_WORKLOAD)):
                 self._created(job, now)

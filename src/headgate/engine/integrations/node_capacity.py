@@ -1,4 +1,4 @@
-"""Free capacity of nodes, on which pods are placed in thought: allocatable less the requests of the pods there."""
+"""Free capacity of nodes for trial placements: allocatable less the requests of the pods there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Ready:
 
 
 class NodeCapacity:
-    """Nodes and the pods on them, leaving ones included; kept pod by pod."""
+    """Nodes and the pods on them, terminating ones included; kept pod by pod."""
 
     def __init__(self) -> None:
         self._table = NodeTable()
@@ -94,7 +94,7 @@ class NodeCapacity:
 
 
 class FreeCapacity:
-    """Free amounts by resource and row, less those of pods that are placed in thought."""
+    """Free amounts by resource and row, less those of trial placements."""
 
     def __init__(self, amounts: dict[str, Amounts]) -> None:
         self.amounts = amounts
@@ -103,7 +103,7 @@ class FreeCapacity:
         return FreeCapacity({name: free.copy() for name, free in self.amounts.items()})
 
     def place(self, shape: PodShape, count: int, rows: Rows) -> int:
-        """Places as many of the pods as these rows have room for, the tightest rows first; returns how many."""
+        """Places as many of the pods as fit on these rows, the tightest rows first; returns how many."""
         asked = [(name, amount) for name, amount in (*shape.requests.items, *ONE_POD) if amount]
         each = [self.amounts[name][rows] // amount for name, amount in asked]
         placed = _tightest_first(count, np.maximum(np.minimum.reduce(each), 0))
@@ -112,19 +112,19 @@ class FreeCapacity:
         return int(placed.sum())
 
 
-def _tightest_first(wanted: int, room: Amounts) -> Amounts:
-    """How many of the wanted each row takes, where the row with room for the fewest comes first."""
-    some = np.flatnonzero(room)
-    if wanted >= room[some].sum():
-        return room
-    order = some[np.argsort(room[some], kind="stable")]
-    given = np.zeros_like(room)
-    given[order] = np.clip(wanted - (np.cumsum(room[order]) - room[order]), 0, room[order])
+def _tightest_first(wanted: int, fits: Amounts) -> Amounts:
+    """How many of the wanted each row takes, where the row that fits the fewest comes first."""
+    some = np.flatnonzero(fits)
+    if wanted >= fits[some].sum():
+        return fits
+    order = some[np.argsort(fits[some], kind="stable")]
+    given = np.zeros_like(fits)
+    given[order] = np.clip(wanted - (np.cumsum(fits[order]) - fits[order]), 0, fits[order])
     return given
 
 
 def _means_the_same(old: Node, new: Node) -> bool:
-    """Nothing changed that decides what the node has room for."""
+    """Nothing changed that decides what fits on the node."""
     return structs.replace(old, version="", annotations={}, images={}) == structs.replace(
         new, version="", annotations={}, images={}
     )

@@ -390,11 +390,13 @@ class IntegrationsPlane:
     def _wake_later(self, now: float) -> Iterator[WakeAt]:
         """Sets one timer for the first deadline, and an idle one for the first that is only a safety net."""
         debt = self._debt
-        times = [self._retries.next_deadline(), self._writes.next_deadline()]
+        times, idle = [self._retries.next_deadline()], list[float | None]()
+        if self._writes.pending:
+            times.append(self._writes.next_deadline())
+            idle.append(self._writes.next_idle_deadline())
         times += [self._debt_statuses.next_deadline()] if self._debt_statuses.has_work else []
         times += [self._recovery.next_deadline()] if self._recovery.pods else []
         times += [debt.holds_end()] if debt.holds else []
-        idle = [self._writes.next_idle_deadline()]
         idle += [debt.terminating.next_deadline()] if debt.terminating.pods else []
         self._next_deadline = min((at for at in (*times, *idle) if at is not None), default=math.inf)
         if self._next_deadline < math.inf:

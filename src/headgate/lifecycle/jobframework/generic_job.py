@@ -1,4 +1,4 @@
-"""Work of any kind as admission sees it. Each kind has one adapter that says how it starts, stops and ends."""
+"""A job of any kind as admission sees it. Each kind has one adapter that says how it starts, stops and ends."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headgate.model.queues import QueuedWorkload
 
 
 class Ending(Struct, frozen=True, gc=False):
-    """How work ended: Succeeded or Failed, and what is to be said about it."""
+    """How a job ended: Succeeded or Failed, and the message about it."""
 
     reason: str
     message: str
 
 
 class WantedPodSet(Struct, frozen=True, gc=False):
-    """Pods of one template that the work consists of; `template` is JSON."""
+    """Pods of one template that the job consists of; `template` is JSON."""
 
     name: str
     template: Raw
@@ -52,7 +52,7 @@ class StopReason(StrEnum):
 
 
 class Stop(Struct, frozen=True, gc=False):
-    """Why work is stopped, and when that was decided."""
+    """Why a job is stopped, and when that was decided."""
 
     reason: StopReason
     message: str
@@ -64,11 +64,11 @@ class GenericJob(Protocol):
 
     @property
     def key(self) -> Key:
-        """Its name among all work."""
+        """Its name among all jobs."""
 
     @property
     def parts(self) -> tuple[Target, ...]:
-        """The objects it consists of; what is told about it is told about the first."""
+        """The objects it consists of; its events are about the first."""
 
     @property
     def controller(self) -> Target | None:
@@ -84,7 +84,7 @@ class GenericJob(Protocol):
 
     @property
     def workload_annotations(self) -> Mapping[str, str]:
-        """Annotations by which its Workload tells what kind of work it stands for."""
+        """Annotations by which its Workload says which kind of job it is for."""
 
     @property
     def part_labels(self) -> Sequence[Mapping[str, str]]:
@@ -152,7 +152,7 @@ class GenericJob(Protocol):
         """Whether any of it holds quota."""
 
     def occupies_nodes(self, now: float) -> bool:
-        """Whether any of it is still on a node, with quota or without."""
+        """Whether any of its pods is still on a node, with quota or without."""
 
     def next_release(self, now: float) -> float | None:
         """When time alone could make it inactive."""
@@ -170,10 +170,10 @@ class GenericJob(Protocol):
     def stop(self, why: Stop) -> Iterator[Effect]: ...
 
     def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
-        """What is to be put in order on its own parts while it lives."""
+        """Writes that bring its own objects in line while it exists."""
 
     def delete(self) -> Iterator[Effect]:
-        """Delete it: nobody will start it again."""
+        """Deletes it: nobody will start it again."""
 
     def finalize(self) -> Iterator[Effect]:
-        """Give up what keeps its parts from being deleted."""
+        """Removes our finalizers from its objects."""

@@ -60,12 +60,8 @@ class JobAdapter:
         self.pod_priority_class = job.pods.priority_class
         self.is_terminating = job.deleted is not None
         self.may_run = not job.suspended and not job.ended
-
-    @cached_property
-    def workload_key(self) -> Key:
-        job = self.job
         name = job.labels.get(PREBUILT_WORKLOAD) or workload_name("Job", "batch", job.key.name, job.uid)
-        return Key(Kind.KUEUE_WORKLOAD, job.key.namespace, name)
+        self.workload_key = Key(Kind.KUEUE_WORKLOAD, job.key.namespace, name)
 
     @property
     def can_start(self) -> bool:
@@ -94,10 +90,10 @@ class JobAdapter:
         return ((POD_SET_NAME, done),) if done > 0 else ()
 
     def is_active(self, now: float) -> bool:
-        """Its own controller does not count pods that were asked to leave; OnTerminal waits for those too."""
+        """Its controller does not count terminating pods as active; OnTerminal waits for those too."""
         job = self.job
-        leaving = job.terminating if self._release is QuotaRelease.ON_TERMINAL else 0
-        return bool(job.active or leaving) or self.may_run
+        terminating = job.terminating if self._release is QuotaRelease.ON_TERMINAL else 0
+        return bool(job.active or terminating) or self.may_run
 
     def occupies_nodes(self, now: float) -> bool:
         return bool(self.job.active or self.job.terminating)
@@ -209,7 +205,7 @@ SUSPENDED = "Kueue managed child job suspended"
 
 
 def suspend_child_job(job: Job, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
-    """A job that runs is suspended unless the work that made it is admitted; whoever made it starts it again."""
+    """Suspends a Job that runs unless the job that owns it is admitted; the owner resumes it."""
     if job.suspended or job.ended or job.deleted is not None or _may_run(workload):
         return
     yield PatchSpec(job.target, JobSuspend())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 
 from headgate.lifecycle.jobframework import pod_writes
 from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
@@ -38,12 +37,8 @@ class PodAdapter:
         self.pod_priority_class = pod_writes.held(pod).priority_class
         self.is_terminating = pod.deleted is not None
         self.may_run = pod_writes.may_run(pod)
-
-    @cached_property
-    def workload_key(self) -> Key:
-        pod = self.pod
         name = pod.labels.get(PREBUILT_WORKLOAD) or workload_name("Pod", "", pod.key.name, pod.uid)
-        return Key(Kind.KUEUE_WORKLOAD, pod.key.namespace, name)
+        self.workload_key = Key(Kind.KUEUE_WORKLOAD, pod.key.namespace, name)
 
     @property
     def can_start(self) -> bool:

@@ -72,7 +72,7 @@ def total_of(pods: Iterable[Pod]) -> int:
 def is_standing(pod: Pod, release: QuotaRelease) -> bool:
     """Whether it has, had or will have its place in the group.
 
-    A pod that was asked to leave keeps its place as long as its quota, so that none is started twice for it.
+    A terminating pod keeps its place as long as its quota, so that none is started twice for it.
     """
     if pod.phase is Phase.SUCCEEDED:
         return True
@@ -211,7 +211,7 @@ class PodGroupAdapter:
 
     @property
     def is_complete(self) -> bool:
-        """All pods are there, or the first is enough; pods that all leave make no group."""
+        """All pods are there, or the first is enough; pods that all terminate make no group."""
         if not any(pod.deleted is None for pod in self._standing):
             return False
         return is_fast(self._standing) or len(self._standing) >= total_of(self._standing)
@@ -294,7 +294,7 @@ class PodGroupAdapter:
                 yield from pod_writes.stop(pod, why)
 
     def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
-        """Pods too many leave; those with another in their place, or whose place waits for nobody, are let go."""
+        """Excess pods are deleted; those that were replaced, or need no replacement, lose our finalizer."""
         if workload is not None:
             yield from self._own(workload)
         for pod in self._members.excess:

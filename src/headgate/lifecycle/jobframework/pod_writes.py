@@ -1,4 +1,4 @@
-"""What is done to a single pod: letting it start, asking it to leave, letting go of it."""
+"""Writes to a single pod: start it, stop it, remove our finalizer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_gated(pod: Pod) -> bool:
 
 
 def may_run(pod: Pod) -> bool:
-    """Nothing of ours keeps it from running, and nobody asked it to leave."""
+    """It is not gated by us, has not ended and is not being deleted."""
     return not is_gated(pod) and pod.phase not in ENDED and pod.deleted is None
 
 
@@ -61,7 +61,7 @@ def stop(pod: Pod, why: Stop) -> Iterator[Effect]:
 
 
 def finalize(pod: Pod) -> Iterator[Effect]:
-    """Nothing, once it is done: what else keeps the pod is not ours."""
+    """Removes our finalizer, and no other; nothing once that is done."""
     finalizers = held(pod).finalizers
     if MANAGED in finalizers:
         rest = tuple(name for name in finalizers if name != MANAGED)

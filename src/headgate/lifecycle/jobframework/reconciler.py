@@ -1,4 +1,4 @@
-"""What is to be done next about some work and its Workload. The order of the rules is Kueue's."""
+"""Reconciles a job with its Workload: which writes are due. The order of the rules is Kueue's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WORKLOAD_CLASS = "WorkloadPriorityClass"
 
 
 class JobState(Struct, frozen=True):
-    """The work, its Workload if it has one, and what else counts."""
+    """A job, its Workload if it has one, and all that decides what is written about them."""
 
     job: GenericJob
     workload: QueuedWorkload | None
@@ -57,10 +57,10 @@ class JobState(Struct, frozen=True):
     flavors: Mapping[str, ResourceFlavor]
     now: float
     is_settled: bool = True  # nothing that was decided about its parts is still under way
-    hold: Hold | None = None  # it does not start while pods that are leaving would make it fit
+    hold: Hold | None = None  # it does not start while terminating pods would make it fit
     extras: tuple[QueuedWorkload, ...] = ()  # other Workloads that say they are its own
-    kept_for: float | None = None  # seconds after which work that was deactivated is deleted; None: never
-    copied: tuple[str, ...] = ()  # labels that a Workload gets from the work it is made for
+    kept_for: float | None = None  # seconds after which a deactivated job is deleted; None: never
+    copied: tuple[str, ...] = ()  # labels that a Workload gets from its job
 
     @property
     def is_active(self) -> bool:
@@ -68,7 +68,7 @@ class JobState(Struct, frozen=True):
 
 
 def reconcile(state: JobState) -> Iterator[Effect]:
-    """What to do now; when nothing is left to do, nothing."""
+    """The writes and events that are due now; none when the job and its Workload agree."""
     for extra in state.extras:
         yield from _remove(extra)
     workload = state.workload
@@ -85,7 +85,7 @@ def reconcile(state: JobState) -> Iterator[Effect]:
 
 
 def expires_at(workload: QueuedWorkload, seconds: float | None) -> float | None:
-    """When the work of a Workload that we deactivated is deleted; what its user deactivated is kept."""
+    """When the job of a Workload that we deactivated is deleted; one that a user deactivated is kept."""
     since = true_since(workload, EVICTED)
     if seconds is None or since is None or workload.active or not reason_of(workload, EVICTED).startswith(BY_US):
         return None
@@ -93,7 +93,7 @@ def expires_at(workload: QueuedWorkload, seconds: float | None) -> float | None:
 
 
 def without_finalizer(workload: QueuedWorkload) -> Iterator[Effect]:
-    """Nothing of it runs any more: it may be deleted."""
+    """Removes our finalizer: nothing of the job runs any more."""
     if IN_USE in workload.finalizers:
         rest = tuple(name for name in workload.finalizers if name != IN_USE)
         yield PatchSpec(_exact(workload), Finalizers(rest))
@@ -189,7 +189,7 @@ def _stop(state: JobState, reason: StopReason, message: str) -> Iterator[Effect]
 
 
 def _mismatched(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
-    """A Workload that waits is brought up to date; one that holds quota is given up with what runs of it."""
+    """A pending Workload is updated; one that holds quota is deleted once its job is stopped."""
     job = state.job
     if job.labels.get(PREBUILT_WORKLOAD) == workload.key.name:
         ending = Ending("OutOfSync", "The prebuilt workload is out of sync with its user job")
@@ -221,7 +221,7 @@ def _renamed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
 
 
 def _ungated(job: GenericJob, workload: QueuedWorkload) -> Iterator[Effect]:
-    """Controllers that let go of the work let go of its Workload; none is ever added."""
+    """Admission gates that were removed from the job are removed from its Workload; none is ever added."""
     named = [name.strip() for name in job.annotations.get(ADMISSION_GATED_BY, "").split(",")]
     staying = [name for name in workload.gated_by if name in named]
     if len(staying) < len(workload.gated_by):
@@ -234,7 +234,7 @@ def _is_workload_class(ref: PriorityClassRef | None) -> bool:
 
 
 def _adopted(job: GenericJob, workload: QueuedWorkload) -> Iterator[Effect]:
-    """A Workload made beforehand gets its owner."""
+    """A prebuilt Workload gets its owner."""
     if job.controller is not None and workload.owner is None:
         yield PatchSpec(_exact(workload), Owners(job.owners, job.controller))
 

@@ -1,6 +1,6 @@
-"""The Workload that is created for work, as complete JSON.
+"""The Workload that is created for a job, as complete JSON, and the priority it gets.
 
-It is put together here and not by the codecs of the API: it consists of the work's own templates, verbatim, and of
+It is put together here and not by the codecs of the API: it consists of the job's own templates, verbatim, and of
 names and counts. So whoever decides that a Workload is needed can say which, and needs no one to encode it.
 """
 
@@ -56,7 +56,7 @@ OWNING = {Kind.JOB: ("batch/v1", "Job"), Kind.POD: ("v1", "Pod"), Kind.STATEFUL_
 
 
 def create_workload(job: GenericJob, rank: JobPriority, labels: Mapping[str, str]) -> Create:
-    """`labels` are those it has in common with the work."""
+    """`labels` are those it has in common with the job."""
     key, controller = job.workload_key, job.controller
     gated_by = job.annotations.get(ADMISSION_GATED_BY)
     metadata = {
@@ -83,7 +83,7 @@ def common_labels(job: GenericJob, names: Sequence[str]) -> Mapping[str, str] | 
 
 
 def rewritten_spec(job: GenericJob, rank: JobPriority) -> Raw:
-    """All that the work has a say in; None takes a field away."""
+    """All fields that the job decides; None removes a field."""
     return Raw(msgspec.json.encode(_spec(job, rank)))
 
 

@@ -1,4 +1,4 @@
-"""What a Workload's status is to say, given how its work stands. Where it says so already, nothing changes."""
+"""The status a Workload should show, given its job. Where it shows that already, nothing changes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ NOT_READY = {
 def progressed(
     job: GenericJob, workload: QueuedWorkload, active: bool, now: float, hold: Hold | None = None
 ) -> QueuedWorkload:
-    """As it should be. `active` says whether any of the work holds quota, or may be about to.
+    """The Workload as it should be. `active`: a part of the job holds quota, or may be about to.
 
-    Work that is deleted is over, unless it was we who deleted it and others may take its place.
+    A job that is deleted is finished, unless we deleted it and others may take its place.
     """
     true = true_conditions(workload)
     if FINISHED in true:
@@ -69,7 +69,7 @@ def finished(workload: QueuedWorkload, ending: Ending, now: float) -> QueuedWork
 
 
 def _with_release(job: GenericJob, workload: QueuedWorkload, now: float) -> QueuedWorkload:
-    """What was evicted gives its quota back; what cannot run again does not queue up again either."""
+    """An evicted Workload releases its quota; one whose job cannot restart is not requeued."""
     workload = with_status(workload, released(workload, now))
     again, evicted = workload.condition(REQUEUED), workload.condition(EVICTED)
     if again is not None and evicted is not None and not job.can_restart:
@@ -80,7 +80,7 @@ def _with_release(job: GenericJob, workload: QueuedWorkload, now: float) -> Queu
 
 
 def _with_on_hold(job: GenericJob, workload: QueuedWorkload, active: bool, now: float) -> QueuedWorkload:
-    """What wants no quota has none, and does not queue for it, until it does again."""
+    """A job on hold has no quota and does not queue for it until the hold ends."""
     if job.on_hold and workload.active and not active and not workload.is_on_hold:
         return with_status(workload, unreserved(workload, ON_HOLD, job.on_hold, now))
     if workload.is_on_hold and not job.on_hold:
@@ -99,7 +99,7 @@ def _with_reclaimable(job: GenericJob, workload: QueuedWorkload) -> QueuedWorklo
 
 
 def _with_readiness(job: GenericJob, workload: QueuedWorkload, was_ready: bool, now: float) -> QueuedWorkload:
-    """That pods are not ready yet is not said, which saves a write for each workload; that they are no longer, is."""
+    """That pods are not ready yet is not written, which saves a write per Workload; that they are no longer, is."""
     is_ready = job.is_ready
     if is_ready and not was_ready:
         shown = workload.condition(PODS_READY)

@@ -1,4 +1,4 @@
-"""Which pods hold quota, also after they were asked to leave. A workload gives its quota back once none does."""
+"""Which pods hold quota, terminating ones included. A Workload releases its quota once none of its pods does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_active(pods: Iterable[Pod], now: float, release: QuotaRelease) -> bool:
 
 
 def holds_quota(pod: Pod, now: float, release: QuotaRelease) -> bool:
-    """A pod without a node, or that ended, holds none; neither does one whose time to leave has come."""
+    """A pod without a node, or that ended, holds none; neither does a terminating one whose time has come."""
     if not pod.holds_room:
         return False
     until = held_until(pod, release)
@@ -23,9 +23,9 @@ def holds_quota(pod: Pod, now: float, release: QuotaRelease) -> bool:
 
 
 def held_until(pod: Pod, release: QuotaRelease) -> float | None:
-    """When time alone makes the pod give its quota back; None: never.
+    """When time alone makes the pod release its quota; None: never.
 
-    Once a pod is asked to leave, that is at once (Fast), or after its grace, counted as Kueue does from the time it
+    Once a pod is being deleted, that is at once (Fast), or after its grace, counted as Kueue does from the time it
     was to be gone (Grace), or never: it must end (OnTerminal).
     """
     if pod.deleted is None:
@@ -42,6 +42,6 @@ def held_until(pod: Pod, release: QuotaRelease) -> float | None:
 
 
 def next_release(pods: Iterable[Pod], now: float, release: QuotaRelease) -> float | None:
-    """When the first of the pods that hold quota gives it back though nothing else happens."""
+    """When the first of the pods that hold quota releases it though nothing else happens."""
     releases = [held_until(pod, release) for pod in pods if holds_quota(pod, now, release)]
     return min((at for at in releases if at is not None), default=None)

@@ -1,4 +1,4 @@
-"""Quota that was given back by pods that still take room on their nodes: a debt, until they are really gone."""
+"""Debt: quota that was released while its pods still hold capacity of their nodes, until they are gone."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ STUCK_AFTER = 30.0  # seconds beyond its grace after which a pod that does not e
 
 
 class PodOccupancy(Struct, frozen=True):
-    """How the started pods of some work stand to the places that quota is held for; counts are by pod set."""
+    """The started pods of a job beside the places its quota is for; counts are by pod set."""
 
-    owing: tuple[Pod, ...] = ()  # they take room whose quota is free, or another's by now
-    on_nodes: Mapping[str, int] = {}  # places whose pods take room
-    terminates_with_quota: bool = False  # some pods leave whose quota is still held
+    owing: tuple[Pod, ...] = ()  # they hold capacity whose quota is free, or another's by now
+    on_nodes: Mapping[str, int] = {}  # places whose pods are on nodes
+    terminates_with_quota: bool = False  # some pods terminate whose quota is still held
 
 
 def is_started(pod: Pod) -> bool:
-    """Whether it takes room, or is about to, by quota that we gave it."""
-    occupies_nodes = pod.holds_room if pod.deleted is not None else pod.phase not in ENDED
-    return occupies_nodes and FLAVORS in pod.annotations and not is_gated(pod)
+    """Whether it holds capacity, or is about to, by quota that it was admitted with."""
+    holds_capacity = pod.holds_room if pod.deleted is not None else pod.phase not in ENDED
+    return holds_capacity and FLAVORS in pod.annotations and not is_gated(pod)
 
 
 def is_terminating(pod: Pod) -> bool:
-    """Whether it was asked to leave and still takes room that we gave it."""
+    """Whether it is being deleted and still holds capacity that it was admitted to."""
     return pod.deleted is not None and pod.holds_room and FLAVORS in pod.annotations
 
 
 def occupancy(pods: Sequence[Pod], workload: QueuedWorkload | None) -> PodOccupancy:
-    """How started pods of one work stand, given its Workload.
+    """The occupancy of a job with these started pods, given its Workload.
 
-    A pod that was asked to leave while quota was held for its work keeps its place until another is started there.
+    A pod that was deleted while quota was held for its job keeps its place until another is started there.
     """
     since = reserved_since(workload)
     places = places_of(workload)
     free = [pod for pod in pods if is_terminating(pod) and not _has_quota(pod, since)]
-    leaving = sorted((pod for pod in pods if is_terminating(pod) and _has_quota(pod, since)), key=_order_of_leaving)
-    staying = [pod for pod in pods if not is_terminating(pod)]
-    started = _by_pod_set([*staying, *leaving])
-    excess = {name: min(_count(leaving, name), over) for name, over in _beyond(started, places).items()}
-    pushed_out = [pod for name, count in excess.items() for pod in _of(leaving, name)[:count]]
-    on_nodes = _by_pod_set(pod for pod in (*staying, *leaving) if pod.node)
+    terminating = sorted((pod for pod in pods if is_terminating(pod) and _has_quota(pod, since)), key=_deletion_order)
+    running = [pod for pod in pods if not is_terminating(pod)]
+    started = _by_pod_set([*running, *terminating])
+    excess = {name: min(_count(terminating, name), over) for name, over in _beyond(started, places).items()}
+    pushed_out = [pod for name, count in excess.items() for pod in _of(terminating, name)[:count]]
+    on_nodes = _by_pod_set(pod for pod in (*running, *terminating) if pod.node)
     on_nodes.subtract(excess)
-    return PodOccupancy((*free, *pushed_out), on_nodes, len(pushed_out) < len(leaving))
+    return PodOccupancy((*free, *pushed_out), on_nodes, len(pushed_out) < len(terminating))
 
 
 def reserved_since(workload: QueuedWorkload | None) -> float | None:
-    """Since when quota is held for the work; None: it is not."""
+    """Since when quota is held for the job; None: it is not."""
     if workload is None or workload.admission is None or workload.is_true(FINISHED):
         return None
     return true_since(workload, QUOTA_RESERVED)
@@ -85,7 +85,7 @@ def taken_by(pod: Pod) -> Mapping[DebtKey, int]:
 
 
 def flavors_of(pod: Pod) -> list[tuple[str, str]]:
-    """The flavor of each resource, as the pod was told when it started."""
+    """The flavor of each resource, as the pod's annotation says since it started."""
     parts = [part.partition("=") for part in pod.annotations.get(FLAVORS, "").split(",")]
     return [(resource, flavor) for resource, found, flavor in parts if found]
 
@@ -96,7 +96,7 @@ def is_stuck(pod: Pod, now: float) -> bool:
 
 
 def _has_quota(pod: Pod, since: float | None) -> bool:
-    """Quota that was reserved only after the pod was asked to leave is held for others than this pod."""
+    """Quota that was reserved only after the pod was deleted is held for others than this pod."""
     return pod.deleted is not None and since is not None and since <= pod.deleted - pod.grace
 
 
@@ -121,5 +121,5 @@ def _count(pods: Sequence[Pod], name: str) -> int:
     return len(_of(pods, name))
 
 
-def _order_of_leaving(pod: Pod) -> tuple[object, ...]:
+def _deletion_order(pod: Pod) -> tuple[object, ...]:
     return pod.deleted, pod.key

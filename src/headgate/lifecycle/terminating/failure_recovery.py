@@ -1,6 +1,6 @@
 """Pods that cannot stop because nobody reaches their node: those that say it is safe are declared failed and removed.
 
-Kueue's FailureRecoveryPolicy. Without it the room such pods owe is never given to anybody.
+Kueue's FailureRecoveryPolicy. Without it the capacity such pods owe is never free again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ RECOVERY, REASON = "KueueFailureRecovery", "KueueForcefullyDeleted"
 
 
 def may_be_removed(pod: Pod) -> bool:
-    """It was asked to leave, is on a node, and says that nothing is lost when it is gone before it has stopped."""
+    """It is being deleted, is on a node, and says that nothing is lost when it is gone before it has stopped."""
     return pod.deleted is not None and bool(pod.node) and pod.annotations.get(SAFE_TO_REMOVE) == "true"
 
 
 def removed_at(pod: Pod) -> float:
     """When its time is up."""
-    assert pod.deleted is not None, f"{pod.key} does not leave"
+    assert pod.deleted is not None, f"{pod.key} is not being deleted"
     return pod.deleted + PATIENCE
 
 

@@ -1,4 +1,4 @@
-"""Holds: an admitted workload keeps its gates while pods that are leaving would make it fit.
+"""Holds: an admitted workload keeps its gates while terminating pods would make it fit.
 
 The Workload's condition WaitingForRoom is True while it is held. Once that turned False, the workload is not held again
 in the same admission, whichever process looks.
@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class Hold(Struct, frozen=True):
-    """A workload is held for these leaving pods, which are promised to it alone, until `until` at the latest."""
+    """A workload is held for these terminating pods, which are promised to it alone, until `until` at the latest."""
 
     pods: tuple[Pod, ...]  # those that are due first in front
     until: float

@@ -1,4 +1,4 @@
-"""A workload gets quota, is admitted, or is told why it is not."""
+"""The status of a Workload that gets quota, is admitted, or is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IS_GATED = ConditionUpdate(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload 
 
 
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
-    """It has quota, and is admitted as well when no check is to be waited for. What it was before is told as past."""
+    """It has quota, and is admitted as well when no check is pending. What evicted it before becomes False."""
     past = [
         ConditionUpdate(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
         for before in workload.conditions
@@ -59,6 +59,6 @@ def refused(
     now: float,
     *also: ConditionUpdate,
 ) -> QueuedWorkloadStatus:
-    """It has no quota, for this reason; what it asked for is told with it."""
+    """It has no quota, for this reason; its requests are shown with it."""
     updates = [ConditionUpdate(QUOTA_RESERVED, False, reason, message), HAS_NO_RESERVATION, *also]
     return edited(workload, now, *updates, resource_requests=requests)

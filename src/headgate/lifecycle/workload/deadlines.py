@@ -33,7 +33,7 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
     if workload.is_true(FINISHED):
         return kept_until(workload, settings)
     if not workload.active:
-        return None  # it leaves, or has left, and no time brings it back; nor one that is to be deactivated
+        return None  # it is or will be evicted, and no time requeues it; nor one that is to be deactivated
     if workload.admission is not None:
         at = _runs_until(workload, settings)
     else:
@@ -49,7 +49,7 @@ def kept_until(workload: QueuedWorkload, settings: QuotaSettings) -> float | Non
 
 
 def ready_until(workload: QueuedWorkload, settings: QuotaSettings) -> Patience | None:
-    """While the workload is held its pods are not waited for.
+    """Until when its pods must be ready; while the workload is held they are not waited for.
 
     None: nothing is waited for, or nobody would say when it is there, as with a workload that nobody owns.
     """

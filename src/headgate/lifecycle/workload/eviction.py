@@ -1,4 +1,4 @@
-"""A workload is told to go, gives its quota back, rests, queues up again, or is done."""
+"""The status of a Workload that is evicted, releases its quota, backs off, is requeued, deactivated or finished."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REQUEUED_AT_ONCE = frozenset({PREEMPTED, "NodeFailures"})
 def evicted(
     workload: QueuedWorkload, reason: str, message: str, now: float, *also: ConditionUpdate, cause: str = ""
 ) -> QueuedWorkloadStatus:
-    """Told to go. It holds its quota until its pods are gone; whatever let it in has to be found anew."""
+    """Evicted. It holds its quota until its pods are gone; checks and gates start anew."""
     updates = [ConditionUpdate(EVICTED, True, _with_cause(reason, cause), message), *also]
     if workload.is_true(BLOCKED_ON_GATES):
         updates.append(ConditionUpdate(BLOCKED_ON_GATES, False, EVICTED, "The workload was evicted"))
@@ -57,7 +57,7 @@ def evicted(
 
 
 def preempted(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
-    """Told to go for another workload; the reason says by which rule."""
+    """Evicted for another workload; the reason says by which rule."""
     return evicted(workload, PREEMPTED, message, now, ConditionUpdate(PREEMPTED, True, reason, message))
 
 
@@ -95,7 +95,7 @@ def deactivation_target(workload: QueuedWorkload, reason: str, message: str, now
 
 
 def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
-    """Its spec says it is not active: told to go, for the reason it was doomed for if it was."""
+    """Its spec says it is not active: evicted, for the reason of its DeactivationTarget if it has one."""
     doom = workload.condition(DEACTIVATION_TARGET)
     is_doomed = doom is not None and doom.status == "True"
     cause = doom.reason if doom is not None and is_doomed else ""

@@ -1,4 +1,4 @@
-"""What must happen next for one workload, whatever its queue decides: a rule for each reason, in order."""
+"""The next step of one Workload, whatever its queue decides: a rule for each reason, in order."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Change = QueuedWorkloadStatus | Activation | QueuePriority | Finalizers | Remova
 
 
 class Step(Struct, frozen=True, gc=False):
-    """One change, and how it is told: what was decided, for which reason, in which words."""
+    """One change, with the decision, reason and message of its journal entry and event."""
 
     decision: str
     reason: str
@@ -74,7 +74,7 @@ Rule = Callable[[QueuedWorkload, QueueSnapshot, float], Step | None]
 
 WAITING = "Waiting"  # it has no quota
 RESERVED = "Reserved"  # it has quota and is not admitted yet
-LEAVING = "Leaving"  # it has quota, and was told to go or is not active
+LEAVING = "Leaving"  # it has quota, and was evicted or is not active
 
 
 def next_step(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
@@ -115,7 +115,7 @@ def _stage(shown: Mapping[str, str], has_quota: bool, active: bool) -> str:
 
 
 def _finalize(workload: QueuedWorkload) -> Step | None:
-    """Who has an owner is let go by it."""
+    """Removes our finalizer; a Workload with an owner is finalized by the integrations."""
     if not _is_on_its_own(workload) or IN_USE not in workload.finalizers:
         return None
     names = tuple(name for name in workload.finalizers if name != IN_USE)
@@ -234,7 +234,7 @@ def _named(checks: Sequence[CheckStatus], state: CheckState) -> str:
 
 
 def _stopped(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    """What has quota only gives it back to a queue that is stopped."""
+    """A Workload that is not admitted yet releases its quota to a queue that is stopped."""
     why = is_stopped(workload, queues)
     if why is None:
         return None
@@ -242,7 +242,7 @@ def _stopped(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Ste
 
 
 def _drained(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    """Admitted work leaves a queue that is drained."""
+    """An admitted Workload is evicted from a queue that is drained."""
     if queues.local is not None and queues.local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
         status = eviction.evicted(workload, eviction.LOCAL_STOPPED, "The LocalQueue is stopped", now)
         return _evicted(workload, status)
@@ -275,7 +275,7 @@ def _overtime(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
 
 
 def _released(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    """Nobody else would give its quota back."""
+    """A Workload without an owner releases its quota by itself."""
     if not _is_on_its_own(workload) or not workload.is_true(EVICTED):
         return None
     reason = PENDING_EVALUATION if workload.active else DEACTIVATED
@@ -283,7 +283,7 @@ def _released(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
 
 
 def _kept_out(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    """Why it does not wait for quota is told as long as it is true."""
+    """Its condition says why it is inadmissible, as long as it is."""
     shown = workload.condition(QUOTA_RESERVED)
     before = shown.reason if shown is not None else ""
     why = inadmissible_reason(workload, queues)
@@ -306,7 +306,7 @@ def _kept_out(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
 
 
 def _is_on_its_own(workload: QueuedWorkload) -> bool:
-    """Nobody owns it, as far as that is told: what was made for a job may have an owner we do not know."""
+    """It has no owner, as far as is known: what was made for a job may have one of a kind we do not know."""
     if workload.owner is not None or workload.owned_by_stranger:
         return False
     return workload.owned_by_stranger is False or not workload.labels.get(JOB_UID)
