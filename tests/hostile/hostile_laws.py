@@ -33,7 +33,7 @@ QUOTA = QuotaSettings(frameworks=FRAMEWORKS)
 ROLES = (frozenset(Role), frozenset(Role), *(frozenset({role}) for role in Role))
 SETTINGS = tuple(Settings(roles=roles, quota=QUOTA) for roles in ROLES)
 RULES = WebhookSettings(QUOTA, role_hash)
-ASKED_ABOUT = sorted({f"{hook.asked.plural}.{hook.asked.group}".rstrip(".") for hook in WEBHOOKS})
+ASKED_ABOUT = sorted({f"{hook.resource.plural}.{hook.resource.group}".rstrip(".") for hook in WEBHOOKS})
 
 
 def read(kind: Kind, value: dict[str, Any]) -> Object | None:
@@ -111,7 +111,7 @@ def answered(seed: int) -> int:
         }
     }
     for hook in WEBHOOKS:
-        if (hook.asked.group, hook.asked.plural) != (group, plural):
+        if (hook.resource.group, hook.resource.plural) != (group, plural):
             continue
         handler = HANDLERS[hook.webhook]
         asking = answer(encoded(review), lambda question, handler=handler: handler(question, RULES))
