@@ -31,7 +31,7 @@ class Tap:
         self._raws: dict[tuple[Key, str], bytes] = {}
         self._out = io.BytesIO()
         self._recorder = Recorder(self._out)
-        monkeypatch.setattr(Feed, "_sight", self._keeping(Feed._change))
+        monkeypatch.setattr(Feed, "_change", self._keeping(Feed._change))
         monkeypatch.setattr(Engine, "step", self._writing(Engine.step))
 
     @property

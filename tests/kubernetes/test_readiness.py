@@ -203,7 +203,7 @@ async def test_gated_and_refused_pods_outlast_an_outage_and_go_on_afterwards(
     await pods.until("the others are held", lambda: {says(pods, name) for name in held} == {told(QUOTA, BUDGET)})
 
     cluster.stop_apiserver()
-    eventually("the outage is noticed", lambda: "trying again" in process.written())
+    eventually("the outage is noticed", lambda: "retrying" in process.written())
     assert pending(scrape(process)) == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 10}
     cluster.start_apiserver()
 

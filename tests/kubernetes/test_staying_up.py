@@ -48,7 +48,7 @@ async def test_work_resumes_after_an_outage_that_is_told_once(
     await pods.until("the second is told to wait", lambda: is_told(pods, "waiting"))
 
     cluster.stop_apiserver()
-    eventually("the outage is told", lambda: outages(process, "trying again"))
+    eventually("the outage is told", lambda: outages(process, "retrying"))
     cluster.start_apiserver()
 
     async with Client(cluster.server) as again:
@@ -57,7 +57,7 @@ async def test_work_resumes_after_an_outage_that_is_told_once(
     await pods.until("a pod created afterwards is bound", lambda: pods.node_of("after") != "")
     await pods.until("the pod that waited is bound", lambda: pods.node_of("waiting") == "second")
     assert process.running
-    assert len(outages(process, "trying again")) == 1, "an outage is told once"
+    assert len(outages(process, "retrying")) == 1, "an outage is told once"
     eventually("all watches are back, and that is told", lambda: outages(process, "recovered"))
     assert len(outages(process, "recovered")) == 1
     assert "Traceback" not in process.written()
@@ -70,7 +70,7 @@ async def test_a_cluster_that_is_not_there_yet_is_waited_for(
     await create_pods(client, namespace, [pod("hello")])
     cluster.stop_apiserver()
     process = start("--no-leader-elect")
-    eventually("the outage is told", lambda: outages(process, "trying again"))
+    eventually("the outage is told", lambda: outages(process, "retrying"))
     assert not process.answers("/readyz")
     cluster.start_apiserver()
     await pods.until("the pod is bound", lambda: pods.node_of("hello") == "first")
