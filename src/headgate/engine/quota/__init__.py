@@ -11,6 +11,6 @@
 * counters and histograms: `metrics`; gauges, computed at scrape time: `gauges`.
 
 The arithmetic of quota is in `headgate.quota`, the search for victims in `headgate.preemption.quota`, the transitions
-of a workload's conditions in `headgate.lifecycle`. What is kept by name or shape goes with its last user
-(tests/engine/test_quota_memory.py).
+of a workload's conditions in `headgate.lifecycle`. What is kept by name or shape goes with its last
+user (test_quota_memory.py), but for `lru_cache`s of pure functions, which are bounded.
 """

@@ -203,7 +203,7 @@ class AdmissionLoop:
 
     def _refuse(self, head: PendingWorkload, refusal: Refusal, now: float) -> None:
         """Notes the refusal, unless the workload shows it already."""
-        if self.refusals.untold.get(head.key) == refusal:
+        if self.refusals.unwritten.get(head.key) == refusal:
             return
         record = self._records.get(head.key)
         if record is not None and _shows(record.now, refusal):

@@ -217,5 +217,5 @@ def _gives_back(before: Reservation, after: Reservation) -> bool:
 
 def _waits_for_pods(workload: QueuedWorkload) -> bool:
     """PodsReady is awaited of workloads with an owner, and of others once the condition was set."""
-    told = workload.condition(PODS_READY)
-    return told.status != "True" if told is not None else workload.owner is not None
+    ready = workload.condition(PODS_READY)
+    return ready.status != "True" if ready is not None else workload.owner is not None

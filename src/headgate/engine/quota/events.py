@@ -22,7 +22,7 @@ from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_workload import PendingWorkload
 
-BURST = 50  # how many may be told at once after a while of silence
+BURST = 50  # refusals written at once after a while without any
 
 
 class Refusal(Struct, frozen=True, gc=False):
@@ -41,32 +41,32 @@ class PendingRefusals:
     """
 
     def __init__(self) -> None:
-        self._untold: dict[Key, Refusal] = {}
+        self._unwritten: dict[Key, Refusal] = {}
         self._limiter = RateLimiter(interval=0.125, burst=BURST)
 
     def note(self, key: Key, refusal: Refusal) -> None:
-        self._untold[key] = refusal
+        self._unwritten[key] = refusal
 
     @property
-    def untold(self) -> Mapping[Key, Refusal]:
-        return self._untold
+    def unwritten(self) -> Mapping[Key, Refusal]:
+        return self._unwritten
 
     def drop(self, key: Key) -> None:
-        self._untold.pop(key, None)
+        self._unwritten.pop(key, None)
 
     def take(self, now: float, can_be_written: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
         """The refusals to write now, oldest first, within the rate limit."""
         if now < self._limiter.next_at:
             return
-        for key in list(islice(self._untold, BURST)):
+        for key in list(islice(self._unwritten, BURST)):
             if can_be_written(key):
                 if not self._limiter.try_accept(now):
                     return
-                yield key, self._untold.pop(key)
+                yield key, self._unwritten.pop(key)
 
     def next_deadline(self) -> float | None:
         """When the rate limit lets the next one be written."""
-        return self._limiter.next_at if self._untold else None
+        return self._limiter.next_at if self._unwritten else None
 
 
 LONGEST_EVENT = 1024

@@ -253,7 +253,7 @@ def workload_gauges(of: Measured, records: WorkloadRecords, refusals: PendingRef
 
 def _count_pending_refusals(unadmitted: Unadmitted, records: WorkloadRecords, refusals: PendingRefusals) -> None:
     """Refusals that are not written yet count as if they were."""
-    for key, refusal in refusals.untold.items():
+    for key, refusal in refusals.unwritten.items():
         record = records.get(key)
         if record is not None and unadmitted[_placement(record.seen), _underlying_cause(record.seen)] > 0:
             unadmitted[_placement(record.seen), _underlying_cause(record.seen)] -= 1

@@ -165,16 +165,16 @@ _Origin = tuple[str, str, str, str]
 class AdmissionMetrics:
     """Counts what is observed, whoever wrote it, once each time it happens.
 
-    `reports_on` says whether a local queue is told of; `cohorts_above` names the cohorts of a cluster queue. What comes
-    about is noted once, and told of the queues and cohorts it belongs to when somebody asks, or before these change.
+    `reports_on` says whether a LocalQueue has metrics; `cohorts_above` names the cohorts of a ClusterQueue. Counts are
+    kept by origin, and added to the series of queues and cohorts when they are collected, or before these change.
     """
 
     def __init__(self, reports_on: Callable[[Key], bool], cohorts_above: Callable[[str], Iterable[str]]) -> None:
-        self._tells_of = reports_on
+        self._reports_on = reports_on
         self._cohorts_above = cohorts_above
         self._counted: Counter[tuple[str, Labels]] = Counter()
         self._waits = Distributions(BOUNDS)
-        self._untold: dict[_Origin, _OriginMetrics] = {}
+        self._unattributed: dict[_Origin, _OriginMetrics] = {}
         self._skips: dict[str, int] = {}  # of preemption, in the last cycle the queue was in
         self._preemptors: dict[Key, str] = {}  # for which queue a workload must go, until it shows that it must
 
@@ -207,7 +207,7 @@ class AdmissionMetrics:
         if before.conditions != after.conditions:
             came, released = turned(before.conditions, after.conditions)
             if came:
-                self._account(after, queue).add(came, waits_over(after, came, now))
+                self._counts_of(after, queue).add(came, waits_over(after, came, now))
                 if PREEMPTED in came:
                     self._preempted(after.key, came[PREEMPTED].reason)
             if released and before.admission is not None:
@@ -230,12 +230,12 @@ class AdmissionMetrics:
 
     def sum_up(self) -> None:
         """Adds all counts to the series of the queues and cohorts they belong to now, before these change."""
-        untold, self._untold = self._untold, {}
-        for (queue, class_, space, local), account in untold.items():
-            self._tell(OF_CLUSTER_QUEUE, _of_queue(queue, class_), account)
-            if self._tells_of(Key(Kind.LOCAL_QUEUE, space, local)):
-                self._tell(OF_LOCAL_QUEUE, _of_local(space, local, class_), account)
-            admitted = account.turns.get(ADMITTED, 0)
+        unattributed, self._unattributed = self._unattributed, {}
+        for (queue, class_, space, local), counts in unattributed.items():
+            self._add_to_series(OF_CLUSTER_QUEUE, _of_queue(queue, class_), counts)
+            if self._reports_on(Key(Kind.LOCAL_QUEUE, space, local)):
+                self._add_to_series(OF_LOCAL_QUEUE, _of_local(space, local, class_), counts)
+            admitted = counts.turns.get(ADMITTED, 0)
             for name in self._cohorts_above(queue) if admitted else ():
                 self._counted["kueue_cohort_subtree_admitted_workloads_total", _of_cohort(name, class_)] += admitted
 
@@ -246,13 +246,13 @@ class AdmissionMetrics:
         for queue, count in self._skips.items():
             yield "kueue_admission_cycle_preemption_skips", (("cluster_queue", queue),), count
 
-    def _tell(self, prefix: str, labels: Labels, account: _OriginMetrics) -> None:
+    def _add_to_series(self, prefix: str, labels: Labels, counts: _OriginMetrics) -> None:
         counted = self._counted
-        for type_, count in account.turns.items():
+        for type_, count in counts.turns.items():
             counted[f"{prefix}{TURNS[type_]}_workloads_total", labels] += count
-        for name, spread in account.waits.items():
+        for name, spread in counts.waits.items():
             self._waits.take_in(f"{prefix}{name}", labels, spread)
-        for (why, is_first), count in account.evictions.items():
+        for (why, is_first), count in counts.evictions.items():
             counted[f"{prefix}evicted_workloads_total", (*labels, *why)] += count
             if is_first and prefix == OF_CLUSTER_QUEUE:
                 counted[f"{prefix}evicted_workloads_once_total", (*labels, *why)] += count
@@ -273,18 +273,18 @@ class AdmissionMetrics:
         for one in after.evictions:
             known = times.get((one.reason, one.cause), 0)
             if one.count > known:
-                self._account(after, queue).evict(one)
+                self._counts_of(after, queue).evict(one)
                 ready = ready_until_evicted(before, after)
                 if ready is not None:
                     self._waits.observe(READY_TO_EVICTED, (("cluster_queue", queue), *_why(one)), ready)
 
-    def _account(self, workload: QueuedWorkload, queue: str) -> _OriginMetrics:
+    def _counts_of(self, workload: QueuedWorkload, queue: str) -> _OriginMetrics:
         named = workload.priority_class
         origin = queue, named.name if named is not None else "", workload.key.namespace, workload.queue
-        account = self._untold.get(origin)
-        if account is None:
-            account = self._untold[origin] = _OriginMetrics()
-        return account
+        counts = self._unattributed.get(origin)
+        if counts is None:
+            counts = self._unattributed[origin] = _OriginMetrics()
+        return counts
 
     def _add(self, metric: str, **labels: str) -> None:
         self._counted[metric, tuple(sorted(labels.items()))] += 1

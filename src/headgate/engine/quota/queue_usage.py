@@ -140,10 +140,11 @@ class QueueUsages:
             held[of] += sign * amount
 
     def _usage(self, local: Key, queue: str) -> LocalQueueUsage:
-        by_queue = self._of_locals.setdefault(local, {})
-        found = by_queue.get(queue)
+        by_queue = self._of_locals.get(local)
+        found = by_queue.get(queue) if by_queue is not None else None
         if found is None:
-            found = by_queue[queue] = LocalQueueUsage(local, queue)
+            found = LocalQueueUsage(local, queue)
+            self._of_locals.setdefault(local, {})[queue] = found
             self._of_queues.setdefault(queue, {})[local] = found
         return found
 

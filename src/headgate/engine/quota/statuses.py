@@ -1,6 +1,6 @@
 """Statuses of queues and cohorts: counts, usage and the condition Active, each written at most once a second.
 
-Where there are many queues, their counts are told less often: writing them all down would slow down admission.
+Where there are many queues, counts are written less often: writing them all would slow down admission.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from headgate.quota.tree import FlavorResource
 
 PACE = 1.0  # seconds between two writes about one queue
 ACTIVE = "Active"
-Told = ClusterQueueStatus | LocalQueueStatus | CohortStatus
-Teller = ClusterQueue | LocalQueue | Cohort
+QueueStatus = ClusterQueueStatus | LocalQueueStatus | CohortStatus
+StatusOwner = ClusterQueue | LocalQueue | Cohort
 
 
 class QueueStatuses:
@@ -56,26 +56,26 @@ class QueueStatuses:
         self._usage = usage
         self._is_fair = is_fair
         self._dirty: dict[Key, None] = {}  # something about it is news, perhaps
-        self._line: list[tuple[float, Key]] = []  # when those may be told
-        self._counted: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
+        self._due_statuses: list[tuple[float, Key]] = []  # when dirty statuses may be written
+        self._due_counts: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
         self._limiter = RateLimiter(interval=0.05, burst=100)  # for counts: they change with every workload
-        self._held_up: dict[Key, None] = {}  # could be told by now, but for a write under way
+        self._held_up: dict[Key, None] = {}  # dirty and due, but a write is in flight
         self._writes = InFlightWrites[Key, PatchStatus](WritePolicy(backoff, resends=False))
-        self._told: dict[Key, Told] = {}
+        self._written: dict[Key, QueueStatus] = {}
         self._last: dict[Key, float] = {}
 
     def mark_dirty(self, key: Key) -> None:
         """The status may differ in more than counts, so the rate limit for counts does not apply."""
         self._dirty[key] = None
-        heapq.heappush(self._line, (self._not_before(key), key))
+        heapq.heappush(self._due_statuses, (self._not_before(key), key))
 
     def _count(self, key: Key) -> None:
         if key not in self._dirty:
             self._dirty[key] = None
-            heapq.heappush(self._counted, (self._not_before(key), key))
+            heapq.heappush(self._due_counts, (self._not_before(key), key))
 
     def lose(self, key: Key) -> None:
-        for known in (self._dirty, self._held_up, self._told, self._last):
+        for known in (self._dirty, self._held_up, self._written, self._last):
             known.pop(key, None)
         self._writes.forget(key)
 
@@ -87,7 +87,7 @@ class QueueStatuses:
         key = patch.target.key
         result = self._writes.answer(key, patch, trouble, "", now)
         if result is not None and trouble is not None:
-            self._told.pop(key, None)
+            self._written.pop(key, None)
         if result is WriteResult.PENDING:
             self.mark_dirty(key)
 
@@ -95,48 +95,48 @@ class QueueStatuses:
         self._collect(ledger)
         for _ in self._writes.due(now):
             pass  # forgotten: they are dirty since they failed
-        for key in self._whose_turn_it_is(now):
+        for key in self._ready(now):
             del self._dirty[key]
-            teller = self._teller(key)
-            if teller is not None:
-                yield from self._news(teller, ledger, now)
+            owner = self._owner(key)
+            if owner is not None:
+                yield from self._changed_status(owner, ledger, now)
 
     def next_deadline(self) -> float | None:
         """When the next status may be written, or written anew after it failed."""
         earliest = self._writes.next_deadline()
-        for line, paced_until in ((self._line, -math.inf), (self._counted, self._limiter.next_at)):
-            while line and not self._is_next(*line[0]):
-                heapq.heappop(line)
-            if line:
-                at = max(line[0][0], paced_until)
+        for due, paced_until in ((self._due_statuses, -math.inf), (self._due_counts, self._limiter.next_at)):
+            while due and not self._is_next(*due[0]):
+                heapq.heappop(due)
+            if due:
+                at = max(due[0][0], paced_until)
                 earliest = at if earliest is None else min(earliest, at)
         return earliest
 
-    def _whose_turn_it_is(self, now: float) -> list[Key]:
+    def _ready(self, now: float) -> list[Key]:
         """The dirty queues whose status may be written now."""
         held_up = self._held_up
         if held_up:
             self._held_up = {}
         for key in held_up:
-            heapq.heappush(self._line, (self._not_before(key), key))
+            heapq.heappush(self._due_statuses, (self._not_before(key), key))
         ready: dict[Key, None] = {}
-        while self._line and self._line[0][0] <= now:
-            at, key = heapq.heappop(self._line)
+        while self._due_statuses and self._due_statuses[0][0] <= now:
+            at, key = heapq.heappop(self._due_statuses)
             if self._is_next(at, key):
                 ready[key] = None
-        while self._counted and self._counted[0][0] <= now:
-            at, key = self._counted[0]
+        while self._due_counts and self._due_counts[0][0] <= now:
+            at, key = self._due_counts[0]
             if key not in ready and self._is_next(at, key):
                 if not self._limiter.try_accept(now):
                     break
                 ready[key] = None
-            heapq.heappop(self._counted)
+            heapq.heappop(self._due_counts)
         return list(ready)
 
     def _is_next(self, at: float, key: Key) -> bool:
         """Whether it is dirty and waits for this time, not for a write in flight."""
         if key not in self._dirty or at != self._not_before(key):
-            return False  # told meanwhile; if it is touched again, it stands in line once more
+            return False  # written meanwhile; if it is dirty again, it has another entry
         if self._is_under_way(key):
             self._held_up[key] = None
             return False
@@ -164,7 +164,7 @@ class QueueStatuses:
         """A write is not answered yet, or waits for its back-off."""
         return key in self._writes or self._in_use.is_under_way(key)
 
-    def _teller(self, key: Key) -> Teller | None:
+    def _owner(self, key: Key) -> StatusOwner | None:
         match key.kind:
             case Kind.CLUSTER_QUEUE:
                 return self._objects.queues.get(key.name)
@@ -173,20 +173,20 @@ class QueueStatuses:
             case _:
                 return self._objects.cohorts.get(key.name)
 
-    def _news(self, teller: Teller, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
-        status = self._status(teller, ledger, now)
-        if self._told.get(teller.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
+    def _changed_status(self, owner: StatusOwner, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
+        status = self._status(owner, ledger, now)
+        if self._written.get(owner.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
             return
-        patch = PatchStatus(Target(teller.key, teller.uid), status)
-        self._told[teller.key], self._last[teller.key] = status, now
-        yield self._writes.send(teller.key, patch)
+        patch = PatchStatus(Target(owner.key, owner.uid), status)
+        self._written[owner.key], self._last[owner.key] = status, now
+        yield self._writes.send(owner.key, patch)
 
-    def _status(self, teller: Teller, ledger: Ledger, now: float) -> Told:
-        match teller:
+    def _status(self, owner: StatusOwner, ledger: Ledger, now: float) -> QueueStatus:
+        match owner:
             case ClusterQueue(name=name):
-                return self._of_queue(teller, self._usage.queue(name), ledger, now)
+                return self._of_queue(owner, self._usage.queue(name), ledger, now)
             case LocalQueue(key=key):
-                return self._of_local(teller, self._usage.local(key), now)
+                return self._of_local(owner, self._usage.local(key), now)
             case Cohort(name=name):
                 node = ledger.forest.cohort(name)
                 return CohortStatus(share_of(node).rounded if node is not None else 0)
