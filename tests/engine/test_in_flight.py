@@ -6,7 +6,7 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 POD = Key(Kind.POD, "default", "p")
 CONFIRMED, FORGOTTEN, PENDING, REFUSED = (

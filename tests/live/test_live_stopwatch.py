@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders import node, pod
 
-from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, plugins_for
+from headgate.engine.scheduler.plugins import FILTER, POST_FILTER, SCORE, plugins_for
 from headgate.live.stopwatch import ONE_IN, Stopwatch
 from headgate.model.happenings import Happening
 from headgate.model.settings import Profile

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.happenings import Happening
-from headgate.queueing.queue import PodQueue
-from headgate.queueing.waiting import Backoff, Line
+from headgate.queueing.backoff import Backoff
+from headgate.queueing.queue import Line, PodQueue
 
 ROOM = frozenset({Happening.ROOM_FREED})
 

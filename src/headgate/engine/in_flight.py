@@ -17,7 +17,7 @@ from msgspec import Struct
 from headgate.engine.deadlines import Deadlines
 from headgate.model.effects import Write
 from headgate.model.events import Trouble
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 S = TypeVar("S", bound=Hashable)
 W = TypeVar("W", bound=Write)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from headgate.engine.distributions import Distribution, Labels
-from headgate.engine.extension_points import Watch, unwatched
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
-from headgate.engine.scheduling import PodScheduling
+from headgate.engine.scheduler.plane import PodScheduling
+from headgate.engine.scheduler.plugins import Watch, unwatched
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Create, Effect
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired

@@ -7,11 +7,84 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
+from headgate.model.groups import GroupKey
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.queueing.kin import Kin
-from headgate.queueing.waiting import Backoff, Line, Rank, Waiting
+from headgate.queueing.backoff import Backoff
+
+
+class Kin:
+    """Pods that share every verdict: when the first of them is refused, so would be the others.
+
+    A happening sends out one scout instead of all; its success sends the next, its refusal spares the rest.
+    """
+
+    def __init__(self) -> None:
+        self.wake_on: frozenset[Happening] = frozenset()
+        self.refusals = 0  # in a row
+        self.not_before = 0.0
+        self.scout: Key | None = None
+        self._members: dict[Key, Waiting] = {}
+        self._order: list[tuple[Rank, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, waiting: Waiting) -> None:
+        waiting.line = Line.UNSCHEDULABLE
+        self._members[waiting.key] = waiting
+        heapq.heappush(self._order, (waiting.rank, waiting.key))
+
+    def remove(self, key: Key) -> None:
+        self._members.pop(key, None)
+
+    def pop_first(self) -> Waiting | None:
+        """The member that goes before all others; entries of members that left are passed over."""
+        while self._order:
+            rank, key = heapq.heappop(self._order)
+            waiting = self._members.get(key)
+            if waiting is not None and waiting.rank == rank:
+                del self._members[key]
+                return waiting
+        return None
+
+
+class Line(StrEnum):
+    """Where a waiting pod stands; the values are the labels of scheduler_pending_pods."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+
+
+Rank = tuple[int, float, Key]
+
+
+class Waiting(Struct):
+    """One place in line: a pod's, or that of a group whose members go together or not at all."""
+
+    pod: Pod  # of a group, the member that stands for it
+    line: Line = Line.ACTIVE
+    failures: int = 0  # attempts in a row that ended in trouble, not in a refusal
+    kin: Hashable = None  # pods of equal kin get equal verdicts; set when it is refused
+    refused_by: tuple[str, ...] = ()  # the plugins that last kept it from a node, or out of the queue
+    attempts: int = 0
+    since: float = 0.0  # when it first had its turn coming: time behind gates does not count
+    group: GroupKey | None = None
+    pods: int = 1  # how many stand here as one
+
+    @property
+    def key(self) -> Key:
+        return self.pod.key if self.group is None else self.group.line_key
+
+    @property
+    def rank(self) -> Rank:
+        """Higher priority first, then older, then by name: the same order after a restart."""
+        return (-self.pod.priority, self.pod.created, self.pod.key)
 
 
 class Cause(StrEnum):

@@ -23,7 +23,7 @@ from headgate.model.effects import (
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Target
 from headgate.model.queues import Admission, QueuedWorkload
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 Written = PatchStatus | PatchSpec | Delete
 Telling = Callable[[], EmitEvent]

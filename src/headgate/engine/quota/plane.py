@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import assert_never
 
-from headgate.engine.extension_points import ADMISSION, Watch, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.quota import telling
@@ -23,7 +22,8 @@ from headgate.engine.quota.pace import Pace
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.surroundings import QuotaSurroundings
 from headgate.engine.quota.workload_gauges import workload_gauges
-from headgate.engine.telling import saturated_entry, saturated_event
+from headgate.engine.scheduler.events import saturated_entry, saturated_event
+from headgate.engine.scheduler.plugins import ADMISSION, Watch, unwatched
 from headgate.lifecycle.quota_conditions import ADMITTED, FINISHED
 from headgate.lifecycle.quota_deadlines import next_deadline
 from headgate.lifecycle.quota_next import Step, next_step
@@ -43,7 +43,7 @@ from headgate.model.objects import Object
 from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.resources import saturated
 from headgate.model.settings import Settings
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 from headgate.quota.order import changed_from_outside
 
 _WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.model.keys import Key
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 
 class Rests:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from headgate.engine.groups import Described, Groups, Undescribed
+from headgate.engine.scheduler.groups import Described, Groups, Undescribed
 from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.queueing.queue import PodQueue, same_demand
-from headgate.queueing.waiting import Waiting
+from headgate.queueing.queue import PodQueue, Waiting, same_demand
 
 PLUGIN = "GangScheduling"
 

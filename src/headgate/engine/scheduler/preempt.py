@@ -11,23 +11,142 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 import msgspec
 from msgspec import Struct, field
 
-from headgate.engine import telling_preemption as telling
-from headgate.engine.departures import Departures
-from headgate.engine.gangs import Gangs
 from headgate.engine.journal import Journal
-from headgate.engine.tallies import Tallies
-from headgate.engine.unfinished import Unfinished, marks
-from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
+from headgate.engine.scheduler import preemption_events
+from headgate.engine.scheduler.gangs import Gangs
+from headgate.engine.scheduler.groups import Groups
+from headgate.engine.scheduler.metrics import Tallies
+from headgate.model.effects import Effect, Evict, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Outcome, Trouble
 from headgate.model.groups import GroupKey
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Target
-from headgate.model.pod import Pod
+from headgate.model.pod import ENDED, Pod
 from headgate.placement.nominations import Nominations
 from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
+from headgate.preemption.units import Unit
 from headgate.queueing.queue import PodQueue
+
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+def marks(units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
+    """For every pod that leaves with others and does not carry the mark yet."""
+    for unit in units:
+        together = len(unit.pods)
+        for pod in unit.pods if together > 1 else ():
+            if not pod.preempted or pod.leaves_with != together:
+                text = preemption_events.hidden(pod, preemptor, together)
+                mark = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
+                yield PatchStatus(pod.target, mark)
+
+
+class Unfinished:
+    """Looks at gangs of which a pod that runs carries the mark; at each only when something about it changed."""
+
+    def __init__(self, groups: Groups, nodes: NodeTable, journal: Journal) -> None:
+        self._groups = groups
+        self._nodes = nodes
+        self._journal = journal
+        self._suspects: dict[GroupKey, None] = {}
+        self._single: dict[Key, Pod] = {}
+
+    def suspect(self, pod: Pod) -> None:
+        """The pod carries the mark, or carried it when its gang was last looked at."""
+        standing = self._groups.standing(pod)
+        if standing.gang is not None and standing.whole:
+            self._suspects[standing.gang] = None
+        else:
+            self._single[pod.key] = pod
+
+    def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
+        """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
+
+        `busy` says which pods someone is just about to evict.
+        """
+        suspects, self._suspects = self._suspects, {}
+        strays = self._take_strays(busy)
+        for group in suspects:
+            members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
+            staying = [there for pod in members for there in self._running(pod)]
+            if not any(busy(pod) for pod in staying):
+                begun = self._has_begun(members, staying, strays)
+                yield from self._finish(staying, begun=begun, now=now)
+        yield from self._finish(strays, begun=False, now=now)
+
+    def _take_strays(self, busy: Callable[[Pod], bool]) -> list[Pod]:
+        """Running pods whose mark says that they leave with others, with whom they have nothing to do any more."""
+        single, self._single = self._single, {}
+        staying = [there for pod in single.values() if not busy(pod) for there in self._running(pod)]
+        return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
+
+    def _leaves_whole(self, pod: Pod) -> bool:
+        standing = self._groups.standing(pod)
+        return standing.gang is not None and standing.whole
+
+    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod]) -> bool:
+        """One of them is going, or so many are gone, neither ended nor moved, that these are not all who were marked.
+
+        Where the marks do not say how many that was, there were at least as many as the gang needs.
+        """
+        if not staying:
+            return False
+        stay = {pod.key for pod in staying}
+        leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
+        ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
+        marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
+        space = staying[0].key.namespace
+        moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
+        return leaving or len(staying) + ended + moved < marked
+
+    def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
+        for pod in staying:
+            if begun:
+                self._journal.write(preemption_events.rest_evicted(pod, now))
+                yield Evict(pod.target, preemption_events.BY_SCHEDULER, preemption_events.REST, now)
+            elif pod.preempted:
+                mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", preemption_events.ABANDONED, now)
+                yield PatchStatus(pod.target, mark)
+
+    def _running(self, pod: Pod) -> Iterator[Pod]:
+        """The pod as it runs; nothing when it runs nowhere or is leaving."""
+        charge = self._nodes.charge_of(pod.key)
+        if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
+            yield charge[1]
+
+
+class Departures:
+    """Says when the last of those someone waits for has left, so that nobody looks in vain after each of them."""
+
+    def __init__(self) -> None:
+        self._expected: dict[Key, dict[Key, None]] = {}  # by place in line
+        self._awaiting: dict[Key, dict[Key, None]] = {}  # by pod that is to leave
+
+    def expect(self, place: Key, pods: Iterable[Key]) -> None:
+        """These, and no others, must leave for the one at this place."""
+        self.forget(place)
+        self._expected[place] = dict.fromkeys(pods)
+        for pod in self._expected[place]:
+            self._awaiting.setdefault(pod, {})[place] = None
+
+    def forget(self, place: Key) -> None:
+        for pod in self._expected.pop(place, {}):
+            self._awaiting[pod].pop(place)
+            if not self._awaiting[pod]:
+                del self._awaiting[pod]
+
+    def left(self, pod: Key) -> list[Key]:
+        """The pod has left: the places at which nobody else is waited for now."""
+        places = list(self._awaiting.pop(pod, ()))
+        for place in places:
+            del self._expected[place][pod]
+        done = [place for place in places if not self._expected[place]]
+        for place in done:
+            del self._expected[place]
+        return done
+
 
 NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
 Seats = tuple[tuple[Pod, str], ...]
@@ -158,13 +277,15 @@ class Preempting:
         if not all(pod.preempts for pod in preemptor.pods):
             return Remedy(NOT_ALLOWED)
         if promise is not None and promise.unanswered:
-            return Remedy(telling.promised(promise.plan), helps=True)
+            return Remedy(preemption_events.promised(promise.plan), helps=True)
         members = tuple(self._with_promise(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
         seats = nominated_seats(preemptor)
         if len(seats) >= preemptor.needed and self._search.holds(preemptor, seats, placer):
             self._await(place, seats)
-            return Remedy(telling.promised(promise.plan) if promise else telling.awaiting(seats), helps=True)
+            return Remedy(
+                preemption_events.promised(promise.plan) if promise else preemption_events.awaiting(seats), helps=True
+            )
         return self._search_for(place, kin, preemptor, placer, now)
 
     def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
@@ -181,7 +302,7 @@ class Preempting:
         promise = self._give(place, Promise(preemptor, found, placer))
         nominations = self._nominate(promise)
         evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
-        return Remedy(telling.promised(found), (*nominations, *evictions), helps=True)
+        return Remedy(preemption_events.promised(found), (*nominations, *evictions), helps=True)
 
     def _no_remedy(self, failed: FailedSearch, preemptor: Preemptor) -> Remedy:
         return Remedy(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
@@ -357,14 +478,14 @@ class Preempting:
             self._break(place)
             self._queue.hurry(place)
             return
-        self._journal.write(telling.preempting(promise.preemptor, plan, now))
+        self._journal.write(preemption_events.preempting(promise.preemptor, plan, now))
         yield from self._clear_the_way(promise)
         together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
         for pod in victims:
-            text = telling.hidden(pod, promise.preemptor, together[pod.key])
-            evict = Evict(pod.target, telling.BY_SCHEDULER, text, now)
+            text = preemption_events.hidden(pod, promise.preemptor, together[pod.key])
+            evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, promise, Eviction(evict, place, together[pod.key] > 1))
-        yield from telling.preemptor_events(promise.preemptor, plan, now)
+        yield from preemption_events.preemptor_events(promise.preemptor, plan, now)
         self._await(place, plan.seats)
 
     def _preemptor_unchanged(self, place: Key, promise: Promise) -> bool:
@@ -374,10 +495,10 @@ class Preempting:
 
     def _evict(self, pod: Pod, promise: Promise, eviction: Eviction) -> Iterator[Effect]:
         evict = eviction.evict
-        self._journal.write(telling.evicted(pod, promise.preemptor, promise.plan, evict.at))
+        self._journal.write(preemption_events.evicted(pod, promise.preemptor, promise.plan, evict.at))
         self._leaves(pod, eviction)
         yield evict
-        yield telling.victim_event(pod, promise.preemptor, evict.at)
+        yield preemption_events.victim_event(pod, promise.preemptor, evict.at)
 
     def _clear_the_way(self, promise: Promise) -> Iterator[Effect]:
         """Less important ones that were promised room on the same nodes must look for other room."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from headgate.engine.groups import Groups
-from headgate.engine.priorities import Rank
+from headgate.engine.scheduler.groups import Groups, Rank
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, WorkloadStatus
 from headgate.model.groups import Workload

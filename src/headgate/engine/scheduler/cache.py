@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.engine.groups import GROUP_KINDS, Groups
-from headgate.engine.resolving import Resolver
-from headgate.engine.workload_status import WorkloadStatuses
+from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
+from headgate.engine.scheduler.resolving import Resolver
+from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.model.groups import Workload
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition, StatusChange, WorkloadStatus
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 Retried = Bind | PatchStatus | Evict
 IN_DOUBT = (Trouble.UNAVAILABLE, Trouble.UNKNOWN)

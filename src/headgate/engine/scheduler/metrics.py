@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from headgate.engine.planes import Number
-from headgate.queueing.waiting import Waiting
+from headgate.queueing.queue import Waiting
 
 
 class Result(StrEnum):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from headgate.engine.journal import Entry
+import msgspec
+
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.scheduler.writes import Retries
 from headgate.gates.pre_enqueue import Held
 from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodCondition
 from headgate.model.events import Outcome
 from headgate.model.keys import Key, Target
-from headgate.model.pod import Pod
+from headgate.model.pod import Pod, ScheduledCondition
 from headgate.model.resources import LARGEST_REQUEST, amount_text
 from headgate.placement.placer import NoPlacement, Placement
-from headgate.queueing.waiting import Waiting
+from headgate.queueing.queue import Waiting
 
 POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
@@ -106,3 +109,70 @@ def _shows(pod: Pod, entry: Entry) -> bool:
 def _condition(pod: Pod, entry: Entry) -> PatchStatus:
     turned = None if pod.scheduled is not None and pod.scheduled.status == "False" else entry.at
     return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))
+
+
+Told = PatchStatus | EmitEvent
+
+
+class Explaining:
+    """The PodScheduled condition of every pod that waits.
+
+    What was written last counts, seen or not: the object may still show something older, and an older text that was
+    lost must not be written again after a newer one.
+    """
+
+    def __init__(self, journal: Journal, retries: Retries) -> None:
+        self._journal = journal
+        self._retries = retries
+        self._told: dict[Key, ScheduledCondition] = {}
+
+    def refused(self, pod: Pod, found: NoPlacement, remedy: str, now: float) -> Iterator[Told]:
+        """Nothing when it is what was said last."""
+        entry = refused(pod, found, remedy, now)
+        if self._told.get(pod.key) == _condition_of(entry):
+            return
+        self._journal.write(entry)
+        effects = list(condition_and_event(self._as_told(pod), entry))
+        yield from self._tell(pod.key, _condition_of(entry), effects)
+
+    def gated(self, pod: Pod, entry: Entry) -> Iterator[Told]:
+        self._journal.write(entry)
+        effects = list(gated_condition_and_event(self._as_told(pod), entry))
+        yield from self._tell(pod.key, _condition_of(entry), effects)
+
+    def released(self, pod: Pod, now: float) -> None:
+        """Nothing holds the pod any more; what its condition says is for its first attempt, or `queued`."""
+        self._journal.write(released(pod, now))
+
+    def queued(self, pod: Pod) -> Iterator[Told]:
+        """The pod waits for its turn and for nothing else."""
+        patch = queued(pod)
+        assert isinstance(patch.change, PodCondition)
+        yield from self._tell(pod.key, _shown(patch.change), [patch])
+
+    def still_says(self, pod: Key, condition: PodCondition) -> bool:
+        """Whether this is what was said of the pod last."""
+        return self._told.get(pod) == _shown(condition)
+
+    def forget(self, key: Key) -> None:
+        """It waits no longer."""
+        self._told.pop(key, None)
+
+    def _as_told(self, pod: Pod) -> Pod:
+        told = self._told.get(pod.key)
+        return pod if told is None else msgspec.structs.replace(pod, scheduled=told)
+
+    def _tell(self, pod: Key, condition: ScheduledCondition, effects: Iterable[Told]) -> Iterator[Told]:
+        self._told[pod] = condition
+        for effect in effects:
+            if isinstance(effect, PatchStatus):
+                self._retries.settled(effect)  # an older text must not come after this one
+            yield effect
+
+
+def _condition_of(entry: Entry) -> ScheduledCondition:
+    return ScheduledCondition("False", entry.reason, entry.message)
+
+
+def _shown(condition: PodCondition) -> ScheduledCondition:
+    return ScheduledCondition(condition.status, condition.reason, condition.message)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from headgate.engine.extension_points import Plugins
+from headgate.engine.scheduler.plugins import Plugins
 from headgate.model.effects import Bind
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
-from headgate.queueing.waiting import Waiting
+from headgate.queueing.queue import Waiting
 
 
 class Assumption(Struct):

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from headgate.engine import telling
-from headgate.engine.alarms import Alarms
-from headgate.engine.assumptions import Assumption, Assumptions, still_in_doubt
-from headgate.engine.choosing import Choosing, Found
-from headgate.engine.entrance import Entrance
-from headgate.engine.explaining import Explaining
-from headgate.engine.extension_points import POST_FILTER, Watch, plugins_for, unwatched
-from headgate.engine.gangs import PLUGIN, Gangs
-from headgate.engine.groups import GROUP_KINDS, Groups
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
-from headgate.engine.preempting import Preempting, Remedy
-from headgate.engine.resolving import READS, Resolver
-from headgate.engine.retries import Retried, Retries, may_take_hold_later
-from headgate.engine.surroundings import Surroundings
-from headgate.engine.tallies import Result, Tallies
-from headgate.engine.unfinished import DISRUPTION_TARGET, Unfinished
-from headgate.engine.workload_status import WorkloadStatuses
+from headgate.engine.scheduler import events
+from headgate.engine.scheduler.bind import Assumption, Assumptions, still_in_doubt
+from headgate.engine.scheduler.cache import Surroundings
+from headgate.engine.scheduler.choose import Choosing, Found
+from headgate.engine.scheduler.events import Explaining
+from headgate.engine.scheduler.gangs import PLUGIN, Gangs
+from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
+from headgate.engine.scheduler.metrics import Result, Tallies
+from headgate.engine.scheduler.plugins import POST_FILTER, Watch, plugins_for, unwatched
+from headgate.engine.scheduler.pre_enqueue import Entrance
+from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, Preempting, Remedy, Unfinished
+from headgate.engine.scheduler.resolving import READS, Resolver
+from headgate.engine.scheduler.workload_status import WorkloadStatuses
+from headgate.engine.scheduler.writes import Retried, Retries, may_take_hold_later
 from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
+from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WakeAt, WorkloadStatus
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
@@ -40,8 +38,37 @@ from headgate.preemption.budgets import Budgets
 from headgate.preemption.search import Preemption, Preemptor
 from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.units import Running
-from headgate.queueing.queue import PodQueue
-from headgate.queueing.waiting import Backoff, Line, Waiting
+from headgate.queueing.backoff import Backoff
+from headgate.queueing.queue import Line, PodQueue, Waiting
+
+TIMER = "scheduling"
+FLUSH_AFTER = 300.0  # seconds after which parked pods are tried in any case, should a happening have been missed
+
+
+class Alarms:
+    def __init__(self) -> None:
+        self._alarm: float | None = None
+        self._flush_at: float | None = None
+
+    def flush_is_due(self, now: float) -> bool:
+        """True once, when it is time to try everyone."""
+        if self._flush_at is None or self._flush_at > now:
+            return False
+        self._flush_at = None
+        return True
+
+    def wake_later(self, deadlines: Iterable[float | None], anyone_parked: bool, now: float) -> Iterator[WakeAt]:
+        """One alarm for whatever comes first; a later one is set when it has rung."""
+        if self._alarm is not None and self._alarm <= now:
+            self._alarm = None
+        earliest = min((at for at in deadlines if at is not None), default=None)
+        if earliest is not None and (self._alarm is None or earliest < self._alarm):
+            self._alarm = max(earliest, now)
+            yield WakeAt(self._alarm, TIMER)
+        if self._flush_at is None and anyone_parked:
+            self._flush_at = now + FLUSH_AFTER
+            yield WakeAt(self._flush_at, TIMER, idle=True)
+
 
 PREEMPTION = "DefaultPreemption"
 
@@ -202,9 +229,9 @@ class PodScheduling:
 
     def _warn(self, pod: Pod, now: float) -> Iterator[Effect]:
         if names := saturated(pod.shape.requests):
-            entry = telling.saturated_entry(pod.key, names, now)
+            entry = events.saturated_entry(pod.key, names, now)
             self._journal.write(entry)
-            yield telling.saturated_event(pod.target, entry)
+            yield events.saturated_event(pod.target, entry)
 
     def _grouped(self, observed: Pod, known: Pod | None) -> Pod:
         """The pod with the priority of its workload. That a group has one pod more may be news to the workload."""
@@ -286,7 +313,7 @@ class PodScheduling:
         key = bind.target.key
         assumption = self._assumptions.answered(bind)
         if outcome.trouble is None and (pod := self.pods.get(key)) is not None and pod.uid == bind.target.uid:
-            yield telling.scheduled_event(pod, bind.node, now)
+            yield events.scheduled_event(pod, bind.node, now)
         if assumption is None:
             return
         if outcome.trouble is None:
@@ -302,7 +329,7 @@ class PodScheduling:
         """The binding did not take hold: give the room back and let the pod, or its gang, try again after a while."""
         waiting = assumption.waiting
         pod = waiting.pod
-        self._journal.write(telling.forgotten(pod, assumption.bind, outcome, now))
+        self._journal.write(events.forgotten(pod, assumption.bind, outcome, now))
         self._drop(pod)
         if pod.wants_node and not self._entrance.goes_with_others(pod):
             self.queue.failed(waiting, now)
@@ -396,7 +423,7 @@ class PodScheduling:
         for bind in plugins.binder.bind(pod, found.node):
             self._assumptions.add(waiting, bind)
             self._decided.append(bind)
-            self._journal.write(telling.bound(waiting, found, now))
+            self._journal.write(events.bound(waiting, found, now))
             yield bind
 
     def _refuse(self, waiting: Waiting, found: NoPlacement, now: float) -> Iterator[Effect]:

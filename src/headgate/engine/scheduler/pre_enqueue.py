@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from headgate.engine import telling
-from headgate.engine.explaining import Explaining, Told
-from headgate.engine.gangs import PLUGIN, ByThemselves, Gangs, InLine
-from headgate.engine.groups import Undescribed
+from headgate.engine.scheduler import events
+from headgate.engine.scheduler.events import Explaining, Told
+from headgate.engine.scheduler.gangs import PLUGIN, ByThemselves, Gangs, InLine
+from headgate.engine.scheduler.groups import Undescribed
 from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
 from headgate.model.effects import PatchStatus
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.queueing.queue import PodQueue
-from headgate.queueing.waiting import Line
+from headgate.queueing.queue import Line, PodQueue
 
 
 class Entrance:
@@ -111,11 +110,11 @@ class Entrance:
         held = self._held.pop(pod.key, None)
         unheard_of = self._let_in.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
         self._let_in[pod.key] = pod.uid
-        if not pod.gates and (held is not None or (unheard_of and telling.shown_as_gated(pod))):
+        if not pod.gates and (held is not None or (unheard_of and events.shown_as_gated(pod))):
             self._released[pod.key] = pod
             self._explaining.released(pod, now)
             if held is None or held.plugin != PLUGIN:  # that a gang is complete is not worth an event for each member
-                yield telling.released_event(pod, now)
+                yield events.released_event(pod, now)
 
     def _hold(self, pod: Pod, held: Held, now: float) -> Iterator[Told]:
         self._queue.hold(pod, held.wake_on, held.plugin)
@@ -124,6 +123,6 @@ class Entrance:
             return
         self._held[pod.key] = held
         self._newly_held[pod.key] = pod
-        for effect in self._explaining.gated(pod, telling.gated(pod, held, now)):
+        for effect in self._explaining.gated(pod, events.gated(pod, held, now)):
             if isinstance(effect, PatchStatus) or (known is None and held.plugin != PLUGIN):
                 yield effect

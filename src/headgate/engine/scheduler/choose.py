@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import msgspec
 
-from headgate.engine.gangs import Gangs, InLine
-from headgate.engine.resolving import Resolver, Unresolved
+from headgate.engine.scheduler.gangs import Gangs, InLine
+from headgate.engine.scheduler.resolving import Resolver, Unresolved
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.groups import GroupPlacement, place_group
@@ -17,8 +17,7 @@ from headgate.placement.sampling import bundles_with
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import WORTH_PLANNING
 from headgate.preemption.search import Preemptor
-from headgate.queueing.queue import PodQueue, same_verdicts
-from headgate.queueing.waiting import Waiting
+from headgate.queueing.queue import PodQueue, Waiting, same_verdicts
 
 Found = Placement | GroupPlacement | NoPlacement
 Verdict = tuple[Waiting, Found]
