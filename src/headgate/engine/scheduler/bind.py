@@ -10,13 +10,13 @@ from headgate.engine.scheduler.plugins import Plugins
 from headgate.model.effects import Bind
 from headgate.model.events import Outcome, Trouble
 from headgate.model.keys import Key
-from headgate.queueing.queue import Waiting
+from headgate.queueing.queue import QueuedPodInfo
 
 
 class Assumption(Struct):
     """A binding we decided and have not observed yet."""
 
-    waiting: Waiting
+    info: QueuedPodInfo
     bind: Bind
     doubtful: bool = False  # an answer was lost: it may have taken hold, so only an observation or a yes settles it
 
@@ -35,8 +35,8 @@ class Assumptions:
         """Bindings sent and not answered yet."""
         return len(self._in_flight)
 
-    def add(self, waiting: Waiting, bind: Bind) -> None:
-        self._assumed[bind.target.key] = Assumption(waiting, bind)
+    def add(self, info: QueuedPodInfo, bind: Bind) -> None:
+        self._assumed[bind.target.key] = Assumption(info, bind)
         self.sent(bind)
 
     def sent(self, bind: Bind) -> None:
@@ -53,7 +53,7 @@ class Assumptions:
         assumption = self._assumed.get(key)
         if assumption is None:
             return False
-        for rule in self._profiles[assumption.waiting.pod.scheduler_name].reserve:
+        for rule in self._profiles[assumption.info.pod.scheduler_name].reserve:
             rule.unreserve(key)
         return True
 

@@ -15,7 +15,7 @@ from headgate.placement.neighbours import Neighbours
 from headgate.preemption.budgets import Budgets
 
 
-class Surroundings:
+class ClusterCache:
     """Takes in what is now true of them, collects what that may mean to pods that wait, and names pods it describes."""
 
     def __init__(
@@ -27,15 +27,15 @@ class Surroundings:
         self._statuses = statuses
         self._budgets = budgets
         self._resolver = resolver
-        self._happened: dict[Happening, None] = {}
+        self._events: dict[Happening, None] = {}
 
-    def happen(self, *happenings: Happening) -> None:
-        self._happened.update(dict.fromkeys(happenings))
+    def note(self, *events: Happening) -> None:
+        self._events.update(dict.fromkeys(events))
 
-    def take_happenings(self) -> dict[Happening, None]:
+    def take_events(self) -> dict[Happening, None]:
         """What happened since the last call."""
-        happened, self._happened = self._happened, {}
-        return happened
+        cluster_events, self._events = self._events, {}
+        return cluster_events
 
     def observe(self, found: Object) -> list[Pod]:
         """The pods that must be looked at anew: their priority, or how their group starts and leaves, may differ."""
@@ -44,7 +44,7 @@ class Surroundings:
                 self._observe_node(found)
             case Namespace(key=key, labels=labels):
                 if self._neighbours.relabel(key.name, labels):
-                    self.happen(Happening.NEIGHBOURS_CHANGED)
+                    self.note(Happening.NEIGHBOURS_CHANGED)
             case PriorityClass():
                 return self._ranked_anew(self._groups.put_class(found))
             case Workload(key=key):
@@ -53,7 +53,7 @@ class Surroundings:
             case DisruptionBudget():
                 self._budgets.put(found)
             case _:
-                self.happen(*self._resolver.observe(found))
+                self.note(*self._resolver.observe(found))
         return []
 
     def lose(self, key: Key, uid: str) -> list[Pod]:
@@ -69,7 +69,7 @@ class Surroundings:
                 self._statuses.touch(key)
                 return self._groups.drop(key, uid)
             case _:
-                self.happen(*self._resolver.lose(key, uid))
+                self.note(*self._resolver.lose(key, uid))
         return []
 
     def _ranked_anew(self, workloads: list[Key]) -> list[Pod]:
@@ -82,13 +82,13 @@ class Surroundings:
         if known is not None and _same_for_scheduling(known, node):
             return
         self._nodes.put(node)
-        self.happen(Happening.NODE_ADDED if known is None else Happening.NODE_CHANGED)
+        self.note(Happening.NODE_ADDED if known is None else Happening.NODE_CHANGED)
 
     def _lose_node(self, name: str, uid: str) -> None:
         known = self._nodes.get(name)
         if known is not None and known.uid == uid:
             self._nodes.drop(name)
-            self.happen(Happening.NODE_CHANGED)
+            self.note(Happening.NODE_CHANGED)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import msgspec
 
-from headgate.engine.scheduler.gangs import Gangs, InLine
+from headgate.engine.scheduler.gangs import GangTracker, QueuedAsOne
 from headgate.engine.scheduler.resolving import Resolver, Unresolved
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
@@ -17,10 +17,10 @@ from headgate.placement.sampling import bundles_with
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import WORTH_PLANNING
 from headgate.preemption.search import Preemptor
-from headgate.queueing.queue import PodQueue, Waiting, same_verdicts
+from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_verdicts
 
 Found = Placement | GroupPlacement | NoPlacement
-Verdict = tuple[Waiting, Found]
+Verdict = tuple[QueuedPodInfo, Found]
 
 
 class Choosing:
@@ -31,7 +31,7 @@ class Choosing:
     """
 
     def __init__(
-        self, queue: PodQueue, placers: Mapping[str, Placer], resolver: Resolver, gangs: Gangs, nodes: NodeTable
+        self, queue: PodQueue, placers: Mapping[str, Placer], resolver: Resolver, gangs: GangTracker, nodes: NodeTable
     ) -> None:
         self._queue = queue
         self._placers = placers
@@ -50,54 +50,54 @@ class Choosing:
             alike = self._queue.pop_with(first, room, same_verdicts)
             yield from self._for_alike(alike) if len(alike) > 1 else self._for_different(first, room)
 
-    def kin(self, waiting: Waiting) -> Hashable:
+    def equivalence(self, info: QueuedPodInfo) -> Hashable:
         """Who shares its verdicts. Gangs, and pods with claims or a promise, wait for what is their own.
 
         A late member of a gang that must stay together shares them only with pods kept to the same place.
         """
-        pod = waiting.pod
-        if waiting.group is not None or pod.shape.claims or pod.nominated:
-            return waiting.key
+        pod = info.pod
+        if info.group is not None or pod.shape.claims or pod.nominated:
+            return info.key
         resolved = self._resolve(pod)
         if isinstance(resolved, Unresolved):
-            return waiting.key
+            return info.key
         return self._placers[pod.scheduler_name].kin(resolved), pod.priority, pod.preempts
 
-    def preemptor(self, waiting: Waiting) -> Preemptor | None:
+    def preemptor(self, info: QueuedPodInfo) -> Preemptor | None:
         """The pod or gang at this place as one for whom others may have to leave.
 
         None while something keeps it off all nodes alike, or when its gang does not stand in line as one any more.
         """
-        if waiting.group is not None and not isinstance(self._gangs.stand(waiting.group), InLine):
+        if info.group is not None and not isinstance(self._gangs.state(info.group), QueuedAsOne):
             return None
-        prepared = self._preparing(waiting)
+        prepared = self._preparing(info)
         if isinstance(prepared, Unresolved):
             return None
-        members, stand = prepared
-        pods, key = tuple(members[: stand.needed]), waiting.group or waiting.pod.key
-        return Preemptor(key, pods, stand.needed, waiting.pod.priority, stand.topology)
+        members, state = prepared
+        pods, key = tuple(members[: state.needed]), info.group or info.pod.key
+        return Preemptor(key, pods, state.needed, info.pod.priority, state.topology)
 
-    def _preparing(self, waiting: Waiting) -> tuple[list[Pod], InLine] | Unresolved:
+    def _preparing(self, info: QueuedPodInfo) -> tuple[list[Pod], QueuedAsOne] | Unresolved:
         """The pods that go together with what they name made out, and what their going together demands."""
-        if waiting.group is None:
-            alone = self._resolve(waiting.pod)
-            return alone if isinstance(alone, Unresolved) else ([alone], InLine(1))
-        stand = self._gangs.stand(waiting.group)
-        assert isinstance(stand, InLine), f"{waiting.group} stands in line and should not"
+        if info.group is None:
+            alone = self._resolve(info.pod)
+            return alone if isinstance(alone, Unresolved) else ([alone], QueuedAsOne(1))
+        state = self._gangs.state(info.group)
+        assert isinstance(state, QueuedAsOne), f"{info.group} stands in line and should not"
         members = []
-        for pod in self._gangs.members(waiting.group):
+        for pod in self._gangs.members(info.group):
             resolved = self._resolve(pod)
             if isinstance(resolved, Unresolved):
                 return resolved
             members.append(resolved)
-        return members, stand
+        return members, state
 
-    def _for_gang(self, waiting: Waiting) -> GroupPlacement | NoPlacement:
-        placer, prepared = self._placer(waiting), self._preparing(waiting)
+    def _for_gang(self, info: QueuedPodInfo) -> GroupPlacement | NoPlacement:
+        placer, prepared = self._placer(info), self._preparing(info)
         if isinstance(prepared, Unresolved):
             return placer.nowhere(prepared.rule, prepared.why, prepared.wake_on)
-        members, stand = prepared
-        return place_group(placer, self._nodes, members, stand.needed, stand.topology)
+        members, state = prepared
+        return place_group(placer, self._nodes, members, state.needed, state.topology)
 
     def _resolve(self, pod: Pod) -> Pod | Unresolved:
         """With what it names made out, and kept to where its gang already runs if that must stay together."""
@@ -105,32 +105,32 @@ class Choosing:
         if pod.group is None or isinstance(resolved, Unresolved):
             return resolved
         topology = self._gangs.topology(pod.group)
-        seats = self._gangs.seats(pod.group) if topology else ()
+        seats = self._gangs.nodes_of(pod.group) if topology else ()
         nodes = [node for seat in seats if (node := self._nodes.get(seat)) is not None and topology in node.labels]
         if not nodes:
             return resolved
         selector = tuple(sorted({*pod.shape.node_selector, (topology, nodes[0].labels[topology])}))
         return msgspec.structs.replace(resolved, shape=msgspec.structs.replace(resolved.shape, node_selector=selector))
 
-    def _for_alike(self, alike: list[Waiting]) -> Iterator[Verdict]:
+    def _for_alike(self, alike: list[QueuedPodInfo]) -> Iterator[Verdict]:
         """Pods of one shape: those whom one plan serves at once, the others one by one."""
         while alike:
             served = self._served(alike)
             planned = self._placer(alike[0]).plan(alike[0].pod, served) if served >= WORTH_PLANNING else []
             run, alike = alike[: served or None], alike[served:] if served else []
             yield from zip(run, planned, strict=False)
-            for waiting in run[len(planned) :]:
-                self.deciding = waiting.pod.key
-                yield waiting, self._place(waiting.pod)
+            for info in run[len(planned) :]:
+                self.deciding = info.pod.key
+                yield info, self._place(info.pod)
 
-    def _served(self, alike: list[Waiting]) -> int:
+    def _served(self, alike: list[QueuedPodInfo]) -> int:
         """How many of them, from the first on, can be planned for together; none if the first must be asked for."""
-        pods = [waiting.pod for waiting in alike]
+        pods = [info.pod for info in alike]
         if len(pods) < WORTH_PLANNING or not self._names_nothing(pods[0]):
             return 0
         return self._placer(alike[0]).plan_serves(pods[0], itertools.takewhile(self._names_nothing, pods))
 
-    def _for_different(self, first: Waiting, room: int) -> Iterator[Verdict]:
+    def _for_different(self, first: QueuedPodInfo, room: int) -> Iterator[Verdict]:
         """Pods that differ in amounts only: as many as can be planned at once, or just this one."""
         together = self._bundle(first, room)
         if len(together) == 1:
@@ -139,12 +139,12 @@ class Choosing:
         planned = self._placer(first).plan_each([each.pod for each in together])
         yield from zip(together, planned, strict=False)
         left = together[len(planned) :]
-        for waiting in left[1:]:
-            self._queue.put_back(waiting)
-        for waiting in left[:1]:
-            yield waiting, self._place(waiting.pod)
+        for info in left[1:]:
+            self._queue.requeue(info)
+        for info in left[:1]:
+            yield info, self._place(info.pod)
 
-    def _bundle(self, first: Waiting, room: int) -> list[Waiting]:
+    def _bundle(self, first: QueuedPodInfo, room: int) -> list[QueuedPodInfo]:
         placer = self._placer(first)
         if not placer.unknown(first.pod) or not self._names_nothing(first.pod):
             return [first]
@@ -165,5 +165,5 @@ class Choosing:
     def _names_nothing(self, pod: Pod) -> bool:
         return self._resolve(pod) is pod
 
-    def _placer(self, waiting: Waiting) -> Placer:
-        return self._placers[waiting.pod.scheduler_name]
+    def _placer(self, info: QueuedPodInfo) -> Placer:
+        return self._placers[info.pod.scheduler_name]

@@ -15,7 +15,7 @@ from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod, ScheduledCondition
 from headgate.model.resources import LARGEST_REQUEST, amount_text
 from headgate.placement.placer import NoPlacement, Placement
-from headgate.queueing.queue import Waiting
+from headgate.queueing.queue import QueuedPodInfo
 
 POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
@@ -23,23 +23,23 @@ RELEASED = "nothing keeps the pod from being scheduled any more"
 SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # what an API server writes at creation
 
 
-def bound(waiting: Waiting, found: Placement, now: float) -> Entry:
-    pod = waiting.pod
+def bound(info: QueuedPodInfo, found: Placement, now: float) -> Entry:
+    pod = info.pod
     message = f"assigned {pod.key.namespace}/{pod.key.name} to {found.node}"
     numbers: dict[str, int | str] = {
         "node": found.node,
         "score": found.score,
         "profile": pod.scheduler_name,
-        "attempts": waiting.attempts,
-        "queued_ms": round((now - waiting.since) * 1000),
+        "attempts": info.attempts,
+        "queued_ms": round((now - info.since) * 1000),
     }
     return Entry(now, pod.key, "bind", "Scheduled", message, numbers)
 
 
-def refused(pod: Pod, found: NoPlacement, remedy: str, now: float) -> Entry:
-    """`remedy` says what preemption can do about it."""
+def refused(pod: Pod, found: NoPlacement, post_filter: str, now: float) -> Entry:
+    """`post_filter` says what preemption can do about it."""
     numbers: dict[str, int | str] = {"nodes": found.nodes, **dict(found.reasons), "profile": pod.scheduler_name}
-    message = f"{found} {remedy[0].upper()}{remedy[1:]}." if remedy else str(found)
+    message = f"{found} {post_filter[0].upper()}{post_filter[1:]}." if post_filter else str(found)
     return Entry(now, pod.key, "wait", "Unschedulable", message, numbers)
 
 
@@ -111,10 +111,10 @@ def _condition(pod: Pod, entry: Entry) -> PatchStatus:
     return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))
 
 
-Told = PatchStatus | EmitEvent
+Report = PatchStatus | EmitEvent
 
 
-class Explaining:
+class PodConditions:
     """The PodScheduled condition of every pod that waits.
 
     What was written last counts, seen or not: the object may still show something older, and an older text that was
@@ -124,46 +124,46 @@ class Explaining:
     def __init__(self, journal: Journal, retries: Retries) -> None:
         self._journal = journal
         self._retries = retries
-        self._told: dict[Key, ScheduledCondition] = {}
+        self._written: dict[Key, ScheduledCondition] = {}
 
-    def refused(self, pod: Pod, found: NoPlacement, remedy: str, now: float) -> Iterator[Told]:
+    def refused(self, pod: Pod, found: NoPlacement, post_filter: str, now: float) -> Iterator[Report]:
         """Nothing when it is what was said last."""
-        entry = refused(pod, found, remedy, now)
-        if self._told.get(pod.key) == _condition_of(entry):
+        entry = refused(pod, found, post_filter, now)
+        if self._written.get(pod.key) == _condition_of(entry):
             return
         self._journal.write(entry)
-        effects = list(condition_and_event(self._as_told(pod), entry))
-        yield from self._tell(pod.key, _condition_of(entry), effects)
+        effects = list(condition_and_event(self._as_written(pod), entry))
+        yield from self._write(pod.key, _condition_of(entry), effects)
 
-    def gated(self, pod: Pod, entry: Entry) -> Iterator[Told]:
+    def gated(self, pod: Pod, entry: Entry) -> Iterator[Report]:
         self._journal.write(entry)
-        effects = list(gated_condition_and_event(self._as_told(pod), entry))
-        yield from self._tell(pod.key, _condition_of(entry), effects)
+        effects = list(gated_condition_and_event(self._as_written(pod), entry))
+        yield from self._write(pod.key, _condition_of(entry), effects)
 
     def released(self, pod: Pod, now: float) -> None:
         """Nothing holds the pod any more; what its condition says is for its first attempt, or `queued`."""
         self._journal.write(released(pod, now))
 
-    def queued(self, pod: Pod) -> Iterator[Told]:
+    def queued(self, pod: Pod) -> Iterator[Report]:
         """The pod waits for its turn and for nothing else."""
         patch = queued(pod)
         assert isinstance(patch.change, PodCondition)
-        yield from self._tell(pod.key, _shown(patch.change), [patch])
+        yield from self._write(pod.key, _shown(patch.change), [patch])
 
     def still_says(self, pod: Key, condition: PodCondition) -> bool:
         """Whether this is what was said of the pod last."""
-        return self._told.get(pod) == _shown(condition)
+        return self._written.get(pod) == _shown(condition)
 
     def forget(self, key: Key) -> None:
         """It waits no longer."""
-        self._told.pop(key, None)
+        self._written.pop(key, None)
 
-    def _as_told(self, pod: Pod) -> Pod:
-        told = self._told.get(pod.key)
-        return pod if told is None else msgspec.structs.replace(pod, scheduled=told)
+    def _as_written(self, pod: Pod) -> Pod:
+        written = self._written.get(pod.key)
+        return pod if written is None else msgspec.structs.replace(pod, scheduled=written)
 
-    def _tell(self, pod: Key, condition: ScheduledCondition, effects: Iterable[Told]) -> Iterator[Told]:
-        self._told[pod] = condition
+    def _write(self, pod: Key, condition: ScheduledCondition, effects: Iterable[Report]) -> Iterator[Report]:
+        self._written[pod] = condition
         for effect in effects:
             if isinstance(effect, PatchStatus):
                 self._retries.settled(effect)  # an older text must not come after this one

@@ -1,4 +1,4 @@
-"""Gangs at the door: their members wait until there are enough of them, then stand in line as one."""
+"""Gangs in the queue: members are gated until there are enough of them, then the gang has one entry in the queue."""
 
 from __future__ import annotations
 
@@ -10,195 +10,192 @@ from headgate.engine.scheduler.groups import Described, Groups, Undescribed
 from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.queueing.queue import PodQueue, Waiting, same_demand
+from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_demand
 
 PLUGIN = "GangScheduling"
 
 
-class InLine(Struct, frozen=True):
-    """The members that want a node go for it together: at least `needed` of them get one, or none does."""
+class QueuedAsOne(Struct, frozen=True):
+    """The gang is one entry of the queue: at least `needed` of its members are placed, or none is."""
 
     needed: int
     topology: str = ""
 
 
-class ByThemselves(Struct, frozen=True):
-    """The gang has started, or is none: whoever comes now goes by itself."""
+class PodByPod(Struct, frozen=True):
+    """The gang has started, or the group is none: each further member is queued by itself."""
 
 
-Stand = InLine | ByThemselves | Undescribed
-BY_THEMSELVES = ByThemselves()
+GangState = QueuedAsOne | PodByPod | Undescribed
+POD_BY_POD = PodByPod()
 
 
-class Team(Struct):
-    """The known pods of one group; each is in exactly one of three places."""
+class TrackedGang(Struct):
+    """The known pods of one group; each is in exactly one of the three maps."""
 
-    ready: dict[Key, Pod] = field(default_factory=dict)  # nothing but the gang holds them
-    gated: dict[Key, Pod] = field(default_factory=dict)  # something else does
-    seated: dict[Key, str] = field(default_factory=dict)  # they have a node, and which
-    stand: Stand | None = None  # how it stood when it was last looked at
-    described_anew: bool = False  # since then
-    failures: int = 0  # attempts in a row after which a binding did not take hold
-    troubled: bool = False  # that is so of the last one
+    ready: dict[Key, Pod] = field(default_factory=dict)  # no plugin but gang scheduling holds them
+    gated: dict[Key, Pod] = field(default_factory=dict)  # another PreEnqueue plugin holds them
+    scheduled: dict[Key, str] = field(default_factory=dict)  # the node of each, bound or assumed
+    state: GangState | None = None  # as of the last update
+    described_anew: bool = False  # since the last update
+    failures: int = 0  # attempts in a row after which a binding failed
+    troubled: bool = False  # a binding of the last attempt failed
 
     def __len__(self) -> int:
-        return len(self.ready) + len(self.gated) + len(self.seated)
+        return len(self.ready) + len(self.gated) + len(self.scheduled)
 
     def leave(self, key: Key) -> None:
         self.ready.pop(key, None)
         self.gated.pop(key, None)
-        self.seated.pop(key, None)
+        self.scheduled.pop(key, None)
 
 
-class Gangs:
-    """Looks at a gang once a turn however many members came, and at all of them only when its stand has changed."""
+class GangTracker:
+    """Updates a gang once per step however many members changed, and all its members only when its state changed."""
 
     def __init__(self, groups: Groups, queue: PodQueue) -> None:
         self._groups = groups
         self._queue = queue
-        self._teams: dict[GroupKey, Team] = {}
+        self._gangs: dict[GroupKey, TrackedGang] = {}
         self._touched: dict[GroupKey, dict[Key, None]] = {}
 
     def ready(self, pod: Pod) -> None:
-        """Nothing else keeps the member from being scheduled."""
+        """The member passed all other PreEnqueue plugins."""
         assert pod.group is not None
-        team = self._team(pod.group)
-        known = team.ready.get(pod.key)
-        team.leave(pod.key)
-        team.ready[pod.key] = pod
+        tracked = self._members_of(pod.group)
+        known = tracked.ready.get(pod.key)
+        tracked.leave(pod.key)
+        tracked.ready[pod.key] = pod
         if known is None or not same_demand(known, pod):
             self._touch(pod.group, pod.key)
 
     def gated(self, pod: Pod) -> None:
-        """Something else holds the member, and so its whole gang."""
+        """Another PreEnqueue plugin holds the member, and with it the whole gang."""
         assert pod.group is not None
-        team = self._team(pod.group)
-        known = pod.key in team.gated
-        team.leave(pod.key)
-        team.gated[pod.key] = pod
+        tracked = self._members_of(pod.group)
+        known = pod.key in tracked.gated
+        tracked.leave(pod.key)
+        tracked.gated[pod.key] = pod
         if not known:
             self._touch(pod.group, pod.key)
 
-    def seated(self, pod: Pod, node: str) -> None:
-        """The member has a node, or is about to; one that is leaving it is as good as gone."""
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The member is bound or assumed on a node; one that is being deleted counts as gone."""
         if pod.group is None or pod.deleted is not None:
             self.gone(pod)
             return
-        team = self._team(pod.group)
-        if team.seated.get(pod.key) != node:
-            team.leave(pod.key)
-            team.seated[pod.key] = node
+        tracked = self._members_of(pod.group)
+        if tracked.scheduled.get(pod.key) != node:
+            tracked.leave(pod.key)
+            tracked.scheduled[pod.key] = node
             self._touch(pod.group, pod.key)
-        if pod.node and team.failures and not self.is_one(pod):
-            team.failures = 0
+        if pod.node and tracked.failures and not self.waits_as_one(pod):
+            tracked.failures = 0
 
     def failed(self, pod: Pod) -> bool:
-        """A binding of the member did not take hold: a gang that lacks it must rest before it tries again.
-
-        True for the first one of an attempt of the gang.
-        """
-        team = self._teams.get(pod.group) if pod.group is not None else None
-        if team is None or team.troubled or not self.is_one(pod):
+        """A binding of the member failed, so its gang backs off. True for the first one of an attempt."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        if tracked is None or tracked.troubled or not self.waits_as_one(pod):
             return False
-        team.failures += 1
-        team.troubled = True
+        tracked.failures += 1
+        tracked.troubled = True
         return True
 
-    def is_one(self, pod: Pod) -> bool:
-        """Whether the members of its gang that want a node wait for each other."""
-        team = self._teams.get(pod.group) if pod.group is not None else None
-        return team is not None and not isinstance(self._judge(team), ByThemselves)
+    def waits_as_one(self, pod: Pod) -> bool:
+        """Whether the members of its gang without a node wait for each other."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        return tracked is not None and not isinstance(self._judge(tracked), PodByPod)
 
     def gone(self, pod: Pod) -> None:
-        team = self._teams.get(pod.group) if pod.group is not None else None
-        if team is None or pod.group is None:
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        if tracked is None or pod.group is None:
             return
-        team.leave(pod.key)
+        tracked.leave(pod.key)
         self._touch(pod.group, pod.key)
 
     def touch_all(self, group: GroupKey) -> None:
-        """What describes the group has changed."""
-        team = self._teams.get(group)
-        if team is not None:
-            team.described_anew = True
-            self._touch(group, *team.ready)
+        """The description of the group has changed."""
+        tracked = self._gangs.get(group)
+        if tracked is not None:
+            tracked.described_anew = True
+            self._touch(group, *tracked.ready)
 
-    def settle(self, now: float) -> Iterator[tuple[Pod, Stand]]:
-        """Every member whose stand is news, with that stand. Gangs get their places in line."""
+    def settle(self, now: float) -> Iterator[tuple[Pod, GangState]]:
+        """Yields every member whose gang has a new state, with that state, and updates the gangs' queue entries."""
         touched, self._touched = self._touched, {}
         for group, keys in touched.items():
-            yield from self._look_at(group, keys, now)
+            yield from self._update(group, keys, now)
 
     def members(self, group: GroupKey) -> list[Pod]:
-        """Those that want a node, in their order: the oldest first."""
-        return sorted(self._teams[group].ready.values(), key=lambda pod: (pod.created, pod.key))
+        """The members without a node, oldest first."""
+        return sorted(self._gangs[group].ready.values(), key=lambda pod: (pod.created, pod.key))
 
-    def stand(self, group: GroupKey) -> Stand:
-        return self._judge(self._teams[group])
+    def state(self, group: GroupKey) -> GangState:
+        return self._judge(self._gangs[group])
 
-    def place_of(self, pod: Pod) -> Key:
-        """Under which key the pod, or its gang for it, stands in line."""
-        team = self._teams.get(pod.group) if pod.group is not None else None
-        return pod.group.line_key if pod.group and team and isinstance(team.stand, InLine) else pod.key
+    def queue_key(self, pod: Pod) -> Key:
+        """The key of the pod's queue entry: its own, or that of its gang."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        return pod.group.line_key if pod.group and tracked and isinstance(tracked.state, QueuedAsOne) else pod.key
 
     def topology(self, group: GroupKey) -> str:
-        """The node label of which all its members must find the same value; empty when they may be anywhere."""
-        team = self._teams.get(group)
-        member = next(iter(team.ready.values()), None) if team is not None else None
+        """The node label of which all members need the same value; empty for no such constraint."""
+        tracked = self._gangs.get(group)
+        member = next(iter(tracked.ready.values()), None) if tracked is not None else None
         described = self._groups.describe(member) if member is not None else None
         return described.group.topology if isinstance(described, Described) else ""
 
-    def seats(self, group: GroupKey) -> tuple[str, ...]:
-        """The nodes of the members that have one."""
-        return tuple(self._teams[group].seated.values())
+    def nodes_of(self, group: GroupKey) -> tuple[str, ...]:
+        """The nodes of the scheduled members."""
+        return tuple(self._gangs[group].scheduled.values())
 
-    def _look_at(self, group: GroupKey, keys: dict[Key, None], now: float) -> Iterator[tuple[Pod, Stand]]:
-        team = self._teams[group]
-        if not len(team):
-            del self._teams[group]
-            self._queue.withdraw(group.line_key)
+    def _update(self, group: GroupKey, keys: dict[Key, None], now: float) -> Iterator[tuple[Pod, GangState]]:
+        tracked = self._gangs[group]
+        if not len(tracked):
+            del self._gangs[group]
+            self._queue.delete(group.line_key)
             return
-        stand, before = self._judge(team), team.stand
-        team.stand = stand
-        concerned = keys if stand == before and not team.described_anew else dict.fromkeys(team.ready)
-        team.described_anew = False
+        state, before = self._judge(tracked), tracked.state
+        tracked.state = state
+        concerned = keys if state == before and not tracked.described_anew else dict.fromkeys(tracked.ready)
+        tracked.described_anew = False
         for key in list(concerned):
-            if key in team.ready:
-                yield team.ready[key], stand
-        self._stand_in_line(group, team, stand, now)
+            if key in tracked.ready:
+                yield tracked.ready[key], state
+        self._enqueue(group, tracked, state, now)
 
-    def _judge(self, team: Team) -> Stand:
-        member = next(iter((team.ready or team.gated).values()), None)
+    def _judge(self, tracked: TrackedGang) -> GangState:
+        member = next(iter((tracked.ready or tracked.gated).values()), None)
         if member is None:
-            return BY_THEMSELVES
+            return POD_BY_POD
         described = self._groups.describe(member)
         if not isinstance(described, Described):
             return described
         gang = described.group.gang
-        if gang is None or len(team.seated) >= gang.min_count:
-            return BY_THEMSELVES
-        return _not_yet(team, gang) or InLine(gang.min_count - len(team.seated), described.group.topology)
+        if gang is None or len(tracked.scheduled) >= gang.min_count:
+            return POD_BY_POD
+        return _not_yet(tracked, gang) or QueuedAsOne(gang.min_count - len(tracked.scheduled), described.group.topology)
 
-    def _stand_in_line(self, group: GroupKey, team: Team, stand: Stand, now: float) -> None:
-        if not isinstance(stand, InLine):
-            self._queue.withdraw(group.line_key)
+    def _enqueue(self, group: GroupKey, tracked: TrackedGang, state: GangState, now: float) -> None:
+        if not isinstance(state, QueuedAsOne):
+            self._queue.delete(group.line_key)
             return
-        team.troubled = False
+        tracked.troubled = False
         members = self.members(group)
-        waiting = Waiting(members[0], since=now, group=group, pods=len(members), failures=team.failures)
-        self._queue.offer_group(waiting, now)
+        info = QueuedPodInfo(members[0], since=now, group=group, pods=len(members), failures=tracked.failures)
+        self._queue.add_group(info, now)
 
-    def _team(self, group: GroupKey) -> Team:
-        return self._teams.setdefault(group, Team())
+    def _members_of(self, group: GroupKey) -> TrackedGang:
+        return self._gangs.setdefault(group, TrackedGang())
 
     def _touch(self, group: GroupKey, *keys: Key) -> None:
         self._touched.setdefault(group, {}).update(dict.fromkeys(keys))
 
 
-def _not_yet(team: Team, gang: Gang) -> Undescribed | None:
-    if len(team) < gang.min_count:
+def _not_yet(tracked: TrackedGang, gang: Gang) -> Undescribed | None:
+    if len(tracked) < gang.min_count:
         return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods")
-    if team.gated:
-        first = min(team.gated)
+    if tracked.gated:
+        first = min(tracked.gated)
         return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")
     return None

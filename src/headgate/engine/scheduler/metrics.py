@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from headgate.engine.planes import Number
-from headgate.queueing.queue import Waiting
+from headgate.queueing.queue import QueuedPodInfo
 
 
-class Result(StrEnum):
+class AttemptResult(StrEnum):
     """What came of an attempt; the values are the labels of scheduler_schedule_attempts_total and its like."""
 
     SCHEDULED = "scheduled"
@@ -19,24 +19,24 @@ class Result(StrEnum):
     ERROR = "error"  # the binding did not take hold
 
 
-class Tallies:
+class SchedulerMetrics:
     def __init__(self) -> None:
-        self._pods: Counter[tuple[Result, str]] = Counter()  # by profile
-        self._groups: Counter[tuple[Result, str]] = Counter()
+        self._pods: Counter[tuple[AttemptResult, str]] = Counter()  # by profile
+        self._groups: Counter[tuple[AttemptResult, str]] = Counter()
         self._searches = 0
         self._group_searches: Counter[str] = Counter()
 
-    def tried(self, waiting: Waiting, result: Result, pods: int) -> None:
+    def attempted(self, info: QueuedPodInfo, result: AttemptResult, pods: int) -> None:
         """One who stood in line was tried, with so many pods."""
-        profile = waiting.pod.scheduler_name
-        self._pods[Result.UNSCHEDULABLE if result is Result.WAITING else result, profile] += pods
-        if waiting.group is not None:
+        profile = info.pod.scheduler_name
+        self._pods[AttemptResult.UNSCHEDULABLE if result is AttemptResult.WAITING else result, profile] += pods
+        if info.group is not None:
             self._groups[result, profile] += 1
 
     def failed(self, profile: str, *, as_group: bool) -> None:
         """A binding did not take hold; `as_group` for the first of a gang's attempt."""
-        self._pods[Result.ERROR, profile] += 1
-        self._groups[Result.ERROR, profile] += as_group
+        self._pods[AttemptResult.ERROR, profile] += 1
+        self._groups[AttemptResult.ERROR, profile] += as_group
 
     def searched(self, found: bool, *, for_group: bool) -> None:
         """It was worked out who would have to leave."""
@@ -45,7 +45,7 @@ class Tallies:
         else:
             self._searches += 1
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         for (result, profile), count in self._pods.items():
             yield "scheduler_schedule_attempts_total", (("profile", profile), ("result", result)), count
         for (result, profile), count in self._groups.items():

@@ -9,15 +9,15 @@ from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.bind import Assumption, Assumptions, still_in_doubt
-from headgate.engine.scheduler.cache import Surroundings
+from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.choose import Choosing, Found
-from headgate.engine.scheduler.events import Explaining
-from headgate.engine.scheduler.gangs import PLUGIN, Gangs
+from headgate.engine.scheduler.events import PodConditions
+from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
-from headgate.engine.scheduler.metrics import Result, Tallies
+from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.plugins import POST_FILTER, Watch, plugins_for, unwatched
-from headgate.engine.scheduler.pre_enqueue import Entrance
-from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, Preempting, Remedy, Unfinished
+from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
+from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, InterruptedPreemptions, PostFilterResult, PreemptStage
 from headgate.engine.scheduler.resolving import READS, Resolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.engine.scheduler.writes import Retried, Retries, may_take_hold_later
@@ -39,7 +39,7 @@ from headgate.preemption.search import Preemption, Preemptor
 from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.units import Running
 from headgate.queueing.backoff import Backoff
-from headgate.queueing.queue import Line, PodQueue, Waiting
+from headgate.queueing.queue import PodQueue, QueuedPodInfo, QueueName
 
 TIMER = "scheduling"
 FLUSH_AFTER = 300.0  # seconds after which parked pods are tried in any case, should a happening have been missed
@@ -96,34 +96,37 @@ class PodScheduling:
         self.queue = PodQueue(backoff)
         self.pods: dict[Key, Pod] = {}
         self._retries = Retries(backoff)
-        self._explaining = Explaining(journal, self._retries)
+        self._conditions = PodConditions(journal, self._retries)
         self._groups = Groups()
         self._statuses = WorkloadStatuses(self._groups)
-        self._gangs = Gangs(self._groups, self.queue)
+        self._gangs = GangTracker(self._groups, self.queue)
         attachments = Attachments(self.nodes)
         resolver = Resolver(profiles, attachments)
         self._profiles = {p.scheduler_name: plugins_for(p, self._neighbours, attachments, watch) for p in profiles}
         self._assumptions = Assumptions(self._profiles)
-        doors = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
-        self._entrance = Entrance(doors, with_gangs, self.queue, self._gangs, self._explaining)
+        plugins = {profile.scheduler_name: profile.kept(pre_enqueue, Point.PRE_ENQUEUE) for profile in profiles}
+        self._pre_enqueue = PreEnqueueStage(plugins, with_gangs, self.queue, self._gangs, self._conditions)
         self._placers = {name: Placer(plugins.rules) for name, plugins in self._profiles.items()}
         self._choosing = Choosing(self.queue, self._placers, resolver, self._gangs, self.nodes)
         budgets = Budgets()
-        self._surroundings = Surroundings(self._neighbours, self._groups, self._statuses, budgets, resolver)
+        self._cache = ClusterCache(self._neighbours, self._groups, self._statuses, budgets, resolver)
         self._running = Running(self.nodes, self._groups.standing)
         search = watch(Preemption(self.nodes, self._running, budgets, certifier), POST_FILTER)
-        unfinished, promises = Unfinished(self._groups, self.nodes, journal), self._neighbours.nominations
-        self._tallies = Tallies()
-        self._preempting = Preempting(
+        interrupted, nominations = (
+            InterruptedPreemptions(self._groups, self.nodes, journal),
+            self._neighbours.nominations,
+        )
+        self._metrics = SchedulerMetrics()
+        self._preempt = PreemptStage(
             self.nodes,
-            promises,
+            nominations,
             search,
-            unfinished,
+            interrupted,
             self.queue,
             in_line=self._in_line,
             gangs=self._gangs,
             journal=journal,
-            tallies=self._tallies,
+            metrics=self._metrics,
         )
         self._preempts = frozenset(p.scheduler_name for p in profiles if p.has_on(PREEMPTION, Point.POST_FILTER))
         self._alarms = Alarms()
@@ -134,7 +137,7 @@ class PodScheduling:
             case Observed(object=Pod() as pod):
                 yield from self._observe_pod(pod, now)
             case Observed(object=other):
-                yield from self._look_again(self._surroundings.observe(other), now)
+                yield from self._look_again(self._cache.observe(other), now)
             case TimerFired():
                 pass
             case Gone(key=key, uid=uid):
@@ -153,17 +156,17 @@ class PodScheduling:
     def decide(self, now: float) -> Iterator[Effect]:
         self._decided = []
         yield from self._wake(now)
-        yield from self._entrance.settle_gangs(now)
-        for waiting, found in self._choosing.verdicts(self._room_in_flight):
-            yield from self._act(waiting, found, now)
-            yield from self._entrance.settle_gangs(now)
-        yield from self._entrance.settle(now)
-        yield from self._preempting.held_back(self._entrance.take_held())
-        yield from self._preempting.settle(now)
+        yield from self._pre_enqueue.enqueue_gangs(now)
+        for info, found in self._choosing.verdicts(self._room_in_flight):
+            yield from self._act(info, found, now)
+            yield from self._pre_enqueue.enqueue_gangs(now)
+        yield from self._pre_enqueue.settle(now)
+        yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
+        yield from self._preempt.settle(now)
         yield from self._try_again(now)
         yield from self._statuses.settle(now)
         deadlines = (self.queue.next_deadline(), self._retries.next_deadline())
-        parked = bool(self.queue.sizes[Line.UNSCHEDULABLE] or self.queue.sizes[Line.GATED])
+        parked = bool(self.queue.sizes[QueueName.UNSCHEDULABLE] or self.queue.sizes[QueueName.GATED])
         yield from self._alarms.wake_later(deadlines, parked, now)
 
     @property
@@ -184,9 +187,9 @@ class PodScheduling:
             yield "scheduler_pending_pods", (("queue", line),), size
         for (line, cause), count in self.queue.incoming.items():
             yield "scheduler_queue_incoming_pods_total", (("event", cause), ("queue", line)), count
-        for (plugin, profile), size in self.queue.kept_by.items():
+        for (plugin, profile), size in self.queue.unschedulable_by.items():
             yield "scheduler_unschedulable_pods", (("plugin", plugin), ("profile", profile)), size
-        yield from self._tallies.numbers()
+        yield from self._metrics.collect()
 
     # what is now true
 
@@ -203,7 +206,7 @@ class PodScheduling:
         """Whether the pod may be preempted, and with whom it would leave, may differ from before."""
         if self.nodes.charge_of(pod.key) is not None:
             self._running.changed([pod])
-            self._surroundings.happen(Happening.CANDIDATES_CHANGED)
+            self._cache.note(Happening.CANDIDATES_CHANGED)
 
     def _observe_pod(self, observed: Pod, now: float) -> Iterator[Effect]:
         known = self.pods.get(observed.key)
@@ -212,7 +215,7 @@ class PodScheduling:
             known = None
         if known is not None and _changed_group(known, observed):
             self._leave_group(known)
-        pod = self._preempting.as_assumed(self._grouped(observed, known))
+        pod = self._preempt.as_assumed(self._grouped(observed, known))
         self.pods[pod.key] = pod
         if known is None or known.shape is not pod.shape:
             yield from self._warn(pod, now)
@@ -224,8 +227,8 @@ class PodScheduling:
             self._update_assumed(assumption, pod)
         elif pod.scheduler_name in self._profiles:
             if self._neighbours.nominations.put(pod):
-                self._surroundings.happen(Happening.ROOM_FREED)
-            yield from self._entrance.present(pod, now)
+                self._cache.note(Happening.ROOM_FREED)
+            yield from self._pre_enqueue.enqueue(pod, now)
 
     def _warn(self, pod: Pod, now: float) -> Iterator[Effect]:
         if names := saturated(pod.shape.requests):
@@ -244,7 +247,7 @@ class PodScheduling:
 
     def _leave_group(self, pod: Pod) -> None:
         """The pod says it belongs elsewhere: nobody counts on it any more where it was, and nothing is kept for it."""
-        self._preempting.leaves_line(pod.key, self._gangs.place_of(pod))
+        self._preempt.leaves_line(pod.key, self._gangs.queue_key(pod))
         self._gangs.gone(pod)
         self._groups.drop_pod(pod)
         if pod.group is not None:
@@ -252,19 +255,19 @@ class PodScheduling:
 
     def _update_assumed(self, assumption: Assumption, pod: Pod) -> None:
         """The pod was seen before our binding took hold; it takes its node as it looks now."""
-        node, before = assumption.bind.node, assumption.waiting.pod
-        assumption.waiting.pod = pod
+        node, before = assumption.bind.node, assumption.info.pod
+        assumption.info.pod = pod
         if _changed_group(before, pod):
-            self._gangs.seated(pod, node)
+            self._gangs.scheduled(pod, node)
             self._weigh_anew(pod)
-        self._surroundings.happen(*self.nodes.charge(pod, node))
+        self._cache.note(*self.nodes.charge(pod, node))
 
     def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs where it says, whatever we assumed."""
         if self._waits_no_more(pod):
-            self._surroundings.happen(Happening.ROOM_FREED)
-        self._gangs.seated(pod, pod.node)
-        self._surroundings.happen(*self.nodes.charge(pod, pod.node))
+            self._cache.note(Happening.ROOM_FREED)
+        self._gangs.scheduled(pod, pod.node)
+        self._cache.note(*self.nodes.charge(pod, pod.node))
         if known is not None and _changed_group(known, pod):
             self._weigh_anew(pod)
         elif known is not None and _weighed(known) != _weighed(pod):
@@ -276,8 +279,8 @@ class PodScheduling:
         promised = self._waits_no_more(pod)
         self._gangs.gone(pod)
         if self.nodes.release(pod.key) or reserved or promised:
-            self._surroundings.happen(Happening.ROOM_FREED)
-            self._preempting.left(pod)
+            self._cache.note(Happening.ROOM_FREED)
+            self._preempt.left(pod)
 
     def _waits_no_more(self, pod: Pod) -> bool:
         """Forget all that concerned its waiting; True when room was promised to it."""
@@ -285,14 +288,14 @@ class PodScheduling:
         assumption = self._assumptions.settle(key)
         if assumption is not None:
             self._retries.settled(assumption.bind)
-        self._explaining.forget(key)
-        self._entrance.forget(key)
-        self._preempting.waits_no_more(key, self._gangs.place_of(pod))
-        self.queue.withdraw(key)
+        self._conditions.forget(key)
+        self._pre_enqueue.forget(key)
+        self._preempt.waits_no_more(key, self._gangs.queue_key(pod))
+        self.queue.delete(key)
         return self._neighbours.nominations.drop(key)
 
     def _lose(self, key: Key, uid: str, now: float) -> Iterator[Effect]:
-        yield from self._look_again(self._surroundings.lose(key, uid), now)
+        yield from self._look_again(self._cache.lose(key, uid), now)
         known = self.pods.get(key)
         if known is not None and known.uid == uid:
             self._lose_pod(known)
@@ -327,15 +330,15 @@ class PodScheduling:
 
     def _forget(self, assumption: Assumption, outcome: Outcome, now: float) -> Iterator[Effect]:
         """The binding did not take hold: give the room back and let the pod, or its gang, try again after a while."""
-        waiting = assumption.waiting
-        pod = waiting.pod
+        info = assumption.info
+        pod = info.pod
         self._journal.write(events.forgotten(pod, assumption.bind, outcome, now))
         self._drop(pod)
-        if pod.wants_node and not self._entrance.goes_with_others(pod):
-            self.queue.failed(waiting, now)
+        if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
+            self.queue.add_backoff(info, now)
         elif pod.wants_node and outcome.trouble is not Trouble.GONE:
-            yield self._preempting.keep(pod, assumption.bind.node)
-        self._tallies.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))
+            yield self._preempt.keep(pod, assumption.bind.node)
+        self._metrics.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))
 
     def _patch_answered(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         if may_take_hold_later(outcome) and self._still_matters(patch):
@@ -343,16 +346,16 @@ class PodScheduling:
             return
         self._retries.settled(patch)
         if isinstance(patch.change, Nomination):
-            yield from self._preempting.nominated(patch, outcome, now)
+            yield from self._preempt.nominated(patch, outcome, now)
         elif isinstance(patch.change, PodCondition) and patch.change.type == DISRUPTION_TARGET:
-            yield from self._preempting.marked(patch, outcome, now)
+            yield from self._preempt.marked(patch, outcome, now)
 
     def _still_matters(self, effect: Retried) -> bool:
         """What was to be said of a pod that waits no longer is not true any more; nobody leaves for it either."""
         if isinstance(effect, Evict):
-            return self._preempting.still_wants(effect)
+            return self._preempt.still_wants(effect)
         if isinstance(effect, PatchStatus) and isinstance(effect.change, Nomination):
-            return self._preempting.still_means(effect.target, effect.change)
+            return self._preempt.still_means(effect.target, effect.change)
         if isinstance(effect, Bind) or effect.target.key.kind is not Kind.POD:
             return True
         pod = self.pods.get(effect.target.key)
@@ -361,97 +364,99 @@ class PodScheduling:
         change = effect.change
         if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
             return pod.holds_room and pod.preempted
-        outdated = isinstance(change, PodCondition) and not self._explaining.still_says(pod.key, change)
+        outdated = isinstance(change, PodCondition) and not self._conditions.still_says(pod.key, change)
         return not outdated and not pod.holds_room and self._waits(pod)
 
     def _waits(self, pod: Pod) -> bool:
         """By itself, held or in line, or with its gang."""
-        return pod.key in self.queue or self._gangs.place_of(pod) in self.queue
+        return pod.key in self.queue or self._gangs.queue_key(pod) in self.queue
 
     def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
-        if may_take_hold_later(outcome) or self._preempting.insists(evict, outcome):
+        if may_take_hold_later(outcome) or self._preempt.insists(evict, outcome):
             self._retries.add(evict, now)
         else:
             self._retries.settled(evict)
-            self._preempting.evicted(evict, outcome, now)
+            self._preempt.evicted(evict, outcome, now)
 
     # what to do
 
     def _wake(self, now: float) -> Iterator[Effect]:
         """Those whom something that happened may concern, those who have rested, and now and then everyone."""
-        if self._preempting.take_freed():
-            self._surroundings.happen(Happening.ROOM_FREED)
-        happened = self._surroundings.take_happenings()
+        if self._preempt.take_freed():
+            self._cache.note(Happening.ROOM_FREED)
+        cluster_events = self._cache.take_events()
         if self._alarms.flush_is_due(now):
-            happened = dict.fromkeys(Happening)
-            yield from self._entrance.ask_all(now)
-        if happened:
-            self._preempting.forget_failed_searches()
-        yield from self._entrance.wake(happened, now)
-        self.queue.wake(happened, now)
-        self.queue.ripen(now)
+            cluster_events = dict.fromkeys(Happening)
+            yield from self._pre_enqueue.recheck_all(now)
+        if cluster_events:
+            self._preempt.forget_failed_searches()
+        yield from self._pre_enqueue.wake(cluster_events, now)
+        self.queue.wake(cluster_events, now)
+        self.queue.flush_backoff(now)
 
     def _room_in_flight(self) -> int:
         return self._max_in_flight - self._assumptions.in_flight
 
-    def _act(self, waiting: Waiting, found: Found, now: float) -> Iterator[Effect]:
-        waiting.attempts += 1
+    def _act(self, info: QueuedPodInfo, found: Found, now: float) -> Iterator[Effect]:
+        info.attempts += 1
         match found:
             case Placement():
-                self._tallies.tried(waiting, Result.SCHEDULED, 1)
-                self.queue.placed(waiting)
-                yield from self._assume(waiting, found, now)
+                self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
+                self.queue.done(info)
+                yield from self._assume(info, found, now)
             case GroupPlacement(seats=seats):
-                self._tallies.tried(waiting, Result.SCHEDULED, len(seats))
-                self.queue.placed(waiting)
+                self._metrics.attempted(info, AttemptResult.SCHEDULED, len(seats))
+                self.queue.done(info)
                 for pod, seat in seats:
-                    yield from self._assume(_member(waiting, self.pods[pod.key]), seat, now)
+                    yield from self._assume(_member(info, self.pods[pod.key]), seat, now)
             case NoPlacement():
-                yield from self._refuse(waiting, found, now)
+                yield from self._refuse(info, found, now)
             case _:
                 assert_never(found)
 
-    def _assume(self, waiting: Waiting, found: Placement, now: float) -> Iterator[Effect]:
-        pod, plugins = waiting.pod, self._profiles[waiting.pod.scheduler_name]
-        self._preempting.waits_no_more(pod.key, self._gangs.place_of(pod))
+    def _assume(self, info: QueuedPodInfo, found: Placement, now: float) -> Iterator[Effect]:
+        pod, plugins = info.pod, self._profiles[info.pod.scheduler_name]
+        self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._neighbours.nominations.drop(pod.key) and pod.nominated != found.node:
-            self._surroundings.happen(Happening.ROOM_FREED)
-        self._gangs.seated(pod, found.node)
+            self._cache.note(Happening.ROOM_FREED)
+        self._gangs.scheduled(pod, found.node)
         for rule in plugins.reserve:
             rule.reserve(pod, found.node)
-        self._surroundings.happen(Happening.NEIGHBOURS_CHANGED)
+        self._cache.note(Happening.NEIGHBOURS_CHANGED)
         for bind in plugins.binder.bind(pod, found.node):
-            self._assumptions.add(waiting, bind)
+            self._assumptions.add(info, bind)
             self._decided.append(bind)
-            self._journal.write(events.bound(waiting, found, now))
+            self._journal.write(events.bound(info, found, now))
             yield bind
 
-    def _refuse(self, waiting: Waiting, found: NoPlacement, now: float) -> Iterator[Effect]:
-        self.queue.join(waiting, self._choosing.kin(waiting))
-        waiting.refused_by = found.filters
-        remedy = self._remedy(waiting, found, now)
-        self._tallies.tried(waiting, Result.WAITING if remedy.helps else Result.UNSCHEDULABLE, waiting.pods)
-        self.queue.refused(waiting, found.wake_on | remedy.wake_on, now)
-        for pod in self._at(waiting):
-            yield from self._explaining.refused(pod, found, remedy.says, now)
-        yield from remedy.effects
+    def _refuse(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> Iterator[Effect]:
+        self.queue.set_equivalence(info, self._choosing.equivalence(info))
+        info.rejected_by = found.filters
+        post_filter = self._post_filter(info, found, now)
+        self._metrics.attempted(
+            info, AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE, info.pods
+        )
+        self.queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)
+        for pod in self._at(info):
+            yield from self._conditions.refused(pod, found, post_filter.says, now)
+        yield from post_filter.effects
 
-    def _at(self, waiting: Waiting) -> list[Pod]:
+    def _at(self, info: QueuedPodInfo) -> list[Pod]:
         """All who stand at this place in line."""
-        return [waiting.pod] if waiting.group is None else self._gangs.members(waiting.group)
+        return [info.pod] if info.group is None else self._gangs.members(info.group)
 
-    def _remedy(self, waiting: Waiting, found: NoPlacement, now: float) -> Remedy:
-        pod = waiting.pod
+    def _post_filter(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> PostFilterResult:
+        pod = info.pod
         if pod.scheduler_name not in self._preempts:
-            return Remedy("")
-        preemptor = self._choosing.preemptor(waiting) if found.nodes and not found.everywhere else None
+            return PostFilterResult("")
+        preemptor = self._choosing.preemptor(info) if found.nodes and not found.everywhere else None
         if preemptor is None:
-            return Remedy("", self._preempting.withdrawn(self._at(waiting)))
-        return self._preempting.remedy(waiting.key, waiting.kin, preemptor, self._placers[pod.scheduler_name], now)
+            return PostFilterResult("", self._preempt.withdrawn(self._at(info)))
+        return self._preempt.post_filter(info.key, info.equivalence, preemptor, self._placers[pod.scheduler_name], now)
 
     def _in_line(self, place: Key) -> Preemptor | None:
-        waiting = self.queue.get(place)
-        return None if waiting is None else self._choosing.preemptor(waiting)
+        info = self.queue.get(place)
+        return None if info is None else self._choosing.preemptor(info)
 
     def _try_again(self, now: float) -> Iterator[Effect]:
         for effect in self._retries.due(now):
@@ -466,9 +471,9 @@ class PodScheduling:
             yield effect
 
 
-def _member(waiting: Waiting, pod: Pod) -> Waiting:
+def _member(info: QueuedPodInfo, pod: Pod) -> QueuedPodInfo:
     """What the gang's place in line means for one of its pods."""
-    return Waiting(pod, attempts=waiting.attempts, since=waiting.since)
+    return QueuedPodInfo(pod, attempts=info.attempts, since=info.since)
 
 
 def _weighed(pod: Pod) -> tuple[object, ...]:

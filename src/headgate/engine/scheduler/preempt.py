@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler import preemption_events
-from headgate.engine.scheduler.gangs import Gangs
+from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.groups import Groups
-from headgate.engine.scheduler.metrics import Tallies
+from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Outcome, Trouble
 from headgate.model.groups import GroupKey
@@ -43,7 +43,7 @@ def marks(units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[P
                 yield PatchStatus(pod.target, mark)
 
 
-class Unfinished:
+class InterruptedPreemptions:
     """Looks at gangs of which a pod that runs carries the mark; at each only when something about it changed."""
 
     def __init__(self, groups: Groups, nodes: NodeTable, journal: Journal) -> None:
@@ -117,7 +117,7 @@ class Unfinished:
             yield charge[1]
 
 
-class Departures:
+class AwaitedVictims:
     """Says when the last of those someone waits for has left, so that nobody looks in vain after each of them."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
 Seats = tuple[tuple[Pod, str], ...]
 
 
-class Promise(Struct):
+class AssumedPreemption(Struct):
     """A plan for someone in line. Nobody is evicted for it before every nomination is on record."""
 
     preemptor: Preemptor
@@ -161,13 +161,13 @@ class Promise(Struct):
     unanswered: dict[Key, None] = field(default_factory=dict)  # pods about which something is being put on record
 
 
-class Eviction(Struct, frozen=True):
+class PendingEviction(Struct, frozen=True):
     evict: Evict
     place: Key  # in line, of the one it is done for
     with_others: bool  # it leaves with its gang, which must not be left half there
 
 
-class Remedy(Struct, frozen=True):
+class PostFilterResult(Struct, frozen=True):
     """What is done for one who finds no room, in words and in effects."""
 
     says: str
@@ -187,36 +187,36 @@ class FailedSearch(Struct, frozen=True):
         return self.found.reason if self.found.candidates else ""
 
 
-class Preempting:
+class PreemptStage:
     def __init__(
         self,
         nodes: NodeTable,
         nominations: Nominations,
         search: Preemption,
-        unfinished: Unfinished,
+        interrupted: InterruptedPreemptions,
         queue: PodQueue,
         *,
         in_line: Callable[[Key], Preemptor | None],
-        gangs: Gangs,
+        gangs: GangTracker,
         journal: Journal,
-        tallies: Tallies,
+        metrics: SchedulerMetrics,
     ) -> None:
         self._nodes = nodes
         self._nominations = nominations
         self._search = search
-        self._unfinished = unfinished
+        self._interrupted = interrupted
         self._in_line = in_line  # who stands at a place in line now
         self._gangs = gangs
         self._queue = queue
         self._journal = journal
-        self._tallies = tallies
-        self._promises: dict[Key, Promise] = {}  # by place in line
+        self._metrics = metrics
+        self._assumed: dict[Key, AssumedPreemption] = {}  # by place in line
         self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
         self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
-        self._leaving: dict[Key, Eviction] = {}  # likewise
+        self._evictions: dict[Key, PendingEviction] = {}  # likewise
         self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
         self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
-        self._departures = Departures()
+        self._awaited = AwaitedVictims()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
         self._freed = False
 
@@ -224,18 +224,18 @@ class Preempting:
 
     def as_assumed(self, pod: Pod) -> Pod:
         """The pod as it will look when what was decided about it has taken hold; observations may be older."""
-        eviction = self._leaving.get(pod.key)
+        eviction = self._evictions.get(pod.key)
         if eviction is not None and (pod.deleted is not None or pod.uid != eviction.evict.target.uid):
-            del self._leaving[pod.key]
+            del self._evictions[pod.key]
         elif eviction is not None:
             pod = msgspec.structs.replace(pod, deleted=eviction.evict.at + pod.grace)
         if pod.preempted and pod.holds_room:
-            self._unfinished.suspect(pod)
+            self._interrupted.suspect(pod)
         if self._nominated.get(pod.key) == pod.nominated:
             self._forget_nomination(pod.key)
-        return self._with_promise(pod)
+        return self._with_nomination(pod)
 
-    def _with_promise(self, pod: Pod) -> Pod:
+    def _with_nomination(self, pod: Pod) -> Pod:
         node = self._nominated.get(pod.key)
         return pod if node is None else msgspec.structs.replace(pod, nominated=node)
 
@@ -245,11 +245,11 @@ class Preempting:
 
     def left(self, pod: Pod) -> None:
         """The pod takes no room any more. Whoever waited for the last of several to leave is tried next."""
-        eviction = self._leaving.pop(pod.key, None)
+        eviction = self._evictions.pop(pod.key, None)
         if eviction is not None and eviction.with_others:
-            self._unfinished.suspect(pod)
-        for place in self._departures.left(pod.key):
-            self._queue.hurry(place)
+            self._interrupted.suspect(pod)
+        for place in self._awaited.left(pod.key):
+            self._queue.activate(place)
 
     def waits_no_more(self, pod: Key, place: Key) -> None:
         """The pod has its node or wants none: nobody is evicted for its sake any more."""
@@ -259,8 +259,8 @@ class Preempting:
     def leaves_line(self, pod: Key, place: Key) -> None:
         """Drops the promise and the awaited departures of a place in line that the pod has left."""
         for each in dict.fromkeys((place, self._place_of.get(pod, place))):
-            self._break(each)
-            self._departures.forget(each)
+            self._abandon(each)
+            self._awaited.forget(each)
 
     def forget_failed_searches(self) -> None:
         """Called for every cluster event: whatever wakes a refused preemptor also makes it searched for again."""
@@ -268,83 +268,87 @@ class Preempting:
 
     # what to do
 
-    def remedy(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
+    def post_filter(
+        self, place: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
+    ) -> PostFilterResult:
         """For one who finds no room: wait for those already asked to leave, ask others, or nothing that would help."""
-        promise = self._promises.get(place)
-        if promise is not None and not _same(promise.preemptor, preemptor):
-            self._break(place)
-            promise = None
+        assumed = self._assumed.get(place)
+        if assumed is not None and not _same(assumed.preemptor, preemptor):
+            self._abandon(place)
+            assumed = None
         if not all(pod.preempts for pod in preemptor.pods):
-            return Remedy(NOT_ALLOWED)
-        if promise is not None and promise.unanswered:
-            return Remedy(preemption_events.promised(promise.plan), helps=True)
-        members = tuple(self._with_promise(pod) for pod in preemptor.pods)
+            return PostFilterResult(NOT_ALLOWED)
+        if assumed is not None and assumed.unanswered:
+            return PostFilterResult(preemption_events.promised(assumed.plan), helps=True)
+        members = tuple(self._with_nomination(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
         seats = nominated_seats(preemptor)
         if len(seats) >= preemptor.needed and self._search.holds(preemptor, seats, placer):
             self._await(place, seats)
-            return Remedy(
-                preemption_events.promised(promise.plan) if promise else preemption_events.awaiting(seats), helps=True
+            return PostFilterResult(
+                preemption_events.promised(assumed.plan) if assumed else preemption_events.awaiting(seats), helps=True
             )
-        return self._search_for(place, kin, preemptor, placer, now)
+        return self._search_for(place, equivalence, preemptor, placer, now)
 
-    def _search_for(self, place: Key, kin: Hashable, preemptor: Preemptor, placer: Placer, now: float) -> Remedy:
-        stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (kin, _demand(preemptor))
+    def _search_for(
+        self, place: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
+    ) -> PostFilterResult:
+        stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
         known = self._failed_searches.get(alike)
         if known is not None and known.stands == stands:
-            return self._no_remedy(known, preemptor)
+            return self._no_plan(known, preemptor)
         found = self._search.plan(preemptor, placer, now)
-        self._tallies.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
+        self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
             self._failed_searches[alike] = FailedSearch(stands, found)
-            return self._no_remedy(self._failed_searches[alike], preemptor)
+            return self._no_plan(self._failed_searches[alike], preemptor)
         self._failed_searches.clear()
-        promise = self._give(place, Promise(preemptor, found, placer))
-        nominations = self._nominate(promise)
-        evictions = () if promise.unanswered else tuple(self._proceed(place, promise, now))
-        return Remedy(preemption_events.promised(found), (*nominations, *evictions), helps=True)
+        assumed = self._assume(place, AssumedPreemption(preemptor, found, placer))
+        nominations = self._nominate(assumed)
+        evictions = () if assumed.unanswered else tuple(self._proceed(place, assumed, now))
+        return PostFilterResult(preemption_events.promised(found), (*nominations, *evictions), helps=True)
 
-    def _no_remedy(self, failed: FailedSearch, preemptor: Preemptor) -> Remedy:
-        return Remedy(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
+    def _no_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
+        return PostFilterResult(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How the record of a promise went; with the last of them, victims are asked to leave."""
         pod = patch.target.key
         place = self._place_of.get(pod, pod)
-        promise = self._promises.get(place)
+        assumed = self._assumed.get(place)
         if isinstance(patch.change, Nomination) and self._nominated.get(pod, patch.change.node) != patch.change.node:
             return  # another one is on its way
         self._unrecorded.pop(pod, None)
         if outcome.trouble is not None:
-            seated = [each for each, _ in promise.plan.seats if each.key == pod] if promise is not None else []
+            seated = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
             self._freed |= self._nominations.drop(pod)
             self._nominated.pop(pod, None)
-            self._break(place)
-            self._queue.try_later(place, now)
+            self._abandon(place)
+            self._queue.back_off(place, now)
             for each in seated:  # an earlier try may have been recorded after all
                 yield self._write(each, "")
-        elif promise is not None and promise.unanswered.pop(pod, "") is None and not promise.unanswered:
-            yield from self._proceed(place, promise, now)
+        elif assumed is not None and assumed.unanswered.pop(pod, "") is None and not assumed.unanswered:
+            yield from self._proceed(place, assumed, now)
 
     def still_means(self, target: Target, nomination: Nomination) -> bool:
         """Whether this is what is to be on record about the pod, and has not been seen there or is to be answered."""
-        promise = self._promises.get(self._place_of.get(target.key, target.key))
-        if promise is None or target.key not in promise.unanswered:
+        assumed = self._assumed.get(self._place_of.get(target.key, target.key))
+        if assumed is None or target.key not in assumed.unanswered:
             return self._nominated.get(target.key) == nomination.node
-        return any((pod.key, node) == (target.key, nomination.node) for pod, node in promise.plan.seats)
+        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.seats)
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """How marking a pod of a gang that is to leave whole went; with the last of them, all are evicted."""
         pod = patch.target.key
         place = self._marking.pop(pod, pod)
-        promise = self._promises.get(place)
-        if promise is None or promise.unanswered.pop(pod, "") is not None:
+        assumed = self._assumed.get(place)
+        if assumed is None or assumed.unanswered.pop(pod, "") is not None:
             return
         if outcome.trouble is not None:
-            self._break(place)
-            self._queue.try_later(place, now)
-        elif not promise.unanswered:
-            yield from self._actuate(place, promise, now)
+            self._abandon(place)
+            self._queue.back_off(place, now)
+        elif not assumed.unanswered:
+            yield from self._actuate(place, assumed, now)
 
     def take_freed(self) -> bool:
         """Whether room that was promised to someone is free for others since the last call."""
@@ -353,31 +357,31 @@ class Preempting:
 
     def settle(self, now: float) -> Iterator[Effect]:
         """What evictions begun by someone else demand."""
-        for effect in self._unfinished.settle(lambda pod: pod.key in self._marking, now):
+        for effect in self._interrupted.settle(lambda pod: pod.key in self._marking, now):
             if isinstance(effect, Evict):
                 self._note_rest(effect, now)
             yield effect
 
     def evicted(self, evict: Evict, outcome: Outcome, now: float) -> None:
         """How an eviction went that will not be tried again as it is."""
-        eviction = self._leaving.get(evict.target.key)
+        eviction = self._evictions.get(evict.target.key)
         if outcome.trouble is not None and eviction is not None and eviction.evict == evict:
-            self._stays(evict)
-            self._queue.try_later(eviction.place, now)
+            self._keep(evict)
+            self._queue.back_off(eviction.place, now)
 
     def insists(self, evict: Evict, outcome: Outcome) -> bool:
         """Whether an eviction that was refused for now must be tried again: its gang is leaving."""
-        eviction = self._leaving.get(evict.target.key)
+        eviction = self._evictions.get(evict.target.key)
         outdated = outcome.trouble is Trouble.CONFLICT and eviction is not None and eviction.evict == evict
         return outdated and eviction is not None and eviction.with_others
 
     def still_wants(self, evict: Evict) -> bool:
         """Whether an eviction that ended in trouble is to be tried again; if not, the pod is taken to stay."""
-        eviction = self._leaving.get(evict.target.key)
+        eviction = self._evictions.get(evict.target.key)
         if eviction is None or eviction.evict != evict:
             return False
-        if eviction.place not in self._promises and not eviction.with_others:
-            self._stays(evict)
+        if eviction.place not in self._assumed and not eviction.with_others:
+            self._keep(evict)
             return False
         return True
 
@@ -386,54 +390,54 @@ class Preempting:
         key = evict.target.key
         charge = self._nodes.charge_of(key)
         if charge is not None:
-            self._leaves(charge[1], Eviction(evict, key, with_others=True))
+            self._note_evicted(charge[1], PendingEviction(evict, key, with_others=True))
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=now + charge[1].grace), charge[0])
 
-    def _leaves(self, pod: Pod, eviction: Eviction) -> None:
+    def _note_evicted(self, pod: Pod, eviction: PendingEviction) -> None:
         """From now on it counts as leaving, whatever is seen of it; its gang does not count it any more."""
-        self._leaving[pod.key] = eviction
+        self._evictions[pod.key] = eviction
         self._gangs.gone(pod)
 
-    def _stays(self, evict: Evict) -> None:
+    def _keep(self, evict: Evict) -> None:
         key = evict.target.key
-        del self._leaving[key]
+        del self._evictions[key]
         charge = self._nodes.charge_of(key)
         if charge is not None and charge[1].uid == evict.target.uid:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
-            self._gangs.seated(msgspec.structs.replace(charge[1], deleted=None), charge[0])
+            self._gangs.scheduled(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
-    def _give(self, place: Key, promise: Promise) -> Promise:
-        for each in dict.fromkeys((place, *(self._place_of.get(pod.key, place) for pod, _ in promise.plan.seats))):
-            self._break(each)
-        self._promises[place] = promise
-        for pod, _ in promise.plan.seats:
+    def _assume(self, place: Key, assumed: AssumedPreemption) -> AssumedPreemption:
+        for each in dict.fromkeys((place, *(self._place_of.get(pod.key, place) for pod, _ in assumed.plan.seats))):
+            self._abandon(each)
+        self._assumed[place] = assumed
+        for pod, _ in assumed.plan.seats:
             self._place_of[pod.key] = place
-        return promise
+        return assumed
 
-    def _break(self, place: Key) -> None:
-        promise = self._promises.pop(place, None)
-        if promise is None:
+    def _abandon(self, place: Key) -> None:
+        assumed = self._assumed.pop(place, None)
+        if assumed is None:
             return
-        for pod, _ in promise.plan.seats:
+        for pod, _ in assumed.plan.seats:
             self._place_of.pop(pod.key, None)
-        for unit in promise.plan.victims:
+        for unit in assumed.plan.victims:
             for pod in unit.pods:
                 self._marking.pop(pod.key, None)
-                self._unfinished.suspect(pod)
+                self._interrupted.suspect(pod)
 
-    def _nominate(self, promise: Promise) -> tuple[Effect, ...]:
+    def _nominate(self, assumed: AssumedPreemption) -> tuple[Effect, ...]:
         effects: list[Effect] = []
-        for pod, node in promise.plan.seats:
+        for pod, node in assumed.plan.seats:
             if pod.nominated != node:
                 effects.append(self._write(pod, node))
             if pod.key in self._unrecorded:
-                promise.unanswered[pod.key] = None
+                assumed.unanswered[pod.key] = None
         return tuple(effects)
 
-    def held_back(self, pods: Iterable[Pod]) -> Iterator[Effect]:
+    def cancel_for(self, pods: Iterable[Pod]) -> Iterator[Effect]:
         """These do not stand in line any more, so nobody leaves for them and nothing is kept for them."""
         for pod in pods:
-            self._break(self._place_of.get(pod.key, pod.key))
+            self._abandon(self._place_of.get(pod.key, pod.key))
             yield from self.withdrawn((pod,))
 
     def keep(self, pod: Pod, node: str) -> PatchStatus:
@@ -442,7 +446,7 @@ class Preempting:
 
     def withdrawn(self, pods: Iterable[Pod]) -> tuple[Effect, ...]:
         """Room that can no longer be promised is not kept from others."""
-        return tuple(self._write(pod, "") for pod in map(self._with_promise, pods) if pod.nominated)
+        return tuple(self._write(pod, "") for pod in map(self._with_nomination, pods) if pod.nominated)
 
     def _write(self, pod: Pod, node: str) -> PatchStatus:
         self._freed |= bool(pod.nominated)
@@ -451,71 +455,71 @@ class Preempting:
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))
         return PatchStatus(pod.target, Nomination(node))
 
-    def _proceed(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
+    def _proceed(self, place: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
         """The promise is on record. Pods that leave together are marked before the first of them goes."""
-        if not self._preemptor_unchanged(place, promise):
-            self._break(place)
-            self._queue.hurry(place)
+        if not self._preemptor_unchanged(place, assumed):
+            self._abandon(place)
+            self._queue.activate(place)
             return
-        for mark in marks(promise.plan.victims, promise.preemptor, now):
-            promise.unanswered[mark.target.key] = None
+        for mark in marks(assumed.plan.victims, assumed.preemptor, now):
+            assumed.unanswered[mark.target.key] = None
             self._marking[mark.target.key] = place
             yield mark
-        if not promise.unanswered:
-            yield from self._actuate(place, promise, now)
+        if not assumed.unanswered:
+            yield from self._actuate(place, assumed, now)
 
-    def _actuate(self, place: Key, promise: Promise, now: float) -> Iterator[Effect]:
+    def _actuate(self, place: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
         """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
-        plan = promise.plan
+        plan = assumed.plan
         victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
-        unchanged = self._preemptor_unchanged(place, promise)
-        outdated = not unchanged or not self._search.still_victims(promise.preemptor, plan.victims)
+        unchanged = self._preemptor_unchanged(place, assumed)
+        outdated = not unchanged or not self._search.still_victims(assumed.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if outdated or not self._search.holds(promise.preemptor, plan.seats, promise.placer):
+        if outdated or not self._search.holds(assumed.preemptor, plan.seats, assumed.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
-            self._break(place)
-            self._queue.hurry(place)
+            self._abandon(place)
+            self._queue.activate(place)
             return
-        self._journal.write(preemption_events.preempting(promise.preemptor, plan, now))
-        yield from self._clear_the_way(promise)
+        self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
+        yield from self._clear_the_way(assumed)
         together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
         for pod in victims:
-            text = preemption_events.hidden(pod, promise.preemptor, together[pod.key])
+            text = preemption_events.hidden(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
-            yield from self._evict(pod, promise, Eviction(evict, place, together[pod.key] > 1))
-        yield from preemption_events.preemptor_events(promise.preemptor, plan, now)
+            yield from self._evict(pod, assumed, PendingEviction(evict, place, together[pod.key] > 1))
+        yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
         self._await(place, plan.seats)
 
-    def _preemptor_unchanged(self, place: Key, promise: Promise) -> bool:
+    def _preemptor_unchanged(self, place: Key, assumed: AssumedPreemption) -> bool:
         """Whether the preemptor at this place in line is the one the promise was given to, with the same demand."""
         there = self._in_line(place)
-        return there is not None and _same(promise.preemptor, there)
+        return there is not None and _same(assumed.preemptor, there)
 
-    def _evict(self, pod: Pod, promise: Promise, eviction: Eviction) -> Iterator[Effect]:
+    def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:
         evict = eviction.evict
-        self._journal.write(preemption_events.evicted(pod, promise.preemptor, promise.plan, evict.at))
-        self._leaves(pod, eviction)
+        self._journal.write(preemption_events.evicted(pod, assumed.preemptor, assumed.plan, evict.at))
+        self._note_evicted(pod, eviction)
         yield evict
-        yield preemption_events.victim_event(pod, promise.preemptor, evict.at)
+        yield preemption_events.victim_event(pod, assumed.preemptor, evict.at)
 
-    def _clear_the_way(self, promise: Promise) -> Iterator[Effect]:
+    def _clear_the_way(self, assumed: AssumedPreemption) -> Iterator[Effect]:
         """Less important ones that were promised room on the same nodes must look for other room."""
-        nodes = dict.fromkeys(node for _, node in promise.plan.seats)
-        own = {pod.key for pod in promise.preemptor.pods}
-        for pod in self._nominations.lower_on(nodes, promise.preemptor.priority):
+        nodes = dict.fromkeys(node for _, node in assumed.plan.seats)
+        own = {pod.key for pod in assumed.preemptor.pods}
+        for pod in self._nominations.lower_on(nodes, assumed.preemptor.priority):
             if pod.key not in own:
                 place = self._place_of.get(pod.key, pod.key)
-                self._break(place)
+                self._abandon(place)
                 yield self._write(pod, "")
-                self._queue.hurry(place)
+                self._queue.activate(place)
 
     def _await(self, place: Key, seats: Seats) -> None:
         """Remember who must leave these seats."""
         nodes = dict.fromkeys(node for _, node in seats)
         going = {pod.key: None for node in nodes for pod in self._nodes.pods_on(node) if pod.deleted is not None}
-        self._departures.expect(place, going)
+        self._awaited.expect(place, going)
 
     def _where(self, pod: Pod) -> Iterator[Pod]:
         """The pod with the node it runs on or is being bound to; nothing if it has left or is leaving."""
