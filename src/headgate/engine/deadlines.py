@@ -65,8 +65,9 @@ class Deadlines(Generic[K]):
 class Timer:
     """The one timer of a plane: set to the earliest of its deadlines, and set again when it has fired."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, idle: bool = False) -> None:
         self._name = name
+        self._idle = idle
         self._at: float | None = None
 
     def wake_at(self, deadlines: Iterable[float | None], now: float) -> Iterator[WakeAt]:
@@ -76,4 +77,4 @@ class Timer:
         earliest = min((at for at in deadlines if at is not None), default=None)
         if earliest is not None and (self._at is None or earliest < self._at):
             self._at = max(earliest, now)
-            yield WakeAt(self._at, self._name)
+            yield WakeAt(self._at, self._name, idle=self._idle)

@@ -61,6 +61,7 @@ class InFlightWrites(Generic[S, W]):
         self._policy = policy
         self._writes: dict[S, InFlightWrite[W]] = {}
         self._failures: dict[S, int] = {}  # in a row
+        self._unanswered: dict[S, None] = {}
         self._deadlines = Deadlines[S]()
 
     def __contains__(self, slot: S) -> bool:
@@ -69,12 +70,18 @@ class InFlightWrites(Generic[S, W]):
     def __len__(self) -> int:
         return len(self._writes)
 
+    @property
+    def unanswered(self) -> int:
+        """How many writes the server has not answered yet."""
+        return len(self._unanswered)
+
     def get(self, slot: S) -> InFlightWrite[W] | None:
         return self._writes.get(slot)
 
     def send(self, slot: S, write: W, base: str = "") -> W:
         """The write is in flight from now on, in place of an earlier one."""
         self._writes[slot] = InFlightWrite(write, base)
+        self._unanswered[slot] = None
         self._deadlines.drop(slot)
         return write
 
@@ -88,16 +95,26 @@ class InFlightWrites(Generic[S, W]):
             if self._policy.patience is None or moved:
                 return self._settle(slot, WriteResult.CONFIRMED)
             flight.state = WriteState.ACCEPTED
+            self._unanswered.pop(slot, None)
             self._deadlines.set(slot, now + self._policy.patience)
         elif trouble in (Trouble.REFUSED, Trouble.GONE):
             return self._settle(slot, WriteResult.REFUSED)
         elif moved:
             return self._settle(slot, WriteResult.FORGOTTEN)
         else:
-            flight.state = WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED
-            failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-            self._deadlines.set(slot, now + self._policy.backoff.after(failures))
+            self._back_off(slot, WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED, now)
         return WriteResult.PENDING
+
+    def retry(self, slot: S, write: W, now: float) -> None:
+        """The caller decides that this write, whatever its answer, is sent again as it is after its back-off.
+
+        A write that takes the place of another one starts with the shortest back-off.
+        """
+        flight = self._writes.get(slot)
+        if flight is None or flight.write != write:
+            self.forget(slot)
+            self.send(slot, write)
+        self._back_off(slot, WriteState.RETRYING, now)
 
     def observe(self, slot: S, version: str) -> WriteResult | None:
         """What it means that the object is observed in this version; None when nothing is in flight.
@@ -126,6 +143,7 @@ class InFlightWrites(Generic[S, W]):
     def forget(self, slot: S) -> None:
         """The object is gone, or the write no longer matters."""
         self._writes.pop(slot, None)
+        self._unanswered.pop(slot, None)
         self._failures.pop(slot, None)
         self._deadlines.drop(slot)
 
@@ -135,6 +153,7 @@ class InFlightWrites(Generic[S, W]):
             flight = self._writes[slot]
             if flight.state is WriteState.RETRYING and self._policy.resends:
                 flight.state = WriteState.SENT
+                self._unanswered[slot] = None
                 yield slot, flight.write, WriteResult.PENDING
             else:
                 del self._writes[slot]
@@ -143,8 +162,15 @@ class InFlightWrites(Generic[S, W]):
     def next_deadline(self) -> float | None:
         return self._deadlines.next_deadline()
 
+    def _back_off(self, slot: S, state: WriteState, now: float) -> None:
+        self._writes[slot].state = state
+        self._unanswered.pop(slot, None)
+        failures = self._failures[slot] = self._failures.get(slot, 0) + 1
+        self._deadlines.set(slot, now + self._policy.backoff.after(failures))
+
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         del self._writes[slot]
+        self._unanswered.pop(slot, None)
         self._deadlines.drop(slot)
         if verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)

@@ -11,7 +11,7 @@ from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
-from headgate.engine.scheduler.plane import PodScheduling
+from headgate.engine.scheduler.plane import SchedulerPlane
 from headgate.engine.scheduler.plugins import Watch, unwatched
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Create, Effect
@@ -58,7 +58,7 @@ class Engine:
         if Role.INTEGRATIONS in settings.roles:
             self._planes.append(IntegrationsPlane(settings, self.journal))
         if Role.SCHEDULER in settings.roles:
-            self._planes.append(PodScheduling(settings, pre_enqueue, self.journal, certifier, watch))
+            self._planes.append(SchedulerPlane(settings, pre_enqueue, self.journal, certifier, watch))
         self._readers = {kind: [plane for plane in self._planes if kind in plane.reads] for kind in Kind}
 
     @property

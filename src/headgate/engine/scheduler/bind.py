@@ -1,4 +1,4 @@
-"""Bindings decided and not observed yet: taken for true until they are seen, or known to have failed."""
+"""The bind stage: reserve, assume, bind. A decided binding counts at once, until it is observed or has failed."""
 
 from __future__ import annotations
 
@@ -6,64 +6,100 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from headgate.engine.in_flight import InFlightWrites, WritePolicy
+from headgate.engine.journal import Journal
+from headgate.engine.scheduler import events
+from headgate.engine.scheduler.capacity import CapacityStages
 from headgate.engine.scheduler.plugins import Plugins
-from headgate.model.effects import Bind
-from headgate.model.events import Outcome, Trouble
+from headgate.model.effects import Bind, Effect
+from headgate.model.events import Trouble
 from headgate.model.keys import Key
+from headgate.placement.placer import Placement
 from headgate.queueing.queue import QueuedPodInfo
 
 
-class Assumption(Struct):
-    """A binding we decided and have not observed yet."""
+class AssumedPod(Struct):
+    """A pod that counts as bound and has not been observed on its node yet."""
 
     info: QueuedPodInfo
     bind: Bind
-    doubtful: bool = False  # an answer was lost: it may have taken hold, so only an observation or a yes settles it
+    doubtful: bool = False  # an answer was lost: only an observation or a yes settles it
 
 
-class Assumptions:
-    def __init__(self, profiles: Mapping[str, Plugins]) -> None:
+class BindStage:
+    def __init__(
+        self, profiles: Mapping[str, Plugins], capacity: CapacityStages, journal: Journal, policy: WritePolicy
+    ) -> None:
         self._profiles = profiles
-        self._assumed: dict[Key, Assumption] = {}
-        self._in_flight: dict[Key, Bind] = {}
+        self._capacity = capacity
+        self._journal = journal
+        self._assumed: dict[Key, AssumedPod] = {}
+        self._writes = InFlightWrites[Key, Bind](policy)
+        self.decided: list[Bind] = []  # since the caller last cleared it
 
-    def get(self, key: Key) -> Assumption | None:
+    def run(self, info: QueuedPodInfo, found: Placement, now: float) -> list[Effect]:
+        """Reserves what the pod takes and returns the binder's effects in their order.
+
+        Effects for one object are carried out in order, so what a binder puts before its Bind is done before it.
+        """
+        pod = info.pod
+        plugins = self._profiles[pod.scheduler_name]
+        for rule in plugins.reserve:
+            rule.reserve(pod, found.node)
+        self._capacity.charge(pod)
+        self._journal.write(events.bound(info, found, now))
+        effects = list(plugins.binder.bind(pod, found.node))
+        for effect in effects:
+            if isinstance(effect, Bind):
+                self._assumed[pod.key] = AssumedPod(info, effect)
+                self._writes.send(pod.key, effect)
+                self.decided.append(effect)
+        return effects
+
+    def get(self, key: Key) -> AssumedPod | None:
         return self._assumed.get(key)
 
     @property
     def in_flight(self) -> int:
         """Bindings sent and not answered yet."""
-        return len(self._in_flight)
+        return self._writes.unanswered
 
-    def add(self, info: QueuedPodInfo, bind: Bind) -> None:
-        self._assumed[bind.target.key] = Assumption(info, bind)
-        self.sent(bind)
+    def answer(self, bind: Bind, trouble: Trouble | None, now: float) -> AssumedPod | None:
+        """Takes in the server's answer; returns the assumed pod if its binding has failed for good.
 
-    def sent(self, bind: Bind) -> None:
-        self._in_flight[bind.target.key] = bind
+        After a lost answer a conflict may be our own binding: the pod stays assumed until the truth is observed.
+        """
+        key = bind.target.key
+        assumed = self._assumed.get(key)
+        if assumed is None or assumed.bind != bind:
+            return None
+        if trouble is None:
+            assumed.doubtful = False
+            self._writes.confirm(key)
+        elif trouble is Trouble.UNKNOWN or (assumed.doubtful and trouble is not Trouble.GONE):
+            assumed.doubtful = True
+            self._writes.retry(key, bind, now)
+        else:
+            return assumed
+        return None
 
-    def answered(self, bind: Bind) -> Assumption | None:
-        """The binding was answered; the assumption that rests on it, if it still stands."""
-        self._in_flight.pop(bind.target.key, None)
-        assumption = self._assumed.get(bind.target.key)
-        return assumption if assumption is not None and assumption.bind == bind else None
+    def due(self, now: float) -> list[Bind]:
+        """The bindings to be sent again."""
+        return [bind for _, bind, _ in self._writes.due(now)]
 
-    def give_back(self, key: Key) -> bool:
-        """What a placed pod took hold of before it was bound; False when it had not been placed."""
-        assumption = self._assumed.get(key)
-        if assumption is None:
+    def next_deadline(self) -> float | None:
+        return self._writes.next_deadline()
+
+    def unreserve(self, key: Key) -> bool:
+        """Gives back what an assumed pod reserved; False when it is not assumed."""
+        assumed = self._assumed.get(key)
+        if assumed is None:
             return False
-        for rule in self._profiles[assumption.info.pod.scheduler_name].reserve:
+        for rule in self._profiles[assumed.info.pod.scheduler_name].reserve:
             rule.unreserve(key)
         return True
 
-    def settle(self, key: Key) -> Assumption | None:
-        """The truth is known: nothing is assumed any more."""
-        self._in_flight.pop(key, None)
-        return self._assumed.pop(key, None)
-
-
-def still_in_doubt(assumption: Assumption, outcome: Outcome) -> bool:
-    """After a lost answer, a conflict may be our own binding: the room stays taken until the truth is seen."""
-    trouble = outcome.trouble
-    return trouble is Trouble.UNKNOWN or (assumption.doubtful and trouble is not Trouble.GONE)
+    def settle(self, key: Key) -> None:
+        """The truth about the pod is known: nothing is assumed any more."""
+        if self._assumed.pop(key, None) is not None:
+            self._writes.forget(key)

@@ -1,13 +1,14 @@
-"""How a decision about a pod is told: one journal entry, and the condition and event rendered from it."""
+"""What is reported about a pod: one journal entry for each decision, and the condition and event rendered from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.scheduler.writes import Retries
+from headgate.engine.scheduler.capacity import NotNow
+from headgate.engine.scheduler.writes import FailedWrites
 from headgate.gates.pre_enqueue import Held
 from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodCondition
 from headgate.model.events import Outcome
@@ -41,6 +42,12 @@ def refused(pod: Pod, found: NoPlacement, post_filter: str, now: float) -> Entry
     numbers: dict[str, int | str] = {"nodes": found.nodes, **dict(found.reasons), "profile": pod.scheduler_name}
     message = f"{found} {post_filter[0].upper()}{post_filter[1:]}." if post_filter else str(found)
     return Entry(now, pod.key, "wait", "Unschedulable", message, numbers)
+
+
+def deferred(pod: Pod, stage: str, not_now: NotNow, now: float) -> Entry:
+    """A capacity stage does not let the pod pass now."""
+    numbers: dict[str, int | str] = {**not_now.numbers, "stage": stage, "profile": pod.scheduler_name}
+    return Entry(now, pod.key, "wait", not_now.reason, not_now.message, numbers)
 
 
 def gated(pod: Pod, held: Held, now: float) -> Entry:
@@ -115,59 +122,57 @@ Report = PatchStatus | EmitEvent
 
 
 class PodConditions:
-    """The PodScheduled condition of every pod that waits.
+    """The PodScheduled condition of every pod that waits, with its journal entry and event, once for each reason.
 
-    What was written last counts, seen or not: the object may still show something older, and an older text that was
-    lost must not be written again after a newer one.
+    What was written last counts, observed or not: the object may still show something older, and an older text whose
+    write failed must not be written again after a newer one.
     """
 
-    def __init__(self, journal: Journal, retries: Retries) -> None:
+    def __init__(self, journal: Journal, failed_writes: FailedWrites) -> None:
         self._journal = journal
-        self._retries = retries
+        self._failed_writes = failed_writes
         self._written: dict[Key, ScheduledCondition] = {}
 
-    def refused(self, pod: Pod, found: NoPlacement, post_filter: str, now: float) -> Iterator[Report]:
-        """Nothing when it is what was said last."""
-        entry = refused(pod, found, post_filter, now)
-        if self._written.get(pod.key) == _condition_of(entry):
-            return
+    def waits(self, pod: Pod, entry: Entry) -> list[Report]:
+        """The pod stays in the queue for the reason of this entry; nothing is reported when that was written last."""
+        condition = _condition_of(entry)
+        if self._written.get(pod.key) == condition:
+            return []
         self._journal.write(entry)
-        effects = list(condition_and_event(self._as_written(pod), entry))
-        yield from self._write(pod.key, _condition_of(entry), effects)
+        return self._write(pod.key, condition, list(condition_and_event(self._as_written(pod), entry)))
 
-    def gated(self, pod: Pod, entry: Entry) -> Iterator[Report]:
+    def gated(self, pod: Pod, entry: Entry) -> list[Report]:
         self._journal.write(entry)
-        effects = list(gated_condition_and_event(self._as_written(pod), entry))
-        yield from self._write(pod.key, _condition_of(entry), effects)
+        return self._write(pod.key, _condition_of(entry), list(gated_condition_and_event(self._as_written(pod), entry)))
 
     def released(self, pod: Pod, now: float) -> None:
-        """Nothing holds the pod any more; what its condition says is for its first attempt, or `queued`."""
+        """No plugin holds the pod any more. Its condition is that of its first attempt, or `queued`."""
         self._journal.write(released(pod, now))
 
-    def queued(self, pod: Pod) -> Iterator[Report]:
+    def queued(self, pod: Pod) -> list[Report]:
         """The pod waits for its turn and for nothing else."""
         patch = queued(pod)
         assert isinstance(patch.change, PodCondition)
-        yield from self._write(pod.key, _shown(patch.change), [patch])
+        return self._write(pod.key, _shown(patch.change), [patch])
 
     def still_says(self, pod: Key, condition: PodCondition) -> bool:
-        """Whether this is what was said of the pod last."""
+        """Whether this is what was written about the pod last."""
         return self._written.get(pod) == _shown(condition)
 
     def forget(self, key: Key) -> None:
-        """It waits no longer."""
+        """The pod does not wait any more."""
         self._written.pop(key, None)
 
     def _as_written(self, pod: Pod) -> Pod:
         written = self._written.get(pod.key)
         return pod if written is None else msgspec.structs.replace(pod, scheduled=written)
 
-    def _write(self, pod: Key, condition: ScheduledCondition, effects: Iterable[Report]) -> Iterator[Report]:
+    def _write(self, pod: Key, condition: ScheduledCondition, reports: list[Report]) -> list[Report]:
         self._written[pod] = condition
-        for effect in effects:
-            if isinstance(effect, PatchStatus):
-                self._retries.settled(effect)  # an older text must not come after this one
-            yield effect
+        for report in reports:
+            if isinstance(report, PatchStatus):
+                self._failed_writes.settled(report)  # an older text must not come after this one
+        return reports
 
 
 def _condition_of(entry: Entry) -> ScheduledCondition:

@@ -120,6 +120,10 @@ class GangTracker:
             tracked.described_anew = True
             self._touch(group, *tracked.ready)
 
+    @property
+    def touched(self) -> bool:
+        return bool(self._touched)
+
     def settle(self, now: float) -> Iterator[tuple[Pod, GangState]]:
         """Yields every member whose gang has a new state, with that state, and updates the gangs' queue entries."""
         touched, self._touched = self._touched, {}
@@ -129,6 +133,10 @@ class GangTracker:
     def members(self, group: GroupKey) -> list[Pod]:
         """The members without a node, oldest first."""
         return sorted(self._gangs[group].ready.values(), key=lambda pod: (pod.created, pod.key))
+
+    def pods_of(self, info: QueuedPodInfo) -> list[Pod]:
+        """The pods of a queue entry."""
+        return [info.pod] if info.group is None else self.members(info.group)
 
     def state(self, group: GroupKey) -> GangState:
         return self._judge(self._gangs[group])

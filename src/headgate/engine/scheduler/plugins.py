@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from headgate.model.effects import Bind
+from headgate.model.effects import Bind, Effect
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
@@ -64,12 +64,13 @@ class Reserve(Protocol):
 
 
 class Binder(Protocol):
-    """How a placed pod gets onto its node."""
+    """The effects that bind a placed pod to its node."""
 
-    def bind(self, pod: Pod, node: str) -> Iterator[Bind]: ...
+    def bind(self, pod: Pod, node: str) -> Iterator[Effect]:
+        """Exactly one Bind, and before it what must be done first, such as removing a scheduling gate."""
 
 
-class NodeRoom:
+class NodeReservation:
     """The pod's requests are taken on its node."""
 
     name = "NodeRoom"
@@ -146,7 +147,7 @@ def plugins_for(
             field_scores=_scores(profile, comparing, watch),
             percentage=profile.percentage_of_nodes_to_score or 0,
         ),
-        reserve=(watch(NodeRoom(nodes), RESERVE),),
+        reserve=(watch(NodeReservation(nodes), RESERVE),),
         binder=DefaultBinder(),
     )
 

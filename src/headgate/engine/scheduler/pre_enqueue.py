@@ -1,8 +1,8 @@
-"""The door to the queue: what keeps a pod out, and what its owner is told about it."""
+"""The PreEnqueue stage: pods that a plugin holds are gated, the others enter the queue, alone or with their gang."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from headgate.engine.scheduler import events
@@ -20,7 +20,7 @@ from headgate.queueing.queue import PodQueue, QueueName
 class PreEnqueueStage:
     """Every pod of ours that wants a node comes by here, each time it changes.
 
-    Members of a gang that passed the plugins wait for one another: `enqueue_gangs` says what became of them.
+    Members of a gang that passed the plugins wait for one another: `enqueue_gangs` queues or gates them.
     """
 
     def __init__(
@@ -41,21 +41,21 @@ class PreEnqueueStage:
         self._released: dict[Key, Pod] = {}
         self._enqueued: dict[Key, str] = {}  # by uid
 
-    def enqueue(self, pod: Pod, now: float) -> Iterator[Report]:
-        """Let the pod into the queue, or hold it and say why."""
+    def enqueue(self, pod: Pod, now: float) -> list[Report]:
+        """Adds the pod to the queue, or gates it and reports why."""
         held = held_by(self._plugins[pod.scheduler_name], pod)
         if held is not None:
             if self._in_group(pod):
                 self._gangs.gated(pod)
-            yield from self._gate(pod, held, now)
-        elif self._in_group(pod):
+            return self._gate(pod, held, now)
+        if self._in_group(pod):
             self._gangs.ready(pod)
-        else:
-            self._queue.add(pod, now)
-            yield from self._admit(pod, now)
+            return []
+        self._queue.add(pod, now)
+        return self._passed(pod, now)
 
     def rejoins_gang(self, pod: Pod) -> bool:
-        """The pod, which had found a node, wants one again: whether it goes for it with its gang, or by itself."""
+        """Whether a pod whose binding failed waits with its gang again; otherwise it is queued by itself."""
         if not self._in_group(pod):
             return False
         self._gangs.ready(pod)
@@ -64,34 +64,36 @@ class PreEnqueueStage:
     def _in_group(self, pod: Pod) -> bool:
         return pod.group is not None and pod.scheduler_name in self._with_gangs
 
-    def enqueue_gangs(self, now: float) -> Iterator[Report]:
-        """Members whose gang stands differently now are let in, alone or with it, or held."""
+    def enqueue_gangs(self, now: float) -> list[Report]:
+        """Queues or gates the members whose gang has a new state."""
+        reports: list[Report] = []
+        if not self._gangs.touched:
+            return reports
         for pod, state in self._gangs.settle(now):
             match state:
                 case Undescribed(reason):
-                    yield from self._gate(pod, Held(PLUGIN, reason, frozenset()), now)
+                    reports += self._gate(pod, Held(PLUGIN, reason, frozenset()), now)
                 case QueuedAsOne():
                     self._queue.delete(pod.key)
-                    yield from self._admit(pod, now)
+                    reports += self._passed(pod, now)
                 case PodByPod():
                     self._queue.add(pod, now)
-                    yield from self._admit(pod, now)
+                    reports += self._passed(pod, now)
                 case _:
                     assert_never(state)
+        return reports
 
-    def wake(self, happenings: Mapping[Happening, None], now: float) -> Iterator[Report]:
-        """Ask again about the pods whose plugin listens for one of these."""
-        for pod in self._queue.gated_for(happenings):
-            yield from self.enqueue(pod, now)
+    def recheck(self, cluster_events: Mapping[Happening, None], now: float) -> list[Report]:
+        """Asks the plugins again about the gated pods for which one of these events may matter."""
+        return [report for pod in self._queue.gated_for(cluster_events) for report in self.enqueue(pod, now)]
 
-    def recheck_all(self, now: float) -> Iterator[Report]:
-        for pod in self._queue.gated_pods():
-            yield from self.enqueue(pod, now)
+    def recheck_all(self, now: float) -> list[Report]:
+        return [report for pod in self._queue.gated_pods() for report in self.enqueue(pod, now)]
 
     def take_newly_gated(self) -> Iterable[Pod]:
-        """Those that were held, for whatever reason, since the last call."""
-        held, self._newly_gated = self._newly_gated, {}
-        return held.values()
+        """The pods that were gated since the last call."""
+        gated, self._newly_gated = self._newly_gated, {}
+        return gated.values()
 
     def forget(self, key: Key) -> None:
         self._held.pop(key, None)
@@ -99,30 +101,33 @@ class PreEnqueueStage:
         self._released.pop(key, None)
         self._enqueued.pop(key, None)
 
-    def settle(self, now: float) -> Iterator[Report]:
-        """Those let in just now that still wait for their turn must not go on saying that they are gated."""
+    def report_queued(self) -> list[Report]:
+        """A condition for pods released in this step that still wait for their turn: they are not gated any more."""
+        reports: list[Report] = []
         for pod in self._released.values():
             if self._queue.queue_of(self._gangs.queue_key(pod)) in (QueueName.ACTIVE, QueueName.BACKOFF):
-                yield from self._conditions.queued(pod)
+                reports += self._conditions.queued(pod)
         self._released = {}
+        return reports
 
-    def _admit(self, pod: Pod, now: float) -> Iterator[Report]:
+    def _passed(self, pod: Pod, now: float) -> list[Report]:
         held = self._held.pop(pod.key, None)
         unheard_of = self._enqueued.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
         self._enqueued[pod.key] = pod.uid
-        if not pod.gates and (held is not None or (unheard_of and events.shown_as_gated(pod))):
-            self._released[pod.key] = pod
-            self._conditions.released(pod, now)
-            if held is None or held.plugin != PLUGIN:  # that a gang is complete is not worth an event for each member
-                yield events.released_event(pod, now)
+        if pod.gates or (held is None and not (unheard_of and events.shown_as_gated(pod))):
+            return []
+        self._released[pod.key] = pod
+        self._conditions.released(pod, now)
+        # that a gang is complete is not worth an event for each member
+        return [] if held is not None and held.plugin == PLUGIN else [events.released_event(pod, now)]
 
-    def _gate(self, pod: Pod, held: Held, now: float) -> Iterator[Report]:
+    def _gate(self, pod: Pod, held: Held, now: float) -> list[Report]:
         self._queue.add_gated(pod, held.wake_on, held.plugin)
         known = self._held.get(pod.key)
         if known == held:
-            return
+            return []
         self._held[pod.key] = held
         self._newly_gated[pod.key] = pod
-        for effect in self._conditions.gated(pod, events.gated(pod, held, now)):
-            if isinstance(effect, PatchStatus) or (known is None and held.plugin != PLUGIN):
-                yield effect
+        reports = self._conditions.gated(pod, events.gated(pod, held, now))
+        with_event = known is None and held.plugin != PLUGIN
+        return [report for report in reports if with_event or isinstance(report, PatchStatus)]

@@ -6,28 +6,29 @@ pods it was given to: its successor finds the seats there and goes on with the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct, field
 
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler import preemption_events
+from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.groups import Groups
 from headgate.engine.scheduler.metrics import SchedulerMetrics
+from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Outcome, Trouble
 from headgate.model.groups import GroupKey
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Target
 from headgate.model.pod import ENDED, Pod
-from headgate.placement.nominations import Nominations
-from headgate.placement.placer import Placer
+from headgate.placement.placer import NoPlacement, Placer
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.preemption.units import Unit
-from headgate.queueing.queue import PodQueue
+from headgate.queueing.queue import PodQueue, QueuedPodInfo
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -188,34 +189,38 @@ class FailedSearch(Struct, frozen=True):
 
 
 class PreemptStage:
+    """For entries of the queue that no node fits: nominates, marks, checks once more and evicts, in this order."""
+
     def __init__(
         self,
-        nodes: NodeTable,
-        nominations: Nominations,
-        search: Preemption,
-        interrupted: InterruptedPreemptions,
+        cache: ClusterCache,
         queue: PodQueue,
-        *,
-        in_line: Callable[[Key], Preemptor | None],
         gangs: GangTracker,
+        place: PlaceStage,
+        search: Preemption,
+        *,
+        placers: Mapping[str, Placer],
+        enabled: frozenset[str],  # the schedulerNames whose profile has preemption on
         journal: Journal,
         metrics: SchedulerMetrics,
     ) -> None:
-        self._nodes = nodes
-        self._nominations = nominations
-        self._search = search
-        self._interrupted = interrupted
-        self._in_line = in_line  # who stands at a place in line now
-        self._gangs = gangs
+        self._nodes = cache.nodes
+        self._nominations = cache.nominations
         self._queue = queue
+        self._gangs = gangs
+        self._place = place
+        self._search = search
+        self._placers = placers
+        self._enabled = enabled
         self._journal = journal
         self._metrics = metrics
-        self._assumed: dict[Key, AssumedPreemption] = {}  # by place in line
+        self._interrupted = InterruptedPreemptions(cache.groups, cache.nodes, journal)
+        self._assumed: dict[Key, AssumedPreemption] = {}  # by key of the queue entry
         self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
         self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
         self._evictions: dict[Key, PendingEviction] = {}  # likewise
-        self._place_of: dict[Key, Key] = {}  # of each pod with a seat in a promise
-        self._marking: dict[Key, Key] = {}  # pods being marked, and the place in line they are marked for
+        self._place_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
+        self._marking: dict[Key, Key] = {}  # pods being marked, and the queue entry they are marked for
         self._awaited = AwaitedVictims()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
         self._freed = False
@@ -254,9 +259,9 @@ class PreemptStage:
     def waits_no_more(self, pod: Key, place: Key) -> None:
         """The pod has its node or wants none: nobody is evicted for its sake any more."""
         self._forget_nomination(pod)
-        self.leaves_line(pod, place)
+        self.leaves_queue(pod, place)
 
-    def leaves_line(self, pod: Key, place: Key) -> None:
+    def leaves_queue(self, pod: Key, place: Key) -> None:
         """Drops the promise and the awaited departures of a place in line that the pod has left."""
         for each in dict.fromkeys((place, self._place_of.get(pod, place))):
             self._abandon(each)
@@ -268,7 +273,17 @@ class PreemptStage:
 
     # what to do
 
-    def post_filter(
+    def run(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> PostFilterResult:
+        """What can be done for an entry that no node fits."""
+        profile = info.pod.scheduler_name
+        if profile not in self._enabled:
+            return PostFilterResult("")
+        preemptor = self._place.preemptor(info) if found.nodes and not found.everywhere else None
+        if preemptor is None:
+            return PostFilterResult("", self.withdrawn(self._gangs.pods_of(info)))
+        return self._post_filter(info.key, info.equivalence, preemptor, self._placers[profile], now)
+
+    def _post_filter(
         self, place: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
     ) -> PostFilterResult:
         """For one who finds no room: wait for those already asked to leave, ask others, or nothing that would help."""
@@ -494,7 +509,8 @@ class PreemptStage:
 
     def _preemptor_unchanged(self, place: Key, assumed: AssumedPreemption) -> bool:
         """Whether the preemptor at this place in line is the one the promise was given to, with the same demand."""
-        there = self._in_line(place)
+        info = self._queue.get(place)
+        there = self._place.preemptor(info) if info is not None else None
         return there is not None and _same(assumed.preemptor, there)
 
     def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:

@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
+from headgate.engine.scheduler.gangs import GangTracker
 from headgate.model.affinity import PeerDemands, Spread
 from headgate.model.claims import (
     AttachLimits,
@@ -29,6 +30,7 @@ from headgate.model.owners import ReplicaOwner, Service
 from headgate.model.pod import Pod, PodShape
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Point, Profile
+from headgate.placement.table import NodeTable
 from headgate.placement.volumes import PLACE_LABELS, Attachments
 
 OWNER_KINDS = (Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET)
@@ -347,3 +349,27 @@ def _zones(labels: Mapping[str, str]) -> Iterator[ZoneDemand]:
         values = [value.strip() for value in labels[label].split(SEPARATOR)] if label in labels else []
         if values and all(values):
             yield ZoneDemand(label, tuple(sorted(set(values))))
+
+
+class PodResolver:
+    """Resolves what a pod names, and keeps a late member of a gang with a topology to where the gang runs."""
+
+    def __init__(self, resolver: Resolver, gangs: GangTracker, nodes: NodeTable) -> None:
+        self._resolver = resolver
+        self._gangs = gangs
+        self._nodes = nodes
+
+    def resolve(self, pod: Pod) -> Pod | Unresolved:
+        resolved = self._resolver.resolve(pod)
+        if pod.group is None or isinstance(resolved, Unresolved):
+            return resolved
+        topology = self._gangs.topology(pod.group)
+        names = self._gangs.nodes_of(pod.group) if topology else ()
+        nodes = [node for name in names if (node := self._nodes.get(name)) is not None and topology in node.labels]
+        if not nodes:
+            return resolved
+        selector = tuple(sorted({*pod.shape.node_selector, (topology, nodes[0].labels[topology])}))
+        return msgspec.structs.replace(resolved, shape=msgspec.structs.replace(resolved.shape, node_selector=selector))
+
+    def names_nothing(self, pod: Pod) -> bool:
+        return self.resolve(pod) is pod

@@ -1,15 +1,18 @@
-"""What workloads show: their priorities as numbers, and whether their pods say otherwise."""
+"""The status of pod-group workloads: their priorities as numbers, and whether their pods name other ones."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 
-from headgate.engine.scheduler.groups import Groups, Rank
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
+from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.groups import Rank
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, WorkloadStatus
+from headgate.model.events import Trouble
 from headgate.model.groups import Workload
-from headgate.model.keys import Key, Kind, Target
+from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 
 MISMATCH = "PodsNotMatchingPriority"
@@ -17,48 +20,50 @@ SHOWN = 3  # names in a text before it only counts
 
 
 class WorkloadStatuses:
-    """Writes a status when it is news; a write not observed yet is not written again."""
+    """Writes the status of a workload when it is outdated, at most one write at a time."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-        self._touched: dict[Key, None] = {}
-        self._written: dict[Key, tuple[str, WorkloadStatus]] = {}  # with the uid of the object
+    def __init__(self, cache: ClusterCache, policy: WritePolicy) -> None:
+        self._cache = cache
+        self._groups = cache.groups
+        self._writes = InFlightWrites[Key, PatchStatus](policy)
 
-    def touch(self, workload: Key) -> None:
-        """It, one of its pods, or what its priority classes are worth has changed."""
-        if workload.kind is Kind.WORKLOAD:
-            self._touched[workload] = None
-
-    def failed(self, workload: Key) -> None:
-        """The write did not take hold and will not be tried again as it is."""
-        if self._written.pop(workload, None) is not None:
-            self._touched[workload] = None
+    def answer(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
+        """Takes in the server's answer. A write that failed is decided anew, as the workload may be another by now."""
+        key = patch.target.key
+        workload = self._groups.workloads.get(key)
+        result = self._writes.answer(key, patch, trouble, workload.version if workload is not None else "", now)
+        if result is WriteResult.CONFIRMED or result is WriteResult.FORGOTTEN:
+            self._cache.touch_workload(key)
 
     def settle(self, now: float) -> Iterator[PatchStatus]:
-        touched, self._touched = self._touched, {}
+        for key, _, _ in self._writes.due(now):
+            self._cache.touch_workload(key)
+        touched, self._cache.touched_workloads = self._cache.touched_workloads, {}
         for key in touched:
             workload = self._groups.workloads.get(key)
             if workload is None:
-                self._written.pop(key, None)
+                self._writes.forget(key)
             elif workload.deleted is None:
-                yield from self._news(workload, now)
+                yield from self._outdated(workload, now)
 
-    def _news(self, workload: Workload, now: float) -> Iterator[PatchStatus]:
+    def next_deadline(self) -> float | None:
+        return self._writes.next_deadline()
+
+    def _outdated(self, workload: Workload, now: float) -> Iterator[PatchStatus]:
         rank = self._groups.rank(workload)
         if not isinstance(rank, Rank):
             return
+        flight = self._writes.get(workload.key)
+        if flight is not None and flight.write.target.uid != workload.uid:
+            self._writes.forget(workload.key)  # it was written to another object of this name
+        self._writes.observe(workload.key, workload.version)
         wanted = WorkloadStatus(rank.priority, rank.preemption_priority, self._conditions(workload, rank, now))
         shown = (workload.priority, workload.preemption_priority, workload.conditions)
         if (wanted.priority, wanted.preemption_priority, wanted.conditions) == shown:
-            self._written.pop(workload.key, None)
-        elif not self._wrote(workload, wanted):
-            self._written[workload.key] = (workload.uid, wanted)
-            yield PatchStatus(Target(workload.key, workload.uid, workload.version), wanted)
-
-    def _wrote(self, workload: Workload, wanted: WorkloadStatus) -> bool:
-        """Whether the same was written about this very object, times aside."""
-        uid, written = self._written.get(workload.key, ("", None))
-        return uid == workload.uid and written is not None and _says(written) == _says(wanted)
+            self._writes.confirm(workload.key)
+        elif workload.key not in self._writes:
+            patch = PatchStatus(Target(workload.key, workload.uid, workload.version), wanted)
+            yield self._writes.send(workload.key, patch, workload.version)
 
     def _conditions(self, workload: Workload, rank: Rank, now: float) -> tuple[Condition, ...]:
         """The conditions it shows, ours among them brought up to date; nothing is said while all is well."""
@@ -67,21 +72,15 @@ class WorkloadStatuses:
         strangers = sorted(self._groups.mismatched(workload, rank.priority), key=lambda pod: pod.key)
         if not strangers and shown is None:
             return others
-        status, reason, message = _verdict(strangers, rank.priority)
+        status, reason, message = _matching(strangers, rank.priority)
         at = shown.at if shown is not None and shown.status == status else now
         return (*others, Condition(MISMATCH, status, reason, message, at))
 
 
-def _verdict(strangers: list[Pod], priority: int) -> tuple[str, str, str]:
+def _matching(strangers: list[Pod], priority: int) -> tuple[str, str, str]:
     if not strangers:
         return "False", "PrioritiesMatch", f"all pods have the workload's priority, {priority}"
     names = ", ".join(f"{pod.key.name} has {pod.priority}" for pod in itertools.islice(strangers, SHOWN))
     more = f" and {len(strangers) - SHOWN} more" if len(strangers) > SHOWN else ""
     message = f"the workload's priority, {priority}, counts and not that of its pods: {names}{more}"
     return "True", "PriorityDiffers", message
-
-
-def _says(status: WorkloadStatus) -> tuple[object, ...]:
-    """All but the times."""
-    conditions = tuple((each.type, each.status, each.message) for each in status.conditions)
-    return status.priority, status.preemption_priority, conditions
