@@ -1,5 +1,7 @@
 """A stage between choosing and placing may say "not now, because": for a pod, for equal pods and for a gang."""
 
+from collections import Counter
+
 import pytest
 from builders import bound, gang, member, node, pod, workload
 from steps import turned_on
@@ -26,18 +28,15 @@ class PodLimit:
         self.running = {}
 
     def check(self, pods, needed):
-        queue = pods[0].labels.get("queue", "")
-        free = self.limit - sum(name == queue for name in self.running.values())
-        same = 0
-        while same < len(pods) and pods[same].labels.get("queue", "") == queue:
-            same += 1
-        allowed = max(0, min(free, same))
-        return None if allowed == len(pods) else self._not_now(queue, allowed)
-
-    def _not_now(self, queue, allowed):
-        numbers = {"limit": self.limit, "running": len(self.running)}
-        said = f'queue "{queue}" has {self.limit} pods at most'
-        return NotNow("QueueCapacity", said, frozenset({Happening.ROOM_FREED}), numbers, allowed, queue)
+        used = Counter(self.running.values())
+        for allowed, each in enumerate(pods):
+            queue = each.labels.get("queue", "")
+            if used[queue] >= self.limit:
+                numbers = {"limit": self.limit, "running": len(self.running)}
+                said = f'queue "{queue}" has {self.limit} pods at most'
+                return NotNow("QueueCapacity", said, frozenset({Happening.ROOM_FREED}), numbers, allowed, queue)
+            used[queue] += 1
+        return None
 
     def charge(self, pod):
         self.running[pod.key] = pod.labels.get("queue", "")

@@ -67,3 +67,8 @@ def test_a_timer_is_set_to_the_earliest_deadline_and_again_when_it_has_fired():
     assert list(timer.wake_at([2.0], now=1.0)) == [WakeAt(2.0, "quota")]
     assert list(timer.wake_at([5.0], now=2.0)) == [WakeAt(5.0, "quota")]
     assert list(timer.wake_at([1.0], now=7.0)) == [WakeAt(7.0, "quota")], "never in the past"
+
+
+def test_a_timer_that_only_matters_while_something_else_happens_says_so():
+    (wake,) = Timer("flush", idle=True).wake_at((5.0,), 0.0)
+    assert wake.idle

@@ -135,3 +135,45 @@ def test_an_object_that_is_gone_leaves_nothing_behind():
     assert len(writes) == 0
     assert writes.next_deadline() is None
     assert list(writes.due(99.0)) == []
+
+
+def test_a_write_the_caller_wants_sent_again_is_due_after_a_back_off_that_grows():
+    writes = InFlightWrites(PATIENT)
+    waited = []
+    now = 0.0
+    for _ in range(4):
+        writes.retry(POD, a_write(), now)
+        waited.append(writes.next_deadline() - now)
+        now = writes.next_deadline()
+        assert [(slot, write) for slot, write, _ in writes.due(now)] == [(POD, a_write())]
+    assert waited == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_another_write_to_be_sent_again_starts_with_the_shortest_back_off():
+    writes = InFlightWrites(PATIENT)
+    for now in (0.0, 0.0, 0.0):
+        writes.retry(POD, a_write("n-1"), now)
+    writes.retry(POD, a_write("n-2"), 0.0)
+    assert writes.next_deadline() == 1.0
+    assert [write for _, write, _ in writes.due(1.0)] == [a_write("n-2")]
+
+
+@pytest.mark.parametrize(
+    ("act", "left"),
+    [
+        pytest.param(lambda writes: None, 1, id="a write that was sent is unanswered"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), None, "5", 1.0), 0, id="accepted, not observed"),
+        pytest.param(
+            lambda writes: writes.answer(POD, a_write(), Trouble.UNKNOWN, "5", 1.0), 0, id="waits to be resent"
+        ),
+        pytest.param(lambda writes: writes.retry(POD, a_write(), 1.0), 0, id="the caller wants it resent"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.GONE, "5", 1.0), 0, id="refused"),
+        pytest.param(lambda writes: writes.forget(POD), 0, id="forgotten"),
+        pytest.param(lambda writes: writes.confirm(POD), 0, id="observed before its answer"),
+        pytest.param(lambda writes: (writes.retry(POD, a_write(), 1.0), list(writes.due(9.0))), 1, id="resent"),
+    ],
+)
+def test_unanswered_writes_are_those_sent_and_not_answered(act, left):
+    writes = in_flight()
+    act(writes)
+    assert writes.unanswered == left

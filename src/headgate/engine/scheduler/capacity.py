@@ -25,7 +25,7 @@ class NotNow(Struct, frozen=True):
     message: str
     wake_on: frozenset[Happening]  # the cluster events on which it is tried again
     numbers: Mapping[str, int | str] = {}  # for the journal
-    allowed: int = 0  # how many of the pods, from the first on, are placed now all the same
+    allowed: int = 0  # the pods before the first one this is said of; they may be placed now
     equivalence: Hashable = None  # what it shares with others that get the same answer; None: it waits alone
 
 
