@@ -163,9 +163,7 @@ def test_another_write_to_be_sent_again_starts_with_the_shortest_back_off():
     [
         pytest.param(lambda writes: None, 1, id="a write that was sent is unanswered"),
         pytest.param(lambda writes: writes.answer(POD, a_write(), None, "5", 1.0), 0, id="accepted, not observed"),
-        pytest.param(
-            lambda writes: writes.answer(POD, a_write(), Trouble.UNKNOWN, "5", 1.0), 0, id="waits to be resent"
-        ),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.UNKNOWN, "5", 1.0), 0, id="waits"),
         pytest.param(lambda writes: writes.retry(POD, a_write(), 1.0), 0, id="the caller wants it resent"),
         pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.GONE, "5", 1.0), 0, id="refused"),
         pytest.param(lambda writes: writes.forget(POD), 0, id="forgotten"),

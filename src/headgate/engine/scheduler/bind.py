@@ -34,7 +34,7 @@ class BindStage:
         self._capacity = capacity
         self._journal = journal
         self._assumed: dict[Key, AssumedPod] = {}
-        self._writes = InFlightWrites[Key, Bind](policy)
+        self.writes = InFlightWrites[Key, Bind](policy)
         self.decided: list[Bind] = []  # since the caller last cleared it
 
     def run(self, info: QueuedPodInfo, found: Placement, now: float) -> list[Effect]:
@@ -52,7 +52,7 @@ class BindStage:
         for effect in effects:
             if isinstance(effect, Bind):
                 self._assumed[pod.key] = AssumedPod(info, effect)
-                self._writes.send(pod.key, effect)
+                self.writes.send(pod.key, effect)
                 self.decided.append(effect)
         return effects
 
@@ -62,7 +62,7 @@ class BindStage:
     @property
     def in_flight(self) -> int:
         """Bindings sent and not answered yet."""
-        return self._writes.unanswered
+        return self.writes.unanswered
 
     def answer(self, bind: Bind, trouble: Trouble | None, now: float) -> AssumedPod | None:
         """Takes in the server's answer; returns the assumed pod if its binding has failed for good.
@@ -75,20 +75,17 @@ class BindStage:
             return None
         if trouble is None:
             assumed.doubtful = False
-            self._writes.confirm(key)
+            self.writes.confirm(key)
         elif trouble is Trouble.UNKNOWN or (assumed.doubtful and trouble is not Trouble.GONE):
             assumed.doubtful = True
-            self._writes.retry(key, bind, now)
+            self.writes.retry(key, bind, now)
         else:
             return assumed
         return None
 
     def due(self, now: float) -> list[Bind]:
         """The bindings to be sent again."""
-        return [bind for _, bind, _ in self._writes.due(now)]
-
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
+        return [bind for _, bind, _ in self.writes.due(now)]
 
     def unreserve(self, key: Key) -> bool:
         """Gives back what an assumed pod reserved; False when it is not assumed."""
@@ -102,4 +99,4 @@ class BindStage:
     def settle(self, key: Key) -> None:
         """The truth about the pod is known: nothing is assumed any more."""
         if self._assumed.pop(key, None) is not None:
-            self._writes.forget(key)
+            self.writes.forget(key)

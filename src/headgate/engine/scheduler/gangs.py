@@ -57,7 +57,7 @@ class GangTracker:
         self._groups = groups
         self._queue = queue
         self._gangs: dict[GroupKey, TrackedGang] = {}
-        self._touched: dict[GroupKey, dict[Key, None]] = {}
+        self.touched: dict[GroupKey, dict[Key, None]] = {}  # groups to be updated, and which members changed
 
     def ready(self, pod: Pod) -> None:
         """The member passed all other PreEnqueue plugins."""
@@ -120,13 +120,9 @@ class GangTracker:
             tracked.described_anew = True
             self._touch(group, *tracked.ready)
 
-    @property
-    def touched(self) -> bool:
-        return bool(self._touched)
-
     def settle(self, now: float) -> Iterator[tuple[Pod, GangState]]:
         """Yields every member whose gang has a new state, with that state, and updates the gangs' queue entries."""
-        touched, self._touched = self._touched, {}
+        touched, self.touched = self.touched, {}
         for group, keys in touched.items():
             yield from self._update(group, keys, now)
 
@@ -197,7 +193,7 @@ class GangTracker:
         return self._gangs.setdefault(group, TrackedGang())
 
     def _touch(self, group: GroupKey, *keys: Key) -> None:
-        self._touched.setdefault(group, {}).update(dict.fromkeys(keys))
+        self.touched.setdefault(group, {}).update(dict.fromkeys(keys))
 
 
 def _not_yet(tracked: TrackedGang, gang: Gang) -> Undescribed | None:

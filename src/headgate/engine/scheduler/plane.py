@@ -17,7 +17,7 @@ from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
 from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, Deferred
-from headgate.engine.scheduler.choose import ChooseStage
+from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
@@ -137,21 +137,23 @@ class SchedulerPlane:
     def decide(self, now: float) -> Iterator[Effect]:
         self._bind.decided.clear()
         yield from self._wake(now)
-        yield from self._pre_enqueue.enqueue_gangs(now)
+        if self._gangs.touched:
+            yield from self._pre_enqueue.enqueue_gangs(now)
         for batch in self._choose.run(self._most_bindings):
             for part in self._capacity.run(batch):
                 if isinstance(part, Deferred):
                     yield from self._defer(part, now)
-                    yield from self._pre_enqueue.enqueue_gangs(now)
-                    continue
-                for info, found in self._place.run(part):
-                    yield from self._act(info, found, now)
-                    yield from self._pre_enqueue.enqueue_gangs(now)
-        yield from self._pre_enqueue.report_queued()
-        yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
+                else:
+                    yield from self._place_and_bind(part, now)
+        if self._pre_enqueue.released:
+            yield from self._pre_enqueue.report_queued()
+        if self._pre_enqueue.newly_gated:
+            yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
-        yield from self._send_again(now)
-        yield from self._statuses.settle(now)
+        if self._timer.at is not None and self._timer.at <= now:
+            yield from self._send_again(now)
+        if self._cache.touched_workloads:
+            yield from self._statuses.settle(now)
         yield from self._wake_later(now)
 
     @property
@@ -237,8 +239,6 @@ class SchedulerPlane:
     def _wake(self, now: float) -> list[Effect]:
         """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
         effects: list[Effect] = []
-        if self._preempt.take_freed():
-            self._cache.note(Happening.ROOM_FREED)
         cluster_events = self._cache.take_events()
         if self._flush_at is not None and self._flush_at <= now:
             self._flush_at = None
@@ -254,9 +254,9 @@ class SchedulerPlane:
     def _wake_later(self, now: float) -> Iterator[Effect]:
         deadlines = (
             self._queue.next_deadline(),
-            self._failed_writes.next_deadline(),
-            self._bind.next_deadline(),
-            self._statuses.next_deadline(),
+            self._failed_writes.writes.next_deadline(),
+            self._bind.writes.next_deadline(),
+            self._statuses.writes.next_deadline(),
         )
         yield from self._timer.wake_at(deadlines, now)
         sizes = self._queue.sizes
@@ -266,6 +266,12 @@ class SchedulerPlane:
 
     def _most_bindings(self) -> int:
         return self._max_in_flight - self._bind.in_flight
+
+    def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
+        for info, found in self._place.run(batch):
+            yield from self._act(info, found, now)
+            if self._gangs.touched:
+                yield from self._pre_enqueue.enqueue_gangs(now)
 
     def _act(self, info: QueuedPodInfo, found: Found | None, now: float) -> Iterable[Effect]:
         if found is None:
@@ -328,6 +334,7 @@ class SchedulerPlane:
                 yield effect
             else:
                 self._failed_writes.settled(effect)
+        self._statuses.recheck_due(now)
 
 
 def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset[str]:

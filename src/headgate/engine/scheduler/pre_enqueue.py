@@ -37,8 +37,8 @@ class PreEnqueueStage:
         self._gangs = gangs
         self._conditions = conditions
         self._held: dict[Key, Held] = {}
-        self._newly_gated: dict[Key, Pod] = {}
-        self._released: dict[Key, Pod] = {}
+        self.newly_gated: dict[Key, Pod] = {}
+        self.released: dict[Key, Pod] = {}
         self._enqueued: dict[Key, str] = {}  # by uid
 
     def enqueue(self, pod: Pod, now: float) -> list[Report]:
@@ -67,8 +67,6 @@ class PreEnqueueStage:
     def enqueue_gangs(self, now: float) -> list[Report]:
         """Queues or gates the members whose gang has a new state."""
         reports: list[Report] = []
-        if not self._gangs.touched:
-            return reports
         for pod, state in self._gangs.settle(now):
             match state:
                 case Undescribed(reason):
@@ -92,22 +90,22 @@ class PreEnqueueStage:
 
     def take_newly_gated(self) -> Iterable[Pod]:
         """The pods that were gated since the last call."""
-        gated, self._newly_gated = self._newly_gated, {}
+        gated, self.newly_gated = self.newly_gated, {}
         return gated.values()
 
     def forget(self, key: Key) -> None:
         self._held.pop(key, None)
-        self._newly_gated.pop(key, None)
-        self._released.pop(key, None)
+        self.newly_gated.pop(key, None)
+        self.released.pop(key, None)
         self._enqueued.pop(key, None)
 
     def report_queued(self) -> list[Report]:
         """A condition for pods released in this step that still wait for their turn: they are not gated any more."""
         reports: list[Report] = []
-        for pod in self._released.values():
+        for pod in self.released.values():
             if self._queue.queue_of(self._gangs.queue_key(pod)) in (QueueName.ACTIVE, QueueName.BACKOFF):
                 reports += self._conditions.queued(pod)
-        self._released = {}
+        self.released = {}
         return reports
 
     def _passed(self, pod: Pod, now: float) -> list[Report]:
@@ -116,7 +114,7 @@ class PreEnqueueStage:
         self._enqueued[pod.key] = pod.uid
         if pod.gates or (held is None and not (unheard_of and events.shown_as_gated(pod))):
             return []
-        self._released[pod.key] = pod
+        self.released[pod.key] = pod
         self._conditions.released(pod, now)
         # that a gang is complete is not worth an event for each member
         return [] if held is not None and held.plugin == PLUGIN else [events.released_event(pod, now)]
@@ -127,7 +125,7 @@ class PreEnqueueStage:
         if known == held:
             return []
         self._held[pod.key] = held
-        self._newly_gated[pod.key] = pod
+        self.newly_gated[pod.key] = pod
         reports = self._conditions.gated(pod, events.gated(pod, held, now))
         with_event = known is None and held.plugin != PLUGIN
         return [report for report in reports if with_event or isinstance(report, PatchStatus)]

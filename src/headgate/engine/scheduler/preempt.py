@@ -51,23 +51,23 @@ class InterruptedPreemptions:
         self._groups = groups
         self._nodes = nodes
         self._journal = journal
-        self._suspects: dict[GroupKey, None] = {}
-        self._single: dict[Key, Pod] = {}
+        self.suspects: dict[GroupKey, None] = {}
+        self.single: dict[Key, Pod] = {}
 
     def suspect(self, pod: Pod) -> None:
         """The pod carries the mark, or carried it when its gang was last looked at."""
         standing = self._groups.standing(pod)
         if standing.gang is not None and standing.whole:
-            self._suspects[standing.gang] = None
+            self.suspects[standing.gang] = None
         else:
-            self._single[pod.key] = pod
+            self.single[pod.key] = pod
 
     def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
         """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
 
         `busy` says which pods someone is just about to evict.
         """
-        suspects, self._suspects = self._suspects, {}
+        suspects, self.suspects = self.suspects, {}
         strays = self._take_strays(busy)
         for group in suspects:
             members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
@@ -79,7 +79,7 @@ class InterruptedPreemptions:
 
     def _take_strays(self, busy: Callable[[Pod], bool]) -> list[Pod]:
         """Running pods whose mark says that they leave with others, with whom they have nothing to do any more."""
-        single, self._single = self._single, {}
+        single, self.single = self.single, {}
         staying = [there for pod in single.values() if not busy(pod) for there in self._running(pod)]
         return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
 
@@ -204,6 +204,7 @@ class PreemptStage:
         journal: Journal,
         metrics: SchedulerMetrics,
     ) -> None:
+        self._cache = cache
         self._nodes = cache.nodes
         self._nominations = cache.nominations
         self._queue = queue
@@ -223,7 +224,6 @@ class PreemptStage:
         self._marking: dict[Key, Key] = {}  # pods being marked, and the queue entry they are marked for
         self._awaited = AwaitedVictims()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
-        self._freed = False
 
     # what is now true
 
@@ -336,7 +336,8 @@ class PreemptStage:
         self._unrecorded.pop(pod, None)
         if outcome.trouble is not None:
             seated = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
-            self._freed |= self._nominations.drop(pod)
+            if self._nominations.drop(pod):
+                self._cache.note(Happening.ROOM_FREED)
             self._nominated.pop(pod, None)
             self._abandon(place)
             self._queue.back_off(place, now)
@@ -365,14 +366,12 @@ class PreemptStage:
         elif not assumed.unanswered:
             yield from self._actuate(place, assumed, now)
 
-    def take_freed(self) -> bool:
-        """Whether room that was promised to someone is free for others since the last call."""
-        freed, self._freed = self._freed, False
-        return freed
-
     def settle(self, now: float) -> Iterator[Effect]:
         """What evictions begun by someone else demand."""
-        for effect in self._interrupted.settle(lambda pod: pod.key in self._marking, now):
+        interrupted = self._interrupted
+        if not interrupted.suspects and not interrupted.single:
+            return
+        for effect in interrupted.settle(lambda pod: pod.key in self._marking, now):
             if isinstance(effect, Evict):
                 self._note_rest(effect, now)
             yield effect
@@ -464,7 +463,8 @@ class PreemptStage:
         return tuple(self._write(pod, "") for pod in map(self._with_nomination, pods) if pod.nominated)
 
     def _write(self, pod: Pod, node: str) -> PatchStatus:
-        self._freed |= bool(pod.nominated)
+        if pod.nominated:
+            self._cache.note(Happening.ROOM_FREED)
         self._nominated[pod.key] = node
         self._unrecorded[pod.key] = None
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))

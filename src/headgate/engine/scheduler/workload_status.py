@@ -25,45 +25,45 @@ class WorkloadStatuses:
     def __init__(self, cache: ClusterCache, policy: WritePolicy) -> None:
         self._cache = cache
         self._groups = cache.groups
-        self._writes = InFlightWrites[Key, PatchStatus](policy)
+        self.writes = InFlightWrites[Key, PatchStatus](policy)
 
     def answer(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
         """Takes in the server's answer. A write that failed is decided anew, as the workload may be another by now."""
         key = patch.target.key
         workload = self._groups.workloads.get(key)
-        result = self._writes.answer(key, patch, trouble, workload.version if workload is not None else "", now)
+        result = self.writes.answer(key, patch, trouble, workload.version if workload is not None else "", now)
         if result is WriteResult.CONFIRMED or result is WriteResult.FORGOTTEN:
             self._cache.touch_workload(key)
 
-    def settle(self, now: float) -> Iterator[PatchStatus]:
-        for key, _, _ in self._writes.due(now):
+    def recheck_due(self, now: float) -> None:
+        """Writes that failed, or were not observed in time, are decided anew by the next `settle`."""
+        for key, _, _ in self.writes.due(now):
             self._cache.touch_workload(key)
+
+    def settle(self, now: float) -> Iterator[PatchStatus]:
         touched, self._cache.touched_workloads = self._cache.touched_workloads, {}
         for key in touched:
             workload = self._groups.workloads.get(key)
             if workload is None:
-                self._writes.forget(key)
+                self.writes.forget(key)
             elif workload.deleted is None:
                 yield from self._outdated(workload, now)
-
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
 
     def _outdated(self, workload: Workload, now: float) -> Iterator[PatchStatus]:
         rank = self._groups.rank(workload)
         if not isinstance(rank, Rank):
             return
-        flight = self._writes.get(workload.key)
+        flight = self.writes.get(workload.key)
         if flight is not None and flight.write.target.uid != workload.uid:
-            self._writes.forget(workload.key)  # it was written to another object of this name
-        self._writes.observe(workload.key, workload.version)
+            self.writes.forget(workload.key)  # it was written to another object of this name
+        self.writes.observe(workload.key, workload.version)
         wanted = WorkloadStatus(rank.priority, rank.preemption_priority, self._conditions(workload, rank, now))
         shown = (workload.priority, workload.preemption_priority, workload.conditions)
         if (wanted.priority, wanted.preemption_priority, wanted.conditions) == shown:
-            self._writes.confirm(workload.key)
-        elif workload.key not in self._writes:
+            self.writes.confirm(workload.key)
+        elif workload.key not in self.writes:
             patch = PatchStatus(Target(workload.key, workload.uid, workload.version), wanted)
-            yield self._writes.send(workload.key, patch, workload.version)
+            yield self.writes.send(workload.key, patch, workload.version)
 
     def _conditions(self, workload: Workload, rank: Rank, now: float) -> tuple[Condition, ...]:
         """The conditions it shows, ours among them brought up to date; nothing is said while all is well."""

@@ -18,22 +18,19 @@ class FailedWrites:
     """
 
     def __init__(self, policy: WritePolicy) -> None:
-        self._writes = InFlightWrites[Slot, Retried](policy)
+        self.writes = InFlightWrites[Slot, Retried](policy)
 
     def add(self, effect: Retried, now: float) -> None:
-        self._writes.retry(_slot(effect), effect, now)
+        self.writes.retry(_slot(effect), effect, now)
 
     def settled(self, effect: Retried) -> None:
         """This write, or an older one of its kind for the object, took effect or no longer matters."""
-        if len(self._writes):
-            self._writes.forget(_slot(effect))
+        if len(self.writes):
+            self.writes.forget(_slot(effect))
 
     def due(self, now: float) -> list[Retried]:
         """The writes to be sent again, unless the caller settles them."""
-        return [effect for _, effect, _ in self._writes.due(now)]
-
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
+        return [effect for _, effect, _ in self.writes.due(now)]
 
 
 def may_take_hold_later(outcome: Outcome) -> bool:
