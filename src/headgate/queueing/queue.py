@@ -18,6 +18,9 @@ from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.queueing.backoff import Backoff
 
+MOST_STALE = 64
+"""Entries of removed pods stay in a heap until they come up; at more than so many, and half of it, they are dropped."""
+
 
 class EquivalenceClass:
     """Unschedulable pods for which every plugin gives the same answer.
@@ -41,6 +44,8 @@ class EquivalenceClass:
         info.queue = QueueName.UNSCHEDULABLE
         self._members[info.key] = info
         heapq.heappush(self._heap, (info.order, info.key))
+        if len(self._heap) > 2 * len(self._members) + MOST_STALE:
+            self._heap = sorted((each.order, each.key) for each in self._members.values())
 
     def remove(self, key: Key) -> None:
         self._members.pop(key, None)
@@ -330,10 +335,21 @@ class PodQueue:
     def _push_active(self, info: QueuedPodInfo, event: QueueingEvent) -> None:
         self._enter(info, QueueName.ACTIVE, event)
         heapq.heappush(self._active, (info.order, info.key))
+        if len(self._active) > 2 * len(self._infos) + MOST_STALE:
+            entries = dict.fromkeys(self._active)
+            self._active = sorted(entry for entry in entries if self._is_at(QueueName.ACTIVE, *entry))
+
+    def _is_at(self, queue: QueueName, order: QueueOrder, key: Key) -> bool:
+        """Whether a heap entry is not stale."""
+        info = self._infos.get(key)
+        return info is not None and info.queue is queue and info.order == order
 
     def _push_backoff(self, info: QueuedPodInfo, until: float, event: QueueingEvent) -> None:
         self._enter(info, QueueName.BACKOFF, event)
         heapq.heappush(self._in_backoff, (until, info.order, info.key))
+        if len(self._in_backoff) > 2 * len(self._infos) + MOST_STALE:
+            entries = dict.fromkeys(self._in_backoff)
+            self._in_backoff = sorted(each for each in entries if self._is_at(QueueName.BACKOFF, *each[1:]))
 
     def _enter(self, info: QueuedPodInfo, queue: QueueName, event: QueueingEvent) -> None:
         info.queue = queue

@@ -135,9 +135,13 @@ class AbsorbStage:
         self._drop_member(pod)
 
     def _drop_member(self, pod: Pod) -> None:
-        self._cache.groups.drop_pod(pod)
-        if pod.group is not None:
-            self._cache.touch_workload(pod.group.workload)
+        if pod.group is None:
+            return
+        groups, workload = self._cache.groups, pod.group.workload
+        groups.drop_pod(pod)
+        self._cache.touch_workload(workload)
+        if workload not in groups.workloads and not groups.has_pods(workload):
+            self._journal.forget(workload)  # of a group without an object nothing else says that it is gone
 
     def _update_assumed(self, assumed: AssumedPod, pod: Pod) -> None:
         """The pod was observed before its binding: it is charged to its node as it looks now."""

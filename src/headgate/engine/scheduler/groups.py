@@ -130,6 +130,9 @@ class Groups:
     def workloads(self) -> Mapping[Key, Workload]:
         return self._workloads
 
+    def has_pods(self, workload: Key) -> bool:
+        return workload in self._members
+
     def pods_of(self, workload: Key) -> list[Pod]:
         return list(self._members.get(workload, {}).values())
 

@@ -128,8 +128,10 @@ class AwaitedVictims:
     def expect(self, place: Key, pods: Iterable[Key]) -> None:
         """These, and no others, must leave for the one at this place."""
         self.forget(place)
-        self._expected[place] = dict.fromkeys(pods)
-        for pod in self._expected[place]:
+        expected = dict.fromkeys(pods)
+        if expected:
+            self._expected[place] = expected
+        for pod in expected:
             self._awaiting.setdefault(pod, {})[place] = None
 
     def forget(self, place: Key) -> None:
