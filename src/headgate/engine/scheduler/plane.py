@@ -217,7 +217,7 @@ class SchedulerPlane:
             return self._preempt.still_wants(effect)
         change = effect.change
         if isinstance(change, Nomination):
-            return self._preempt.still_means(effect.target, change)
+            return self._preempt.still_nominates(effect.target, change)
         pod = self._cache.pods.get(effect.target.key)
         if pod is None or pod.uid != effect.target.uid:
             return False
@@ -228,7 +228,7 @@ class SchedulerPlane:
         return not outdated and not pod.holds_room and waits
 
     def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
-        if may_take_hold_later(outcome) or self._preempt.insists(evict, outcome):
+        if may_take_hold_later(outcome) or self._preempt.must_repeat(evict, outcome):
             self._failed_writes.add(evict, now)
         else:
             self._failed_writes.settled(evict)

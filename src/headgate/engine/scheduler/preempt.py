@@ -1,7 +1,9 @@
-"""Asking others to leave: the promise of room is put on record first, and only then is anyone evicted.
+"""The preempt stage: every nomination is written before the first victim is evicted.
 
-So a process that dies in between leaves either promises for which nobody was harmed yet, or the whole promise on the
-pods it was given to: its successor finds the seats there and goes on with the same victims.
+So a process that dies in between leaves either nominations for which no pod was evicted, or all nominations of the
+plan: its successor finds them on the pods and goes on with the same victims. All pods of a gang that is preempted as a
+whole are marked with the DisruptionTarget condition before the first of them is evicted. So a successor can tell a
+gang whose eviction has begun, of which the rest is evicted too, from one that was only marked, which is kept.
 """
 
 from __future__ import annotations
@@ -34,42 +36,42 @@ DISRUPTION_TARGET = "DisruptionTarget"
 
 
 def marks(units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
-    """For every pod that leaves with others and does not carry the mark yet."""
+    """The DisruptionTarget conditions for pods that are evicted with others and do not have it yet."""
     for unit in units:
         together = len(unit.pods)
         for pod in unit.pods if together > 1 else ():
             if not pod.preempted or pod.leaves_with != together:
-                text = preemption_events.hidden(pod, preemptor, together)
+                text = preemption_events.victim_text(pod, preemptor, together)
                 mark = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
                 yield PatchStatus(pod.target, mark)
 
 
 class InterruptedPreemptions:
-    """Looks at gangs of which a pod that runs carries the mark; at each only when something about it changed."""
+    """Finishes or abandons the preemption of marked gangs; each is checked only when something about it changed."""
 
     def __init__(self, groups: Groups, nodes: NodeTable, journal: Journal) -> None:
         self._groups = groups
         self._nodes = nodes
         self._journal = journal
-        self.suspects: dict[GroupKey, None] = {}
-        self.single: dict[Key, Pod] = {}
+        self.gangs_to_check: dict[GroupKey, None] = {}
+        self.pods_to_check: dict[Key, Pod] = {}
 
-    def suspect(self, pod: Pod) -> None:
-        """The pod carries the mark, or carried it when its gang was last looked at."""
+    def check_later(self, pod: Pod) -> None:
+        """The pod is marked, or was when its gang was last checked."""
         standing = self._groups.standing(pod)
         if standing.gang is not None and standing.whole:
-            self.suspects[standing.gang] = None
+            self.gangs_to_check[standing.gang] = None
         else:
-            self.single[pod.key] = pod
+            self.pods_to_check[pod.key] = pod
 
     def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
-        """Whole gangs that began to leave lose their last pods; marks without consequence are taken back.
+        """Evicts the rest of gangs whose eviction has begun, and removes marks that led to nothing.
 
-        `busy` says which pods someone is just about to evict.
+        `busy` is true for pods that are being marked now.
         """
-        suspects, self.suspects = self.suspects, {}
-        strays = self._take_strays(busy)
-        for group in suspects:
+        gangs_to_check, self.gangs_to_check = self.gangs_to_check, {}
+        strays = self._take_stray_pods(busy)
+        for group in gangs_to_check:
             members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
             staying = [there for pod in members for there in self._running(pod)]
             if not any(busy(pod) for pod in staying):
@@ -77,10 +79,10 @@ class InterruptedPreemptions:
                 yield from self._finish(staying, begun=begun, now=now)
         yield from self._finish(strays, begun=False, now=now)
 
-    def _take_strays(self, busy: Callable[[Pod], bool]) -> list[Pod]:
-        """Running pods whose mark says that they leave with others, with whom they have nothing to do any more."""
-        single, self.single = self.single, {}
-        staying = [there for pod in single.values() if not busy(pod) for there in self._running(pod)]
+    def _take_stray_pods(self, busy: Callable[[Pod], bool]) -> list[Pod]:
+        """Running pods whose mark says that they are evicted with others, and that left that group since."""
+        pods_to_check, self.pods_to_check = self.pods_to_check, {}
+        staying = [there for pod in pods_to_check.values() if not busy(pod) for there in self._running(pod)]
         return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
 
     def _leaves_whole(self, pod: Pod) -> bool:
@@ -88,9 +90,9 @@ class InterruptedPreemptions:
         return standing.gang is not None and standing.whole
 
     def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod]) -> bool:
-        """One of them is going, or so many are gone, neither ended nor moved, that these are not all who were marked.
+        """Whether a member is being deleted, or fewer are left than were marked, without having ended or changed group.
 
-        Where the marks do not say how many that was, there were at least as many as the gang needs.
+        Where the marks do not say how many were marked, it was at least the minimum of the gang.
         """
         if not staying:
             return False
@@ -112,77 +114,77 @@ class InterruptedPreemptions:
                 yield PatchStatus(pod.target, mark)
 
     def _running(self, pod: Pod) -> Iterator[Pod]:
-        """The pod as it runs; nothing when it runs nowhere or is leaving."""
+        """The pod as charged to its node; nothing when it is on none or is being deleted."""
         charge = self._nodes.charge_of(pod.key)
         if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
             yield charge[1]
 
 
 class AwaitedVictims:
-    """Says when the last of those someone waits for has left, so that nobody looks in vain after each of them."""
+    """Which preemptors wait for which victims, so that each is tried again when its last victim is gone, not before."""
 
     def __init__(self) -> None:
-        self._expected: dict[Key, dict[Key, None]] = {}  # by place in line
-        self._awaiting: dict[Key, dict[Key, None]] = {}  # by pod that is to leave
+        self._expected: dict[Key, dict[Key, None]] = {}  # victims by queue entry
+        self._awaiting: dict[Key, dict[Key, None]] = {}  # queue entries by victim
 
-    def expect(self, place: Key, pods: Iterable[Key]) -> None:
-        """These, and no others, must leave for the one at this place."""
-        self.forget(place)
+    def expect(self, entry: Key, pods: Iterable[Key]) -> None:
+        """The entry waits for these victims and no others."""
+        self.forget(entry)
         expected = dict.fromkeys(pods)
         if expected:
-            self._expected[place] = expected
+            self._expected[entry] = expected
         for pod in expected:
-            self._awaiting.setdefault(pod, {})[place] = None
+            self._awaiting.setdefault(pod, {})[entry] = None
 
-    def forget(self, place: Key) -> None:
-        for pod in self._expected.pop(place, {}):
-            self._awaiting[pod].pop(place)
+    def forget(self, entry: Key) -> None:
+        for pod in self._expected.pop(entry, {}):
+            self._awaiting[pod].pop(entry)
             if not self._awaiting[pod]:
                 del self._awaiting[pod]
 
     def left(self, pod: Key) -> list[Key]:
-        """The pod has left: the places at which nobody else is waited for now."""
+        """The victim is gone; returns the entries that wait for no other one."""
         places = list(self._awaiting.pop(pod, ()))
-        for place in places:
-            del self._expected[place][pod]
-        done = [place for place in places if not self._expected[place]]
-        for place in done:
-            del self._expected[place]
+        for entry in places:
+            del self._expected[entry][pod]
+        done = [entry for entry in places if not self._expected[entry]]
+        for entry in done:
+            del self._expected[entry]
         return done
 
 
 NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
-Seats = tuple[tuple[Pod, str], ...]
+NominatedNodes = tuple[tuple[Pod, str], ...]
 
 
 class AssumedPreemption(Struct):
-    """A plan for someone in line. Nobody is evicted for it before every nomination is on record."""
+    """A plan being carried out for a queue entry. No victim is evicted before every nomination is written."""
 
     preemptor: Preemptor
     plan: Plan
     placer: Placer
-    unanswered: dict[Key, None] = field(default_factory=dict)  # pods about which something is being put on record
+    unanswered: dict[Key, None] = field(default_factory=dict)  # pods with a nomination or mark not answered yet
 
 
 class PendingEviction(Struct, frozen=True):
     evict: Evict
-    place: Key  # in line, of the one it is done for
-    with_others: bool  # it leaves with its gang, which must not be left half there
+    entry: Key  # of the preemptor in the queue
+    with_others: bool  # its whole gang is evicted
 
 
 class PostFilterResult(Struct, frozen=True):
-    """What is done for one who finds no room, in words and in effects."""
+    """What is done for an entry that no node fits, in words and in effects."""
 
     says: str
     effects: tuple[Effect, ...] = ()
-    helps: bool = False  # there will be room
-    wake_on: frozenset[Happening] = frozenset()  # what, besides what could give it a node as it is, could change this
+    helps: bool = False  # its victims will leave it a node
+    wake_on: frozenset[Happening] = frozenset()  # the events after which a search may find a plan
 
 
 class FailedSearch(Struct, frozen=True):
     """A search that found no plan, and the counts of load and nomination changes it was made at."""
 
-    stands: tuple[int, int]
+    changes: tuple[int, int]
     found: NoPlan
 
     @property
@@ -222,7 +224,7 @@ class PreemptStage:
         self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
         self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
         self._evictions: dict[Key, PendingEviction] = {}  # likewise
-        self._place_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
+        self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
         self._marking: dict[Key, Key] = {}  # pods being marked, and the queue entry they are marked for
         self._awaited = AwaitedVictims()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
@@ -230,14 +232,14 @@ class PreemptStage:
     # what is now true
 
     def as_assumed(self, pod: Pod) -> Pod:
-        """The pod as it will look when what was decided about it has taken hold; observations may be older."""
+        """The pod with the assumed effect of writes that are not observed yet."""
         eviction = self._evictions.get(pod.key)
         if eviction is not None and (pod.deleted is not None or pod.uid != eviction.evict.target.uid):
             del self._evictions[pod.key]
         elif eviction is not None:
             pod = msgspec.structs.replace(pod, deleted=eviction.evict.at + pod.grace)
         if pod.preempted and pod.holds_room:
-            self._interrupted.suspect(pod)
+            self._interrupted.check_later(pod)
         if self._nominated.get(pod.key) == pod.nominated:
             self._forget_nomination(pod.key)
         return self._with_nomination(pod)
@@ -251,21 +253,21 @@ class PreemptStage:
         self._unrecorded.pop(pod, None)
 
     def left(self, pod: Pod) -> None:
-        """The pod takes no room any more. Whoever waited for the last of several to leave is tried next."""
+        """The pod takes no capacity any more. A preemptor whose last victim it was is activated."""
         eviction = self._evictions.pop(pod.key, None)
         if eviction is not None and eviction.with_others:
-            self._interrupted.suspect(pod)
-        for place in self._awaited.left(pod.key):
-            self._queue.activate(place)
+            self._interrupted.check_later(pod)
+        for entry in self._awaited.left(pod.key):
+            self._queue.activate(entry)
 
-    def waits_no_more(self, pod: Key, place: Key) -> None:
-        """The pod has its node or wants none: nobody is evicted for its sake any more."""
+    def waits_no_more(self, pod: Key, entry: Key) -> None:
+        """The pod is bound, assumed or gone: no victim is evicted for it any more."""
         self._forget_nomination(pod)
-        self.leaves_queue(pod, place)
+        self.leaves_queue(pod, entry)
 
-    def leaves_queue(self, pod: Key, place: Key) -> None:
-        """Drops the promise and the awaited departures of a place in line that the pod has left."""
-        for each in dict.fromkeys((place, self._place_of.get(pod, place))):
+    def leaves_queue(self, pod: Key, entry: Key) -> None:
+        """Abandons the preemption of the queue entry that the pod has left."""
+        for each in dict.fromkeys((entry, self._entry_of.get(pod, entry))):
             self._abandon(each)
             self._awaited.forget(each)
 
@@ -286,92 +288,95 @@ class PreemptStage:
         return self._post_filter(info.key, info.equivalence, preemptor, self._placers[profile], now)
 
     def _post_filter(
-        self, place: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
+        self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
     ) -> PostFilterResult:
-        """For one who finds no room: wait for those already asked to leave, ask others, or nothing that would help."""
-        assumed = self._assumed.get(place)
+        """Waits for victims that are being evicted, evicts others, or finds that nothing helps."""
+        assumed = self._assumed.get(entry)
         if assumed is not None and not _same(assumed.preemptor, preemptor):
-            self._abandon(place)
+            self._abandon(entry)
             assumed = None
         if not all(pod.preempts for pod in preemptor.pods):
             return PostFilterResult(NOT_ALLOWED)
         if assumed is not None and assumed.unanswered:
-            return PostFilterResult(preemption_events.promised(assumed.plan), helps=True)
+            return PostFilterResult(preemption_events.preempting_text(assumed.plan), helps=True)
         members = tuple(self._with_nomination(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
-        seats = nominated_seats(preemptor)
-        if len(seats) >= preemptor.needed and self._search.holds(preemptor, seats, placer):
-            self._await(place, seats)
+        nominated_nodes = nominations_of(preemptor)
+        if len(nominated_nodes) >= preemptor.needed and self._search.holds(preemptor, nominated_nodes, placer):
+            self._await_victims(entry, nominated_nodes)
             return PostFilterResult(
-                preemption_events.promised(assumed.plan) if assumed else preemption_events.awaiting(seats), helps=True
+                preemption_events.preempting_text(assumed.plan)
+                if assumed
+                else preemption_events.awaiting_text(nominated_nodes),
+                helps=True,
             )
-        return self._search_for(place, equivalence, preemptor, placer, now)
+        return self._search_for(entry, equivalence, preemptor, placer, now)
 
     def _search_for(
-        self, place: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
+        self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
     ) -> PostFilterResult:
-        stands, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
+        changes, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
         known = self._failed_searches.get(alike)
-        if known is not None and known.stands == stands:
-            return self._no_plan(known, preemptor)
+        if known is not None and known.changes == changes:
+            return self._without_plan(known, preemptor)
         found = self._search.plan(preemptor, placer, now)
         self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
         if isinstance(found, NoPlan):
-            self._failed_searches[alike] = FailedSearch(stands, found)
-            return self._no_plan(self._failed_searches[alike], preemptor)
+            self._failed_searches[alike] = FailedSearch(changes, found)
+            return self._without_plan(self._failed_searches[alike], preemptor)
         self._failed_searches.clear()
-        assumed = self._assume(place, AssumedPreemption(preemptor, found, placer))
+        assumed = self._assume(entry, AssumedPreemption(preemptor, found, placer))
         nominations = self._nominate(assumed)
-        evictions = () if assumed.unanswered else tuple(self._proceed(place, assumed, now))
-        return PostFilterResult(preemption_events.promised(found), (*nominations, *evictions), helps=True)
+        evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
+        return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
 
-    def _no_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
+    def _without_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
         return PostFilterResult(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
-        """How the record of a promise went; with the last of them, victims are asked to leave."""
+        """Takes in the answer to a nomination; after the last one of a plan its victims are marked or evicted."""
         pod = patch.target.key
-        place = self._place_of.get(pod, pod)
-        assumed = self._assumed.get(place)
+        entry = self._entry_of.get(pod, pod)
+        assumed = self._assumed.get(entry)
         if isinstance(patch.change, Nomination) and self._nominated.get(pod, patch.change.node) != patch.change.node:
             return  # another one is on its way
         self._unrecorded.pop(pod, None)
         if outcome.trouble is not None:
-            seated = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
+            placed_there = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
             if self._nominations.drop(pod):
                 self._cache.note(Happening.ROOM_FREED)
             self._nominated.pop(pod, None)
-            self._abandon(place)
-            self._queue.back_off(place, now)
-            for each in seated:  # an earlier try may have been recorded after all
+            self._abandon(entry)
+            self._queue.back_off(entry, now)
+            for each in placed_there:  # an earlier try may have been accepted after all
                 yield self._write(each, "")
         elif assumed is not None and assumed.unanswered.pop(pod, "") is None and not assumed.unanswered:
-            yield from self._proceed(place, assumed, now)
+            yield from self._proceed(entry, assumed, now)
 
-    def still_means(self, target: Target, nomination: Nomination) -> bool:
-        """Whether this is what is to be on record about the pod, and has not been seen there or is to be answered."""
-        assumed = self._assumed.get(self._place_of.get(target.key, target.key))
+    def still_nominates(self, target: Target, nomination: Nomination) -> bool:
+        """Whether this nomination is wanted and not observed yet, or its plan waits for its answer."""
+        assumed = self._assumed.get(self._entry_of.get(target.key, target.key))
         if assumed is None or target.key not in assumed.unanswered:
             return self._nominated.get(target.key) == nomination.node
         return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.seats)
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
-        """How marking a pod of a gang that is to leave whole went; with the last of them, all are evicted."""
+        """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
         pod = patch.target.key
-        place = self._marking.pop(pod, pod)
-        assumed = self._assumed.get(place)
+        entry = self._marking.pop(pod, pod)
+        assumed = self._assumed.get(entry)
         if assumed is None or assumed.unanswered.pop(pod, "") is not None:
             return
         if outcome.trouble is not None:
-            self._abandon(place)
-            self._queue.back_off(place, now)
+            self._abandon(entry)
+            self._queue.back_off(entry, now)
         elif not assumed.unanswered:
-            yield from self._actuate(place, assumed, now)
+            yield from self._evict_victims(entry, assumed, now)
 
     def settle(self, now: float) -> Iterator[Effect]:
-        """What evictions begun by someone else demand."""
+        """Finishes preemptions that another process began and this one found."""
         interrupted = self._interrupted
-        if not interrupted.suspects and not interrupted.single:
+        if not interrupted.gangs_to_check and not interrupted.pods_to_check:
             return
         for effect in interrupted.settle(lambda pod: pod.key in self._marking, now):
             if isinstance(effect, Evict):
@@ -379,30 +384,30 @@ class PreemptStage:
             yield effect
 
     def evicted(self, evict: Evict, outcome: Outcome, now: float) -> None:
-        """How an eviction went that will not be tried again as it is."""
+        """Takes in the final answer to an eviction: a victim that was not evicted is kept, its preemptor backs off."""
         eviction = self._evictions.get(evict.target.key)
         if outcome.trouble is not None and eviction is not None and eviction.evict == evict:
             self._keep(evict)
-            self._queue.back_off(eviction.place, now)
+            self._queue.back_off(eviction.entry, now)
 
-    def insists(self, evict: Evict, outcome: Outcome) -> bool:
-        """Whether an eviction that was refused for now must be tried again: its gang is leaving."""
+    def must_repeat(self, evict: Evict, outcome: Outcome) -> bool:
+        """Whether an eviction that met a conflict must be sent again because the rest of the gang is evicted."""
         eviction = self._evictions.get(evict.target.key)
         outdated = outcome.trouble is Trouble.CONFLICT and eviction is not None and eviction.evict == evict
         return outdated and eviction is not None and eviction.with_others
 
     def still_wants(self, evict: Evict) -> bool:
-        """Whether an eviction that ended in trouble is to be tried again; if not, the pod is taken to stay."""
+        """Whether an eviction that failed is still wanted; if not, the pod is kept."""
         eviction = self._evictions.get(evict.target.key)
         if eviction is None or eviction.evict != evict:
             return False
-        if eviction.place not in self._assumed and not eviction.with_others:
+        if eviction.entry not in self._assumed and not eviction.with_others:
             self._keep(evict)
             return False
         return True
 
     def _note_rest(self, evict: Evict, now: float) -> None:
-        """The pod leaves because its gang does, whoever that was for."""
+        """The pod is evicted with the rest of its gang, whoever that is for."""
         key = evict.target.key
         charge = self._nodes.charge_of(key)
         if charge is not None:
@@ -410,7 +415,7 @@ class PreemptStage:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=now + charge[1].grace), charge[0])
 
     def _note_evicted(self, pod: Pod, eviction: PendingEviction) -> None:
-        """From now on it counts as leaving, whatever is seen of it; its gang does not count it any more."""
+        """The pod counts as being deleted from now on, and its gang does not count it any more."""
         self._evictions[pod.key] = eviction
         self._gangs.gone(pod)
 
@@ -422,24 +427,24 @@ class PreemptStage:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
             self._gangs.scheduled(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
-    def _assume(self, place: Key, assumed: AssumedPreemption) -> AssumedPreemption:
-        for each in dict.fromkeys((place, *(self._place_of.get(pod.key, place) for pod, _ in assumed.plan.seats))):
+    def _assume(self, entry: Key, assumed: AssumedPreemption) -> AssumedPreemption:
+        for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.seats))):
             self._abandon(each)
-        self._assumed[place] = assumed
+        self._assumed[entry] = assumed
         for pod, _ in assumed.plan.seats:
-            self._place_of[pod.key] = place
+            self._entry_of[pod.key] = entry
         return assumed
 
-    def _abandon(self, place: Key) -> None:
-        assumed = self._assumed.pop(place, None)
+    def _abandon(self, entry: Key) -> None:
+        assumed = self._assumed.pop(entry, None)
         if assumed is None:
             return
         for pod, _ in assumed.plan.seats:
-            self._place_of.pop(pod.key, None)
+            self._entry_of.pop(pod.key, None)
         for unit in assumed.plan.victims:
             for pod in unit.pods:
                 self._marking.pop(pod.key, None)
-                self._interrupted.suspect(pod)
+                self._interrupted.check_later(pod)
 
     def _nominate(self, assumed: AssumedPreemption) -> tuple[Effect, ...]:
         effects: list[Effect] = []
@@ -451,17 +456,17 @@ class PreemptStage:
         return tuple(effects)
 
     def cancel_for(self, pods: Iterable[Pod]) -> Iterator[Effect]:
-        """These do not stand in line any more, so nobody leaves for them and nothing is kept for them."""
+        """Abandons the preemptions for these pods and withdraws their nominations: they are not tried any more."""
         for pod in pods:
-            self._abandon(self._place_of.get(pod.key, pod.key))
+            self._abandon(self._entry_of.get(pod.key, pod.key))
             yield from self.withdrawn((pod,))
 
     def keep(self, pod: Pod, node: str) -> PatchStatus:
-        """The seat of a gang's member whose binding failed is not given to others while its gang rests."""
+        """Nominates a gang's member whose binding failed to its node while the gang backs off."""
         return self._write(pod, node)
 
     def withdrawn(self, pods: Iterable[Pod]) -> tuple[Effect, ...]:
-        """Room that can no longer be promised is not kept from others."""
+        """Withdraws the nominations of these pods."""
         return tuple(self._write(pod, "") for pod in map(self._with_nomination, pods) if pod.nominated)
 
     def _write(self, pod: Pod, node: str) -> PatchStatus:
@@ -472,46 +477,46 @@ class PreemptStage:
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))
         return PatchStatus(pod.target, Nomination(node))
 
-    def _proceed(self, place: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
-        """The promise is on record. Pods that leave together are marked before the first of them goes."""
-        if not self._preemptor_unchanged(place, assumed):
-            self._abandon(place)
-            self._queue.activate(place)
+    def _proceed(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
+        """All nominations are written: marks the pods that are evicted together, or evicts."""
+        if not self._preemptor_unchanged(entry, assumed):
+            self._abandon(entry)
+            self._queue.activate(entry)
             return
         for mark in marks(assumed.plan.victims, assumed.preemptor, now):
             assumed.unanswered[mark.target.key] = None
-            self._marking[mark.target.key] = place
+            self._marking[mark.target.key] = entry
             yield mark
         if not assumed.unanswered:
-            yield from self._actuate(place, assumed, now)
+            yield from self._evict_victims(entry, assumed, now)
 
-    def _actuate(self, place: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
-        """Evict, if with the victims gone the promise is still good: much may have changed while it was recorded."""
+    def _evict_victims(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
+        """Evicts the victims if the plan still holds without them: much may have changed while it was written."""
         plan = assumed.plan
-        victims = [there for unit in plan.victims for pod in unit.pods for there in self._where(pod)]
-        unchanged = self._preemptor_unchanged(place, assumed)
+        victims = [there for unit in plan.victims for pod in unit.pods for there in self._running_there(pod)]
+        unchanged = self._preemptor_unchanged(entry, assumed)
         outdated = not unchanged or not self._search.still_victims(assumed.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
         if outdated or not self._search.holds(assumed.preemptor, plan.seats, assumed.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
-            self._abandon(place)
-            self._queue.activate(place)
+            self._abandon(entry)
+            self._queue.activate(entry)
             return
         self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
-        yield from self._clear_the_way(assumed)
+        yield from self._displace_nominations(assumed)
         together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
         for pod in victims:
-            text = preemption_events.hidden(pod, assumed.preemptor, together[pod.key])
+            text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
-            yield from self._evict(pod, assumed, PendingEviction(evict, place, together[pod.key] > 1))
+            yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] > 1))
         yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
-        self._await(place, plan.seats)
+        self._await_victims(entry, plan.seats)
 
-    def _preemptor_unchanged(self, place: Key, assumed: AssumedPreemption) -> bool:
-        """Whether the preemptor at this place in line is the one the promise was given to, with the same demand."""
-        info = self._queue.get(place)
+    def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:
+        """Whether the queue entry is still the preemptor of the plan, with the same demand."""
+        info = self._queue.get(entry)
         there = self._place.preemptor(info) if info is not None else None
         return there is not None and _same(assumed.preemptor, there)
 
@@ -522,31 +527,31 @@ class PreemptStage:
         yield evict
         yield preemption_events.victim_event(pod, assumed.preemptor, evict.at)
 
-    def _clear_the_way(self, assumed: AssumedPreemption) -> Iterator[Effect]:
-        """Less important ones that were promised room on the same nodes must look for other room."""
+    def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
+        """Withdraws lower-priority nominations to the same nodes."""
         nodes = dict.fromkeys(node for _, node in assumed.plan.seats)
         own = {pod.key for pod in assumed.preemptor.pods}
         for pod in self._nominations.lower_on(nodes, assumed.preemptor.priority):
             if pod.key not in own:
-                place = self._place_of.get(pod.key, pod.key)
-                self._abandon(place)
+                entry = self._entry_of.get(pod.key, pod.key)
+                self._abandon(entry)
                 yield self._write(pod, "")
-                self._queue.activate(place)
+                self._queue.activate(entry)
 
-    def _await(self, place: Key, seats: Seats) -> None:
-        """Remember who must leave these seats."""
-        nodes = dict.fromkeys(node for _, node in seats)
+    def _await_victims(self, entry: Key, nominated_nodes: NominatedNodes) -> None:
+        """The entry is activated when all pods being deleted from these nodes are gone."""
+        nodes = dict.fromkeys(node for _, node in nominated_nodes)
         going = {pod.key: None for node in nodes for pod in self._nodes.pods_on(node) if pod.deleted is not None}
-        self._awaited.expect(place, going)
+        self._awaited.expect(entry, going)
 
-    def _where(self, pod: Pod) -> Iterator[Pod]:
-        """The pod with the node it runs on or is being bound to; nothing if it has left or is leaving."""
+    def _running_there(self, pod: Pod) -> Iterator[Pod]:
+        """The pod with the node it is bound or assumed on; nothing if it is gone or being deleted."""
         charge = self._nodes.charge_of(pod.key)
         if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
             yield msgspec.structs.replace(charge[1], node=charge[0])
 
 
-def nominated_seats(preemptor: Preemptor) -> Seats:
+def nominations_of(preemptor: Preemptor) -> NominatedNodes:
     return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
 
 
@@ -556,7 +561,7 @@ def _same(one: Preemptor, other: Preemptor) -> bool:
 
 
 def _demand(preemptor: Preemptor) -> Hashable:
-    """All of the preemptor that decides a search. Labels of a single pod are part of its kin where they matter."""
+    """All of the preemptor that decides a search; of a single pod the equivalence class has the labels that matter."""
     pods = tuple((pod.shape, pod.priority, pod.preempts) for pod in preemptor.pods)
     if preemptor.single:
         return pods, preemptor.priority

@@ -1,6 +1,6 @@
-"""From what a pod names to what placing it understands: the demands of its claims, and how it is spread by default.
+"""Resolves what a pod names: its volume and device claims into demands, its Service or owner into default spreading.
 
-What stands here concerns the pod as a whole; what a demand means for a node is for the rules of `placement` to say.
+Whether a node meets a demand is decided by the plugins of `placement`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from headgate.placement.volumes import PLACE_LABELS, Attachments
 
 OWNER_KINDS = (Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET)
 SKEWS = (("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5))
-"""Over which labels, and from which difference on it weighs: kube-scheduler's system defaults."""
+"""Topology keys and maxSkew of kube-scheduler's system defaults."""
 
 KEPT_SHAPES = 4096
 
 Selector = tuple[Requirement, ...]
 Company = tuple[str, Key | None, tuple[tuple[str, str], ...]]
-"""Namespace, controller and labels: all that decides which pods a pod belongs with."""
+"""Namespace, controller and labels: all that decides which selectors apply to a pod."""
 
 
 class DefaultSpreading:
-    """Soft constraints for pods that have none, where someone tells which pods belong together."""
+    """Default topology spreading: soft constraints for pods without any, over the pods of their services and owner."""
 
     def __init__(self) -> None:
         self._services: dict[str, dict[Key, Service]] = {}  # by namespace, those that select anything
@@ -74,14 +74,14 @@ class DefaultSpreading:
             self._shapes.clear()
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether anyone may tell which pods this one belongs with, and the pod itself says nothing."""
+        """Whether the pod has no constraints and may be selected by a service or have a known owner."""
         if pod.key.namespace not in self._services and (pod.owner is None or pod.owner.key not in self._owners):
             return False
         peers = pod.shape.peers
         return peers is None or not (peers.hard_spread or peers.soft_spread)
 
     def spread(self, pod: Pod, shape: PodShape) -> PodShape:
-        """The shape with the constraints; the very same where nothing tells which pods belong together."""
+        """The shape with the default constraints; the same object where no selector applies."""
         owner = pod.owner.key if pod.owner is not None else None
         company = (pod.key.namespace, owner, tuple(sorted(pod.labels.items())))
         if (shape, company) not in self._shapes:
@@ -123,7 +123,7 @@ class DefaultSpreading:
 
 
 def _overruled(owner: ReplicaOwner | None) -> tuple[str, ...]:
-    """Labels for which services have no say: a ReplicationController's value goes before theirs, as upstream."""
+    """Labels for which a ReplicationController's selector overrides that of services, as in kube-scheduler."""
     if owner is None or owner.key.kind is not Kind.REPLICATION_CONTROLLER:
         return ()
     return tuple(each.key for each in owner.selector or ())
@@ -141,7 +141,7 @@ CLAIM_KINDS = (Kind.STORAGE_CLASS, Kind.VOLUME, Kind.VOLUME_CLAIM, Kind.CSI_NODE
 
 
 class Claims:
-    """Finds what a pod names, and keeps the attachments told of which claim stands for which volume."""
+    """Volume and device claims as observed; tells the attachments which claim is bound to which volume."""
 
     def __init__(self, attachments: Attachments) -> None:
         self.attachments = attachments
@@ -149,7 +149,7 @@ class Claims:
         self._claims_of: dict[str, dict[Key, None]] = {}  # by the name of their volume
 
     def observe(self, found: ClaimObject) -> bool:
-        """Whether that is news: nothing but its version may have changed."""
+        """False when nothing but the version has changed."""
         known = self._known.get(found.key)
         self._known[found.key] = found
         if known is not None and msgspec.structs.replace(known, version=found.version) == found:
@@ -160,7 +160,7 @@ class Claims:
         return True
 
     def lose(self, key: Key, uid: str) -> bool:
-        """Whether that is news."""
+        """False when the object was not known."""
         known = self._known.get(key)
         if known is None or known.uid != uid:
             return False
@@ -173,7 +173,7 @@ class Claims:
         return True
 
     def volume_claims(self, pod: Pod) -> Iterator[tuple[ClaimName, VolumeClaim | None]]:
-        """What the pod's volumes stand for; None where there is no such claim."""
+        """The volume claims the pod names; None where there is no such claim."""
         for name in pod.shape.claims:
             if name.kind is Kind.VOLUME_CLAIM:
                 found = self._known.get(Key(name.kind, pod.key.namespace, name.name))
@@ -222,7 +222,7 @@ NOTHING = ClaimDemands()
 
 
 class Unresolved(Struct, frozen=True):
-    """The pod can run nowhere while its claims are as they are; the rule that says so is one a profile can turn off."""
+    """No node fits while the claims are as they are, by a plugin that a profile can turn off."""
 
     rule: str
     why: str
@@ -230,7 +230,7 @@ class Unresolved(Struct, frozen=True):
 
 
 class Resolver:
-    """Holds what pods may name. A pod that names nothing is handed back as it is, at next to no cost."""
+    """The objects that pods may name. A pod that names nothing is returned as it is, at next to no cost."""
 
     def __init__(self, profiles: Iterable[Profile], attachments: Attachments) -> None:
         self._profiles = {profile.scheduler_name: profile for profile in profiles}
@@ -238,7 +238,7 @@ class Resolver:
         self._spreading = DefaultSpreading()
 
     def observe(self, found: Object) -> tuple[Happening, ...]:
-        """What that may mean to pods that wait; how they would be spread keeps none of them waiting."""
+        """The cluster events this causes; spreading is a preference and causes none."""
         if isinstance(found, OwnerObject):
             self._spreading.observe(found)
         elif isinstance(found, ClaimObject) and self._claims.observe(found):
@@ -246,7 +246,7 @@ class Resolver:
         return ()
 
     def lose(self, key: Key, uid: str) -> tuple[Happening, ...]:
-        """What that may mean to pods that wait: with a limit on volumes goes what kept them off."""
+        """The cluster events this causes."""
         if key.kind in OWNER_KINDS:
             self._spreading.lose(key, uid)
         elif key.kind in CLAIM_KINDS and self._claims.lose(key, uid):
@@ -254,7 +254,7 @@ class Resolver:
         return ()
 
     def resolve(self, pod: Pod) -> Pod | Unresolved:
-        """The pod as it is to be placed; the very same where it names nothing."""
+        """The pod as it is to be placed; the same object where it names nothing."""
         shape = pod.shape
         if shape.claims:
             for unmet in self._unmet(pod):
@@ -266,7 +266,7 @@ class Resolver:
         return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
 
     def _unmet(self, pod: Pod) -> Iterator[Unresolved]:
-        """All that must change first, in the order in which kube-scheduler finds it."""
+        """All that must change first, in kube-scheduler's order."""
         volumes = list(self._claims.volume_claims(pod))
         for name, claim in volumes:
             if (why := _unusable(pod, name, claim)) is not None:
@@ -291,7 +291,7 @@ class Resolver:
         )
 
     def _with_demands(self, pod: Pod) -> PodShape:
-        """The demands take the place of the names, so that pods whose claims demand the same have the same shape."""
+        """The shape with demands in place of names, so that pods whose claims demand the same have equal shapes."""
         demands = self._demands(pod)
         return msgspec.structs.replace(pod.shape, claims=(), bound_to=None if demands == NOTHING else demands)
 
@@ -344,7 +344,7 @@ def _place(key: Key) -> str:
 
 
 def _zones(labels: Mapping[str, str]) -> Iterator[ZoneDemand]:
-    """Where the labels of a volume say it is; a label with an empty entry says nothing."""
+    """The zones a volume's labels name; a label with an empty entry is ignored."""
     for label in PLACE_LABELS:
         values = [value.strip() for value in labels[label].split(SEPARATOR)] if label in labels else []
         if values and all(values):
