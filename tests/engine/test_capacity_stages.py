@@ -7,7 +7,7 @@ from builders import bound, gang, member, node, pod, workload
 from steps import turned_on
 
 from headgate.engine.journal import Journal
-from headgate.engine.scheduler.capacity import CapacityStages, Deferred, NotNow
+from headgate.engine.scheduler.capacity import CapacityStages, DeferredEntry, NotNow
 from headgate.engine.scheduler.choose import Batch
 from headgate.engine.scheduler.plane import SchedulerPlane
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
@@ -165,5 +165,5 @@ def test_of_several_stages_the_one_that_allows_the_fewest_decides():
     assert isinstance(first, Batch)
     assert first.infos == infos[:1]
     refused = next(parts)
-    assert isinstance(refused, Deferred)
+    assert isinstance(refused, DeferredEntry)
     assert (refused.info, refused.stage) == (infos[1], "Tighter")

@@ -22,7 +22,7 @@ MOST_STALE = 64
 """Entries of removed pods stay in a heap until they come up; at more than so many, and half of it, they are dropped."""
 
 
-class EquivalenceClass:
+class PodEquivalenceClass:
     """Unschedulable pods for which every plugin gives the same answer.
 
     A cluster event moves one of them, the probe, instead of all. When the probe is placed the next one is moved; when
@@ -116,7 +116,7 @@ class PodQueue:
         self._infos: dict[Key, QueuedPodInfo] = {}
         self._active: list[tuple[QueueOrder, Key]] = []
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
-        self._classes: dict[Hashable, EquivalenceClass] = {}
+        self._classes: dict[Hashable, PodEquivalenceClass] = {}
         self._listeners: dict[Happening, dict[Hashable, None]] = {happening: {} for happening in Happening}
         self._gated_for: dict[Happening, dict[Key, None]] = {happening: {} for happening in Happening}
         self._sizes = dict.fromkeys(QueueName, 0)
@@ -254,7 +254,7 @@ class PodQueue:
 
     def add_unschedulable(self, info: QueuedPodInfo, wake_on: frozenset[Happening], now: float) -> None:
         """Ends an attempt: no node fits, and none will before one of these cluster events."""
-        alike = self._classes.setdefault(info.equivalence, EquivalenceClass())
+        alike = self._classes.setdefault(info.equivalence, PodEquivalenceClass())
         was_probe = alike.probe == info.key
         if was_probe or not alike.refusals:
             alike.refusals += 1
@@ -309,14 +309,14 @@ class PodQueue:
             names.update(self._listeners[happening])
         return names
 
-    def _listen(self, name: Hashable, alike: EquivalenceClass, wake_on: frozenset[Happening]) -> None:
+    def _listen(self, name: Hashable, alike: PodEquivalenceClass, wake_on: frozenset[Happening]) -> None:
         for happening in sorted(alike.wake_on - wake_on):
             del self._listeners[happening][name]
         for happening in sorted(wake_on):
             self._listeners[happening][name] = None
         alike.wake_on = wake_on
 
-    def _send_probe(self, name: Hashable, alike: EquivalenceClass, now: float = 0.0) -> None:
+    def _send_probe(self, name: Hashable, alike: PodEquivalenceClass, now: float = 0.0) -> None:
         probe = alike.pop_first()
         alike.probe = probe.key if probe else None
         if probe is None:
@@ -327,7 +327,7 @@ class PodQueue:
         else:
             self._push_active(probe, QueueingEvent.CLUSTER_EVENT)
 
-    def _forget_if_empty(self, name: Hashable, alike: EquivalenceClass) -> None:
+    def _forget_if_empty(self, name: Hashable, alike: PodEquivalenceClass) -> None:
         if not len(alike) and alike.probe is None:
             self._listen(name, alike, frozenset())
             del self._classes[name]

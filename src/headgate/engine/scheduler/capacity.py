@@ -50,7 +50,7 @@ CAPACITY_STAGES: tuple[CapacityStage, ...] = ()
 """In the order they are asked. The one that allows the fewest pods decides."""
 
 
-class Deferred(Struct, frozen=True):
+class DeferredEntry(Struct, frozen=True):
     """An entry of the queue that a stage does not let pass now."""
 
     info: QueuedPodInfo
@@ -67,7 +67,7 @@ class CapacityStages:
     def __init__(self, stages: tuple[CapacityStage, ...]) -> None:
         self._stages = stages
 
-    def run(self, batch: Batch) -> Iterator[Batch | Deferred]:
+    def run(self, batch: Batch) -> Iterator[Batch | DeferredEntry]:
         """Yields what may be placed now and what is deferred, in queue order.
 
         The caller acts on each before it asks for the next, so that what was placed is charged.
@@ -79,13 +79,13 @@ class CapacityStages:
             stage, not_now = refused
             if batch.group is not None:
                 if not_now.allowed < batch.needed:
-                    yield Deferred(batch.infos[0], stage, not_now)
+                    yield DeferredEntry(batch.infos[0], stage, not_now)
                 else:
                     yield batch.first_members(not_now.allowed)
                 return
             if not_now.allowed:
                 yield batch.first(not_now.allowed)
-            yield Deferred(batch.infos[not_now.allowed], stage, not_now)
+            yield DeferredEntry(batch.infos[not_now.allowed], stage, not_now)
             batch = batch.after(not_now.allowed + 1)
         if batch.infos:
             yield batch

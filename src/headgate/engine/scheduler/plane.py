@@ -16,7 +16,7 @@ from headgate.engine.scheduler import events
 from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
-from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, Deferred
+from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, DeferredEntry
 from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
@@ -141,7 +141,7 @@ class SchedulerPlane:
             yield from self._pre_enqueue.enqueue_gangs(now)
         for batch in self._choose.run(self._most_bindings):
             for part in self._capacity.run(batch):
-                if isinstance(part, Deferred):
+                if isinstance(part, DeferredEntry):
                     yield from self._defer(part, now)
                 else:
                     yield from self._place_and_bind(part, now)
@@ -314,7 +314,7 @@ class SchedulerPlane:
             effects += self._conditions.waits(pod, events.refused(pod, found, post_filter.says, now))
         return [*effects, *post_filter.effects]
 
-    def _defer(self, deferred: Deferred, now: float) -> list[Effect]:
+    def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting anyone."""
         info, not_now = deferred.info, deferred.not_now
         info.attempts += 1
