@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node

@@ -9,8 +9,8 @@ import argparse
 import time
 from collections.abc import Iterable
 
-from headgate.engine.extension_points import plugins_for
 from headgate.engine.loop import Engine
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.effects import Bind
 from headgate.model.events import Observed, Outcome

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node

@@ -72,3 +72,8 @@ def test_a_timer_is_set_to_the_earliest_deadline_and_again_when_it_has_fired():
 def test_the_timer_of_safety_nets_says_that_it_is_one():
     assert [effect.idle for effect in Timer("t", idle=True).wake_at([5.0], 1.0)] == [True]
     assert [effect.idle for effect in Timer("t").wake_at([5.0], 1.0)] == [False]
+
+
+def test_a_timer_that_only_matters_while_something_else_happens_says_so():
+    (wake,) = Timer("flush", idle=True).wake_at((5.0,), 0.0)
+    assert wake.idle

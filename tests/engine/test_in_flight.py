@@ -6,7 +6,7 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 POD = Key(Kind.POD, "default", "p")
 CONFIRMED, FORGOTTEN, PENDING, REFUSED = (
@@ -192,3 +192,43 @@ def test_further_writes_of_one_decision_are_in_flight_together_and_one_failure_i
     assert writes.answer(POD, a_write("n-2"), None, "5", 1.0) is PENDING
     assert writes.next_deadline() == 2.0, "that the other was accepted does not make up for it"
     assert writes.observe(POD, "6") is FORGOTTEN
+
+
+def test_a_write_the_caller_wants_sent_again_is_due_after_a_back_off_that_grows():
+    writes = InFlightWrites(PATIENT)
+    waited = []
+    now = 0.0
+    for _ in range(4):
+        writes.retry(POD, a_write(), now)
+        waited.append(writes.next_deadline() - now)
+        now = writes.next_deadline()
+        assert [(slot, write) for slot, write, _ in writes.due(now)] == [(POD, a_write())]
+    assert waited == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_another_write_to_be_sent_again_starts_with_the_shortest_back_off():
+    writes = InFlightWrites(PATIENT)
+    for now in (0.0, 0.0, 0.0):
+        writes.retry(POD, a_write("n-1"), now)
+    writes.retry(POD, a_write("n-2"), 0.0)
+    assert writes.next_deadline() == 1.0
+    assert [write for _, write, _ in writes.due(1.0)] == [a_write("n-2")]
+
+
+@pytest.mark.parametrize(
+    ("act", "left"),
+    [
+        pytest.param(lambda writes: None, 1, id="a write that was sent is unanswered"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), None, "5", 1.0), 0, id="accepted, not observed"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.UNKNOWN, "5", 1.0), 0, id="waits"),
+        pytest.param(lambda writes: writes.retry(POD, a_write(), 1.0), 0, id="the caller wants it resent"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.GONE, "5", 1.0), 0, id="refused"),
+        pytest.param(lambda writes: writes.forget(POD), 0, id="forgotten"),
+        pytest.param(lambda writes: writes.confirm(POD), 0, id="observed before its answer"),
+        pytest.param(lambda writes: (writes.retry(POD, a_write(), 1.0), list(writes.due(9.0))), 1, id="resent"),
+    ],
+)
+def test_unanswered_writes_are_those_sent_and_not_answered(act, left):
+    writes = in_flight()
+    act(writes)
+    assert writes.unanswered == left

@@ -225,6 +225,5 @@ def test_a_status_made_from_an_old_version_is_not_sent_again_and_again():
     steps = Steps(workload("train", gang(1)))
     (status,) = patches(steps, WorkloadStatus)
     assert patches(steps.step(Outcome(status, Trouble.CONFLICT)), WorkloadStatus) == []
-    steps.see(replace(workload("train", gang(1)), version="2"))
-    (again,) = patches(steps.later(1.0), WorkloadStatus)
+    (again,) = patches(steps.see(replace(workload("train", gang(1)), version="2")), WorkloadStatus)
     assert again.target.version == "2"

@@ -311,7 +311,7 @@ def test_an_engine_that_fails_without_any_object_is_broken(monkeypatch):
     def decide(self, now):
         raise ValueError("always")
 
-    monkeypatch.setattr("headgate.engine.scheduling.PodScheduling.decide", decide)
+    monkeypatch.setattr("headgate.engine.scheduler.plane.SchedulerPlane.decide", decide)
     with pytest.raises(AssertionError, match="without any object"):
         World()
 

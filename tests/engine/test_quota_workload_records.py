@@ -12,7 +12,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import Admission, PodSet, PodSetAssignment, QueuedWorkload
 from headgate.model.resources import Resources
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 KEY = Key(Kind.KUEUE_WORKLOAD, "team", "work")
 WORK = QueuedWorkload(KEY, "uid", "1", 0.0, (PodSet("main", PodShape()),), "queue")

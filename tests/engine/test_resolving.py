@@ -5,7 +5,7 @@ import pytest
 from builders import bound, node, pod, shape
 from steps import Steps
 
-from headgate.engine.resolving import Resolver, Unresolved
+from headgate.engine.scheduler.resolving import Resolver, Unresolved
 from headgate.model.affinity import NodeTerm, PeerDemands, Spread
 from headgate.model.claims import (
     AttachLimits,

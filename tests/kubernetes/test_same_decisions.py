@@ -32,9 +32,9 @@ from worlds_storage import Storage
 from headgate.api.configuration import settings_from
 from headgate.api.decode import decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path
-from headgate.engine.extension_points import plugins_for
 from headgate.engine.loop import Engine
-from headgate.engine.resolving import Resolver, Unresolved
+from headgate.engine.scheduler.plugins import plugins_for
+from headgate.engine.scheduler.resolving import Resolver, Unresolved
 from headgate.model.effects import Bind
 from headgate.model.events import Observed
 from headgate.model.node import Node

@@ -11,8 +11,8 @@ import json
 import pytest
 from builders import node, pod
 
-from headgate.engine.extension_points import plugins_for
 from headgate.engine.journal import Entry
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.live.health import CannotListen, Listen, Readiness, pages, serving
 from headgate.live.logs import Log, LogLevel, json_line, text_line
 from headgate.live.metrics import Metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import pod
 from peers_builders import pod_of
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.settings import Profile
 from headgate.placement.groups import GroupPlacement, place_group
 from headgate.placement.neighbours import Neighbours

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from builders import node, pod, shape
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import PeerDemands, PodTerm, Spread
 from headgate.model.keys import Key, Kind
 from headgate.model.selectors import Operator, Requirement

@@ -3,7 +3,7 @@
 from builders import node, pod, shape
 from steps import Steps
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.settings import Profile, Settings
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer

@@ -3,7 +3,7 @@
 import pytest
 from builders import amounts, node, pod, shape, tolerating
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import HostPort, NodeTerm, PeerDemands, PodTerm, Spread, Toleration
 from headgate.model.happenings import Happening
 from headgate.model.node import Taint, TaintEffect

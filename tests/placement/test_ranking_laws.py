@@ -6,7 +6,7 @@ from builders import node, pod, pod_key, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.settings import Profile, ScoringStrategy
 from headgate.placement import ranking
 from headgate.placement.neighbours import Neighbours

@@ -4,7 +4,7 @@ from builders import amounts, node, pod, pod_key, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.settings import Profile
 from headgate.placement.columns import KEPT_CHANGES, ChangeLog
 from headgate.placement.neighbours import Neighbours

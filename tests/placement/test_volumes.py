@@ -5,7 +5,7 @@ from builders import bound, node, pod, shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import NodeTerm
 from headgate.model.claims import Attachment, ClaimDemands, ClaimName, ZoneDemand
 from headgate.model.happenings import Happening

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import bound, pod
 
-from headgate.engine.extension_points import plugins_for
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import PeerDemands, PodTerm
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind

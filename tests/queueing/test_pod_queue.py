@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.happenings import Happening
-from headgate.queueing.queue import PodQueue
-from headgate.queueing.waiting import Backoff, Line
+from headgate.queueing.backoff import Backoff
+from headgate.queueing.queue import PodQueue, QueueName
 
 ROOM = frozenset({Happening.ROOM_FREED})
 
@@ -15,26 +15,26 @@ ROOM = frozenset({Happening.ROOM_FREED})
 def queue_of(*pods):
     queue = PodQueue(Backoff(1.0, 10.0))
     for one in pods:
-        queue.offer(one)
+        queue.add(one)
     return queue
 
 
 def popped(queue):
     names = []
-    while (waiting := queue.pop()) is not None:
-        names.append(waiting.pod.key.name)
-        queue.placed(waiting)
+    while (info := queue.pop()) is not None:
+        names.append(info.pod.key.name)
+        queue.done(info)
     return names
 
 
 def refuse_all(queue, now=0.0, wake_on=ROOM):
-    while (waiting := queue.pop()) is not None:
-        refuse(queue, waiting, now, wake_on)
+    while (info := queue.pop()) is not None:
+        refuse(queue, info, now, wake_on)
 
 
-def refuse(queue, waiting, now, wake_on=ROOM):
-    waiting.kin = waiting.pod.shape
-    queue.refused(waiting, wake_on, now)
+def refuse(queue, info, now, wake_on=ROOM):
+    info.equivalence = info.pod.shape
+    queue.add_unschedulable(info, wake_on, now)
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def test_the_next_pod_is(pods, order):
 
 def test_a_withdrawn_pod_is_not_handed_out():
     queue = queue_of(pod("a"), pod("b"))
-    queue.withdraw(pod_key("a"))
+    queue.delete(pod_key("a"))
     assert popped(queue) == ["b"]
 
 
 def test_a_gated_pod_is_on_record_but_never_handed_out():
     queue = queue_of()
-    queue.hold(pod("a", gates=("g",)))
+    queue.add_gated(pod("a", gates=("g",)))
     queue.wake(Happening, now=99.0)
-    queue.ripen(now=99.0)
-    assert queue.line_of(pod_key("a")) is Line.GATED
+    queue.flush_backoff(now=99.0)
+    assert queue.queue_of(pod_key("a")) is QueueName.GATED
     assert popped(queue) == []
 
 
 def test_a_pod_whose_gates_are_gone_is_handed_out():
     queue = queue_of()
-    queue.hold(pod("a", gates=("g",)))
-    queue.offer(pod("a"))
+    queue.add_gated(pod("a", gates=("g",)))
+    queue.add(pod("a"))
     assert popped(queue) == ["a"]
 
 
@@ -78,7 +78,7 @@ def test_a_refused_pod_waits_for_its_own_happening():
     queue = queue_of(pod("a"))
     refuse_all(queue)
     queue.wake([Happening.NODE_ADDED], now=60.0)
-    assert queue.line_of(pod_key("a")) is Line.UNSCHEDULABLE
+    assert queue.queue_of(pod_key("a")) is QueueName.UNSCHEDULABLE
     queue.wake([Happening.ROOM_FREED], now=60.0)
     assert popped(queue) == ["a"]
 
@@ -87,9 +87,9 @@ def test_of_many_alike_one_goes_to_see_and_its_refusal_spares_the_rest():
     queue = queue_of(*(pod(f"p{i}") for i in range(100)))
     refuse_all(queue)
     queue.wake(ROOM, now=60.0)
-    assert queue.sizes[Line.ACTIVE] == 1
+    assert queue.sizes[QueueName.ACTIVE] == 1
     refuse_all(queue, now=60.0)
-    assert queue.sizes == {Line.ACTIVE: 0, Line.BACKOFF: 0, Line.UNSCHEDULABLE: 100, Line.GATED: 0}
+    assert queue.sizes == {QueueName.ACTIVE: 0, QueueName.BACKOFF: 0, QueueName.UNSCHEDULABLE: 100, QueueName.GATED: 0}
 
 
 def test_of_many_alike_each_success_sends_the_next():
@@ -103,8 +103,8 @@ def test_a_scout_that_is_deleted_is_replaced():
     queue = queue_of(pod("a"), pod("b"))
     refuse_all(queue)
     queue.wake(ROOM, now=60.0)
-    queue.withdraw(pod_key("a"))
-    queue.ripen(now=60.0)
+    queue.delete(pod_key("a"))
+    queue.flush_backoff(now=60.0)
     assert popped(queue) == ["b"]
 
 
@@ -122,42 +122,42 @@ def test_a_pod_that_is_refused_again_and_again_rests_longer_each_time_up_to_the_
         queue.wake(ROOM, now)
         rests.append(queue.next_deadline() - now)
         now = queue.next_deadline()
-        queue.ripen(now)
+        queue.flush_backoff(now)
     assert rests == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_newcomers_do_not_prolong_the_rest_of_those_before():
     queue = queue_of(pod("a"))
     refuse_all(queue, now=0.0)
-    queue.offer(pod("b"))
+    queue.add(pod("b"))
     refuse_all(queue, now=0.9)
     queue.wake(ROOM, now=1.0)
-    assert queue.line_of(pod_key("a")) is Line.ACTIVE
+    assert queue.queue_of(pod_key("a")) is QueueName.ACTIVE
 
 
 def test_trouble_sends_a_pod_to_rest_and_back():
     queue = queue_of(pod("a"))
-    waiting = queue.pop()
-    queue.placed(waiting)
-    queue.failed(waiting, now=5.0)
-    assert queue.line_of(pod_key("a")) is Line.BACKOFF
-    queue.ripen(now=5.9)
+    info = queue.pop()
+    queue.done(info)
+    queue.add_backoff(info, now=5.0)
+    assert queue.queue_of(pod_key("a")) is QueueName.BACKOFF
+    queue.flush_backoff(now=5.9)
     assert queue.pop() is None
-    queue.ripen(now=6.0)
+    queue.flush_backoff(now=6.0)
     assert popped(queue) == ["a"]
 
 
 def test_a_status_change_does_not_disturb_a_parked_pod():
     queue = queue_of(pod("a"))
     refuse_all(queue)
-    queue.offer(pod("a", annotations={"note": "seen"}))
-    assert queue.line_of(pod_key("a")) is Line.UNSCHEDULABLE
+    queue.add(pod("a", annotations={"note": "seen"}))
+    assert queue.queue_of(pod_key("a")) is QueueName.UNSCHEDULABLE
 
 
 def test_a_new_toleration_gets_a_parked_pod_tried_at_once():
     queue = queue_of(pod("a"))
     refuse_all(queue)
-    queue.offer(pod("a", shape=shape(100, node_selector=(("zone", "a"),))))
+    queue.add(pod("a", shape=shape(100, node_selector=(("zone", "a"),))))
     assert popped(queue) == ["a"]
 
 
@@ -178,18 +178,18 @@ def test_every_pod_stands_in_one_line_and_the_sizes_add_up(history):
         name = f"p{who}"
         match action:
             case "offer":
-                queue.offer(pod(name, cpu=kind + 1))
+                queue.add(pod(name, cpu=kind + 1))
                 expected.add(name)
             case "hold":
-                queue.hold(pod(name, cpu=kind + 1, gates=("g",)))
+                queue.add_gated(pod(name, cpu=kind + 1, gates=("g",)))
                 expected.add(name)
             case "withdraw":
-                queue.withdraw(pod_key(name))
+                queue.delete(pod_key(name))
                 expected.discard(name)
             case "wake":
                 queue.wake([list(Happening)[kind]], float(now))
             case "ripen":
-                queue.ripen(float(now))
+                queue.flush_backoff(float(now))
             case _:
                 _settle(queue, action, float(now), expected)
         assert sum(queue.sizes.values()) == len(expected)
@@ -197,21 +197,21 @@ def test_every_pod_stands_in_one_line_and_the_sizes_add_up(history):
 
 
 def _settle(queue, action, now, expected):
-    waiting = queue.pop()
-    if waiting is None:
+    info = queue.pop()
+    if info is None:
         return
     if action in ("refuse", "fail"):
-        _settle_with(queue, action, waiting, now)
+        _settle_with(queue, action, info, now)
     else:
-        queue.placed(waiting)
-        expected.discard(waiting.pod.key.name)
+        queue.done(info)
+        expected.discard(info.pod.key.name)
 
 
-def _settle_with(queue, action, waiting, now):
+def _settle_with(queue, action, info, now):
     if action == "fail":
-        queue.failed(waiting, now)
+        queue.add_backoff(info, now)
     else:
-        refuse(queue, waiting, now)
+        refuse(queue, info, now)
 
 
 @given(actions)
@@ -221,19 +221,19 @@ def test_nobody_is_left_behind_when_room_comes_and_stays(history):
     for now, (action, who, kind) in enumerate(history):
         name = f"p{who}"
         if action == "offer":
-            queue.offer(pod(name, cpu=kind + 1))
+            queue.add(pod(name, cpu=kind + 1))
             expected[name] = None
         elif action == "withdraw":
-            queue.withdraw(pod_key(name))
+            queue.delete(pod_key(name))
             expected.pop(name, None)
         elif action == "wake":
             queue.wake(ROOM, float(now))
-        elif action in ("refuse", "fail") and (waiting := queue.pop()) is not None:
-            _settle_with(queue, action, waiting, float(now))
+        elif action in ("refuse", "fail") and (info := queue.pop()) is not None:
+            _settle_with(queue, action, info, float(now))
     out = []
     queue.wake(ROOM, 1000.0)
     for later in (1000.0, 2000.0, 3000.0):
-        queue.ripen(later)
+        queue.flush_backoff(later)
         out += popped(queue)
     assert sorted(out) == sorted(expected)
 

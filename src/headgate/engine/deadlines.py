@@ -65,17 +65,17 @@ class Deadlines(Generic[K]):
 class Timer:
     """The one timer of a plane: set to the earliest of its deadlines, and set again when it has fired."""
 
-    def __init__(self, name: str, idle: bool = False) -> None:
+    def __init__(self, name: str, *, idle: bool = False) -> None:
         """`idle`: its deadlines are safety nets only, for which nobody needs to be kept awake."""
         self._name = name
         self._idle = idle
-        self._at: float | None = None
+        self.at: float | None = None  # never after the earliest deadline it was told of last
 
     def wake_at(self, deadlines: Iterable[float | None], now: float) -> Iterator[WakeAt]:
         """Yields a WakeAt when the earliest of these comes before the one that is set."""
-        if self._at is not None and self._at <= now:
-            self._at = None
+        if self.at is not None and self.at <= now:
+            self.at = None
         earliest = min((at for at in deadlines if at is not None), default=None)
-        if earliest is not None and (self._at is None or earliest < self._at):
-            self._at = max(earliest, now)
-            yield WakeAt(self._at, self._name, self._idle)
+        if earliest is not None and (self.at is None or earliest < self.at):
+            self.at = max(earliest, now)
+            yield WakeAt(self.at, self._name, idle=self._idle)

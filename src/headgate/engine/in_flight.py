@@ -17,7 +17,7 @@ from msgspec import Struct
 from headgate.engine.deadlines import Deadlines
 from headgate.model.effects import Write
 from headgate.model.events import Trouble
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 S = TypeVar("S", bound=Hashable)
 W = TypeVar("W", bound=Write)
@@ -66,6 +66,7 @@ class InFlightWrites(Generic[S, W]):
         self._policy = policy
         self._writes: dict[S, InFlightWrite[W]] = {}
         self._failures: dict[S, tuple[int, str]] = {}  # in a row, of writes made from one version
+        self._unanswered: dict[S, None] = {}
         self._deadlines = Deadlines[S]()
         self._idle_deadlines = Deadlines[S]()
 
@@ -75,12 +76,18 @@ class InFlightWrites(Generic[S, W]):
     def __len__(self) -> int:
         return len(self._writes)
 
+    @property
+    def unanswered(self) -> int:
+        """How many writes the server has not answered yet."""
+        return len(self._unanswered)
+
     def get(self, slot: S) -> InFlightWrite[W] | None:
         return self._writes.get(slot)
 
     def send(self, slot: S, write: W, base: str = "") -> W:
         """The write is in flight from now on, in place of an earlier one."""
         self._writes[slot] = InFlightWrite(write, base)
+        self._unanswered[slot] = None
         self._drop_deadline(slot)
         return write
 
@@ -101,20 +108,32 @@ class InFlightWrites(Generic[S, W]):
                 return self._settle(slot, WriteResult.CONFIRMED)
             if flight.state is WriteState.SENT:
                 flight.state = WriteState.ACCEPTED
+                self._unanswered.pop(slot, None)
                 self._set_deadline(slot, now + policy.patience, policy.idle_nets)
             return WriteResult.PENDING
         if trouble is Trouble.GONE or (trouble is Trouble.REFUSED and policy.refusal_rest is None):
             return self._settle(slot, WriteResult.REFUSED)
         if moved:
             return self._settle(slot, WriteResult.FORGOTTEN)
-        failures = self._count_failure(slot, flight.base)
         if trouble is Trouble.REFUSED and policy.refusal_rest is not None:
+            self._count_failure(slot, flight.base)
+            self._unanswered.pop(slot, None)
             flight.state = WriteState.REFUSED
             self._set_deadline(slot, now + policy.refusal_rest, policy.idle_nets)
         else:
-            flight.state = WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED
-            self._set_deadline(slot, now + policy.backoff.after(failures), idle=False)
+            self._back_off(slot, WriteState.RETRYING if trouble in RETRIABLE else WriteState.CONFLICTED, now)
         return WriteResult.PENDING
+
+    def retry(self, slot: S, write: W, now: float) -> None:
+        """The caller decides that this write, whatever its answer, is sent again as it is after its back-off.
+
+        A write that takes the place of another one starts with the shortest back-off.
+        """
+        flight = self._writes.get(slot)
+        if flight is None or flight.write != write:
+            self.forget(slot)
+            self.send(slot, write)
+        self._back_off(slot, WriteState.RETRYING, now)
 
     def observe(self, slot: S, version: str) -> WriteResult | None:
         """What it means that the object is observed in this version; None when nothing is in flight.
@@ -144,6 +163,7 @@ class InFlightWrites(Generic[S, W]):
     def forget(self, slot: S) -> None:
         """The object is gone, or the write no longer matters."""
         self._writes.pop(slot, None)
+        self._unanswered.pop(slot, None)
         self._failures.pop(slot, None)
         self._drop_deadline(slot)
 
@@ -153,6 +173,7 @@ class InFlightWrites(Generic[S, W]):
             flight = self._writes[slot]
             if flight.state is WriteState.RETRYING and self._policy.resends:
                 flight.state = WriteState.SENT
+                self._unanswered[slot] = None
                 yield slot, flight.write, WriteResult.PENDING
             else:
                 del self._writes[slot]
@@ -173,6 +194,13 @@ class InFlightWrites(Generic[S, W]):
         self._deadlines.drop(slot)
         self._idle_deadlines.drop(slot)
 
+    def _back_off(self, slot: S, state: WriteState, now: float) -> None:
+        flight = self._writes[slot]
+        flight.state = state
+        self._unanswered.pop(slot, None)
+        failures = self._count_failure(slot, flight.base)
+        self._set_deadline(slot, now + self._policy.backoff.after(failures), idle=False)
+
     def _count_failure(self, slot: S, base: str) -> int:
         failures, version = self._failures.get(slot, (0, base))
         failures = failures + 1 if version == base else 1
@@ -181,6 +209,7 @@ class InFlightWrites(Generic[S, W]):
 
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
         del self._writes[slot]
+        self._unanswered.pop(slot, None)
         self._drop_deadline(slot)
         if verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from headgate.engine.distributions import Distribution, Labels
-from headgate.engine.extension_points import Watch, unwatched
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
-from headgate.engine.scheduling import PodScheduling
+from headgate.engine.scheduler.plane import SchedulerPlane
+from headgate.engine.scheduler.plugins import Watch, unwatched
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Create, Effect, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
@@ -58,7 +58,7 @@ class Engine:
         if Role.INTEGRATIONS in settings.roles:
             self._planes.append(IntegrationsPlane(settings, self.journal))
         if Role.SCHEDULER in settings.roles:
-            self._planes.append(PodScheduling(settings, pre_enqueue, self.journal, certifier, watch))
+            self._planes.append(SchedulerPlane(settings, pre_enqueue, self.journal, certifier, watch))
         self._readers = {kind: [plane for plane in self._planes if kind in plane.reads] for kind in Kind}
         self._timers = {plane.timer: [plane] for plane in self._planes}
 

@@ -1,4 +1,7 @@
-"""Pods and groups that want nodes: whose turn it is, who waits for what, and which happening wakes whom."""
+"""The scheduling queue: active, backoff, unschedulable and gated pods, and the cluster events that move them.
+
+A pod group that is scheduled as one has one entry, under its `line_key`.
+"""
 
 from __future__ import annotations
 
@@ -7,219 +10,298 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
 
+from msgspec import Struct
+
+from headgate.model.groups import GroupKey
 from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.queueing.kin import Kin
-from headgate.queueing.waiting import Backoff, Line, Rank, Waiting
+from headgate.queueing.backoff import Backoff
+
+MOST_STALE = 64
+"""Entries of removed pods stay in a heap until they come up; at more than so many, and half of it, they are dropped."""
 
 
-class Cause(StrEnum):
-    """What sent a pod to a line; the values are the labels of scheduler_queue_incoming_pods_total."""
+class PodEquivalenceClass:
+    """Unschedulable pods for which every plugin gives the same answer.
 
-    POD_CHANGED = "PodAdd"
-    ATTEMPT_FAILED = "ScheduleAttemptFailure"
-    BACKOFF_OVER = "BackoffComplete"
-    HAPPENING = "ClusterEvent"
+    A cluster event moves one of them, the probe, instead of all. When the probe is placed the next one is moved; when
+    it is refused the others stay where they are.
+    """
+
+    def __init__(self) -> None:
+        self.wake_on: frozenset[Happening] = frozenset()
+        self.refusals = 0  # in a row
+        self.not_before = 0.0
+        self.probe: Key | None = None
+        self._members: dict[Key, QueuedPodInfo] = {}
+        self._heap: list[tuple[QueueOrder, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, info: QueuedPodInfo) -> None:
+        info.queue = QueueName.UNSCHEDULABLE
+        self._members[info.key] = info
+        heapq.heappush(self._heap, (info.order, info.key))
+        if len(self._heap) > 2 * len(self._members) + MOST_STALE:
+            self._heap = sorted((each.order, each.key) for each in self._members.values())
+
+    def remove(self, key: Key) -> None:
+        self._members.pop(key, None)
+
+    def pop_first(self) -> QueuedPodInfo | None:
+        """Removes and returns the first member in queue order; heap entries of removed members are skipped."""
+        while self._heap:
+            order, key = heapq.heappop(self._heap)
+            info = self._members.get(key)
+            if info is not None and info.order == order:
+                del self._members[key]
+                return info
+        return None
 
 
-KEPT_BACK = frozenset({Line.UNSCHEDULABLE, Line.GATED})
+class QueueName(StrEnum):
+    """Which queue an entry is in; the values are the labels of scheduler_pending_pods."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+
+
+QueueOrder = tuple[int, float, Key]
+
+
+class QueuedPodInfo(Struct):
+    """An entry of the queue: a pod, or a pod group of which all needed members are placed or none is."""
+
+    pod: Pod  # of a group, its first member
+    queue: QueueName = QueueName.ACTIVE
+    failures: int = 0  # attempts in a row after which a write failed; refusals do not count
+    equivalence: Hashable = None  # key of its equivalence class; set when it is refused
+    rejected_by: tuple[str, ...] = ()  # the plugins that rejected it last
+    attempts: int = 0
+    since: float = 0.0  # when it entered the queue; time behind gates does not count
+    group: GroupKey | None = None
+    pods: int = 1  # of the group
+
+    @property
+    def key(self) -> Key:
+        return self.pod.key if self.group is None else self.group.line_key
+
+    @property
+    def order(self) -> QueueOrder:
+        """Higher priority first, then older, then by name: the same order after a restart."""
+        return (-self.pod.priority, self.pod.created, self.pod.key)
+
+
+class QueueingEvent(StrEnum):
+    """Why an entry changed queues; the values are the labels of scheduler_queue_incoming_pods_total."""
+
+    POD_ADD = "PodAdd"
+    SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+    BACKOFF_COMPLETE = "BackoffComplete"
+    CLUSTER_EVENT = "ClusterEvent"
+
+
+COUNTED_BY_PLUGIN = frozenset({QueueName.UNSCHEDULABLE, QueueName.GATED})
 
 
 class PodQueue:
-    """Every waiting pod stands in exactly one line. No call looks at all of them."""
+    """Every entry is in exactly one queue. No call but `gated_pods` looks at all of them."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
-        self._waiting: dict[Key, Waiting] = {}
-        self._active: list[tuple[Rank, Key]] = []
-        self._resting: list[tuple[float, Rank, Key]] = []
-        self._kin: dict[Hashable, Kin] = {}
+        self._infos: dict[Key, QueuedPodInfo] = {}
+        self._active: list[tuple[QueueOrder, Key]] = []
+        self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
+        self._classes: dict[Hashable, PodEquivalenceClass] = {}
         self._listeners: dict[Happening, dict[Hashable, None]] = {happening: {} for happening in Happening}
-        self._held_for: dict[Happening, dict[Key, None]] = {happening: {} for happening in Happening}
-        self._sizes = dict.fromkeys(Line, 0)
-        self.incoming: Counter[tuple[Line, Cause]] = Counter()  # pods that came to each line, by what sent them
-        self.kept_by: Counter[tuple[str, str]] = Counter()  # parked and gated pods by plugin and profile
+        self._gated_for: dict[Happening, dict[Key, None]] = {happening: {} for happening in Happening}
+        self._sizes = dict.fromkeys(QueueName, 0)
+        self.incoming: Counter[tuple[QueueName, QueueingEvent]] = Counter()
+        self.unschedulable_by: Counter[tuple[str, str]] = Counter()  # pods by plugin and profile
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._waiting
+        return key in self._infos
 
-    def get(self, key: Key) -> Waiting | None:
-        """Who stands at this place, in whichever line."""
-        return self._waiting.get(key)
+    def get(self, key: Key) -> QueuedPodInfo | None:
+        """The entry under this key, in whichever queue; a popped one is still there."""
+        return self._infos.get(key)
 
-    def line_of(self, key: Key) -> Line | None:
-        waiting = self._waiting.get(key)
-        return waiting.line if waiting else None
+    def queue_of(self, key: Key) -> QueueName | None:
+        info = self._infos.get(key)
+        return info.queue if info else None
 
     @property
-    def sizes(self) -> Mapping[Line, int]:
+    def sizes(self) -> Mapping[QueueName, int]:
         return self._sizes
 
-    def offer(self, pod: Pod, now: float = 0.0) -> None:
-        """The pod wants a node and nothing holds it back. One that changed in nothing that matters keeps its place."""
-        known = self._waiting.get(pod.key)
-        if known is not None and known.line is not Line.GATED and same_demand(known.pod, pod):
+    def add(self, pod: Pod, now: float = 0.0) -> None:
+        """Adds the pod to the active queue. A known pod whose demand did not change stays where it is."""
+        known = self._infos.get(pod.key)
+        if known is not None and known.queue is not QueueName.GATED and same_demand(known.pod, pod):
             known.pod = pod
             return
-        self.withdraw(pod.key)
-        self._activate(Waiting(pod, since=now), Cause.POD_CHANGED)
+        self.delete(pod.key)
+        self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
 
-    def offer_group(self, waiting: Waiting, now: float) -> None:
-        """The group goes for its nodes as one; after attempts that ended in trouble, not before it has rested."""
-        self.withdraw(waiting.key)
-        if waiting.failures:
-            self._rest(waiting, now + self._backoff.after(waiting.failures), Cause.ATTEMPT_FAILED)
+    def add_group(self, info: QueuedPodInfo, now: float) -> None:
+        """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
+        self.delete(info.key)
+        if info.failures:
+            self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
         else:
-            self._activate(waiting, Cause.POD_CHANGED)
+            self._push_active(info, QueueingEvent.POD_ADD)
 
-    def hurry(self, key: Key) -> None:
-        """What it waited for has come: whatever its rest, it is tried next time."""
-        waiting = self._waiting.get(key)
-        if waiting is None or waiting.line not in (Line.UNSCHEDULABLE, Line.BACKOFF):
+    def activate(self, key: Key) -> None:
+        """Moves an unschedulable entry or one in backoff to the active queue at once."""
+        info = self._infos.get(key)
+        if info is None or info.queue not in (QueueName.UNSCHEDULABLE, QueueName.BACKOFF):
             return
-        self.withdraw(key)
-        self._activate(waiting, Cause.HAPPENING)
+        self.delete(key)
+        self._push_active(info, QueueingEvent.CLUSTER_EVENT)
 
-    def try_later(self, key: Key, now: float) -> None:
-        """What was being done for it ended in trouble; it is tried again after a while, longer each time."""
-        waiting = self._waiting.get(key)
-        if waiting is None or waiting.line is not Line.UNSCHEDULABLE:
+    def back_off(self, key: Key, now: float) -> None:
+        """Moves an unschedulable entry to backoff: a write of the preemption on its behalf failed."""
+        info = self._infos.get(key)
+        if info is None or info.queue is not QueueName.UNSCHEDULABLE:
             return
-        self.withdraw(key)
-        waiting.failures += 1
-        self._rest(waiting, now + self._backoff.after(waiting.failures), Cause.ATTEMPT_FAILED)
+        self.delete(key)
+        info.failures += 1
+        self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
 
-    def hold(self, pod: Pod, wake_on: frozenset[Happening] = frozenset(), plugin: str = "") -> None:
-        """The pod is gated: on record, never tried. Whoever holds it wants to be asked again on `wake_on`."""
-        self.withdraw(pod.key)
-        self._enter(Waiting(pod, refused_by=(plugin,)), Line.GATED, Cause.POD_CHANGED)
+    def add_gated(self, pod: Pod, wake_on: frozenset[Happening] = frozenset(), plugin: str = "") -> None:
+        """Adds the pod to the gated queue. The plugin that holds it is asked again on `wake_on`."""
+        self.delete(pod.key)
+        self._enter(QueuedPodInfo(pod, rejected_by=(plugin,)), QueueName.GATED, QueueingEvent.POD_ADD)
         for happening in sorted(wake_on):
-            self._held_for[happening][pod.key] = None
+            self._gated_for[happening][pod.key] = None
 
-    def held_for(self, happenings: Iterable[Happening]) -> list[Pod]:
-        """The gated pods whose holder wants to be asked again on one of these."""
+    def gated_for(self, happenings: Iterable[Happening]) -> list[Pod]:
+        """The gated pods whose plugin is to be asked again on one of these."""
         keys: dict[Key, None] = {}
         for happening in happenings:
-            keys.update(self._held_for[happening])
-        return [self._waiting[key].pod for key in keys]
+            keys.update(self._gated_for[happening])
+        return [self._infos[key].pod for key in keys]
 
-    def held(self) -> list[Pod]:
+    def gated_pods(self) -> list[Pod]:
         """All gated pods."""
-        return [waiting.pod for waiting in self._waiting.values() if waiting.line is Line.GATED]
+        return [info.pod for info in self._infos.values() if info.queue is QueueName.GATED]
 
-    def withdraw(self, key: Key) -> None:
-        """The pod no longer waits."""
-        waiting = self._waiting.get(key)
-        if waiting is None:
+    def delete(self, key: Key) -> None:
+        """Removes the entry; if it was the probe of its class, another one is moved."""
+        info = self._infos.get(key)
+        if info is None:
             return
-        self._leave(waiting)
-        if waiting.line is Line.GATED:
-            for listeners in self._held_for.values():
+        self._leave(info)
+        if info.queue is QueueName.GATED:
+            for listeners in self._gated_for.values():
                 listeners.pop(key, None)
-        kin = self._kin.get(waiting.kin)
-        if kin is None:
+        alike = self._classes.get(info.equivalence)
+        if alike is None:
             return
-        kin.remove(key)
-        if kin.scout == key:
-            self._send_scout(waiting.kin, kin)
-        self._forget_if_empty(waiting.kin, kin)
+        alike.remove(key)
+        if alike.probe == key:
+            self._send_probe(info.equivalence, alike)
+        self._forget_if_empty(info.equivalence, alike)
 
-    def pop(self) -> Waiting | None:
-        """The next pod to try. It must come back by `refused`, `failed` or `placed`."""
+    def pop(self) -> QueuedPodInfo | None:
+        """The next entry to try. The caller ends the attempt by `add_unschedulable`, `add_backoff` or `done`."""
         while self._active:
-            rank, key = heapq.heappop(self._active)
-            waiting = self._waiting.get(key)
-            if waiting is not None and waiting.line is Line.ACTIVE and waiting.rank == rank:
-                return waiting
+            order, key = heapq.heappop(self._active)
+            info = self._infos.get(key)
+            if info is not None and info.queue is QueueName.ACTIVE and info.order == order:
+                return info
         return None
 
-    def pop_with(self, first: Waiting, most: int, goes_with: Callable[[Pod, Pod], bool]) -> list[Waiting]:
-        """The pod just popped and those that follow it directly and go with it, up to so many."""
+    def pop_with(self, first: QueuedPodInfo, most: int, goes_with: Callable[[Pod, Pod], bool]) -> list[QueuedPodInfo]:
+        """The entry just popped and the single pods directly behind it that `goes_with` accepts, at most so many."""
         together = [first]
-        while len(together) < most and (waiting := self._next_if(together, goes_with)) is not None:
-            together.append(waiting)
+        while len(together) < most and (info := self._next_if(together, goes_with)) is not None:
+            together.append(info)
         return together
 
-    def put_back(self, waiting: Waiting) -> None:
-        """The popped pod was not tried after all and keeps its turn."""
-        heapq.heappush(self._active, (waiting.rank, waiting.key))
+    def requeue(self, info: QueuedPodInfo) -> None:
+        """Puts a popped entry back in its place: it was not tried."""
+        heapq.heappush(self._active, (info.order, info.key))
 
-    def _next_if(self, together: list[Waiting], goes_with: Callable[[Pod, Pod], bool]) -> Waiting | None:
-        """The next pod if it goes with the first of these; it is looked at before it is taken.
+    def _next_if(self, together: list[QueuedPodInfo], goes_with: Callable[[Pod, Pod], bool]) -> QueuedPodInfo | None:
+        """Pops the next pod if it goes with the first of these.
 
-        One that was let in anew since stands there twice and must not be taken twice.
+        An entry that was added anew is in the heap twice and must not be taken twice.
         """
         while self._active:
-            rank, key = self._active[0]
-            waiting = self._waiting.get(key)
-            taken = waiting is together[-1]
-            if waiting is not None and not taken and waiting.line is Line.ACTIVE and waiting.rank == rank:
-                if waiting.group is not None or not goes_with(together[0].pod, waiting.pod):
+            order, key = self._active[0]
+            info = self._infos.get(key)
+            taken = info is together[-1]
+            if info is not None and not taken and info.queue is QueueName.ACTIVE and info.order == order:
+                if info.group is not None or not goes_with(together[0].pod, info.pod):
                     return None
                 heapq.heappop(self._active)
-                return waiting
+                return info
             heapq.heappop(self._active)
         return None
 
-    def join(self, waiting: Waiting, kin: Hashable) -> None:
-        """From now on the popped pod shares these verdicts. Had it gone to see for others, one of them goes instead."""
-        before = self._kin.get(waiting.kin)
-        if before is not None and before.scout == waiting.key and waiting.kin != kin:
-            self._send_scout(waiting.kin, before)
-            self._forget_if_empty(waiting.kin, before)
-        waiting.kin = kin
+    def set_equivalence(self, info: QueuedPodInfo, alike: Hashable) -> None:
+        """Puts the popped entry into this equivalence class. If it was the probe of another, that gets a new one."""
+        before = self._classes.get(info.equivalence)
+        if before is not None and before.probe == info.key and info.equivalence != alike:
+            self._send_probe(info.equivalence, before)
+            self._forget_if_empty(info.equivalence, before)
+        info.equivalence = alike
 
-    def refused(self, waiting: Waiting, wake_on: frozenset[Happening], now: float) -> None:
-        """No node will do until one of these happens."""
-        kin = self._kin.setdefault(waiting.kin, Kin())
-        scouted = kin.scout == waiting.key
-        if scouted or not kin.refusals:
-            kin.refusals += 1
-            kin.not_before = now + self._backoff.after(kin.refusals)
-        if scouted:
-            kin.scout = None
-        self._listen(waiting.kin, kin, wake_on)
-        self._leave(waiting)
-        kin.add(waiting)
-        self._enter(waiting, Line.UNSCHEDULABLE, Cause.ATTEMPT_FAILED)
+    def add_unschedulable(self, info: QueuedPodInfo, wake_on: frozenset[Happening], now: float) -> None:
+        """Ends an attempt: no node fits, and none will before one of these cluster events."""
+        alike = self._classes.setdefault(info.equivalence, PodEquivalenceClass())
+        was_probe = alike.probe == info.key
+        if was_probe or not alike.refusals:
+            alike.refusals += 1
+            alike.not_before = now + self._backoff.after(alike.refusals)
+        if was_probe:
+            alike.probe = None
+        self._listen(info.equivalence, alike, wake_on)
+        self._leave(info)
+        alike.add(info)
+        self._enter(info, QueueName.UNSCHEDULABLE, QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
 
-    def failed(self, waiting: Waiting, now: float) -> None:
-        """The attempt ended in trouble; try again after a while, longer each time."""
-        waiting.failures += 1
-        self._leave(waiting)
-        self._rest(waiting, now + self._backoff.after(waiting.failures), Cause.ATTEMPT_FAILED)
+    def add_backoff(self, info: QueuedPodInfo, now: float) -> None:
+        """Ends an attempt whose binding failed: the entry goes to backoff."""
+        info.failures += 1
+        self._leave(info)
+        self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
 
-    def placed(self, waiting: Waiting) -> None:
-        """The pod found its node; if others of its kind wait, the next may go and see."""
-        self._leave(waiting)
-        kin = self._kin.get(waiting.kin)
-        if kin is None:
+    def done(self, info: QueuedPodInfo) -> None:
+        """Ends an attempt that found a node: the entry leaves the queue and the next of its class is moved."""
+        self._leave(info)
+        alike = self._classes.get(info.equivalence)
+        if alike is None:
             return
-        kin.refusals, kin.not_before = 0, 0.0
-        if kin.scout in (None, waiting.key):
-            self._send_scout(waiting.kin, kin)
-        self._forget_if_empty(waiting.kin, kin)
+        alike.refusals, alike.not_before = 0, 0.0
+        if alike.probe in (None, info.key):
+            self._send_probe(info.equivalence, alike)
+        self._forget_if_empty(info.equivalence, alike)
 
     def wake(self, happenings: Iterable[Happening], now: float) -> None:
-        """One scout of every kind that listens for one of these goes out, if none is out already."""
+        """Moves one probe of every equivalence class that listens for one of these events and has none out."""
         for name in self._listening(happenings):
-            kin = self._kin[name]
-            if kin.scout is None:
-                self._send_scout(name, kin, now)
+            alike = self._classes[name]
+            if alike.probe is None:
+                self._send_probe(name, alike, now)
 
-    def ripen(self, now: float) -> None:
-        """Those whose rest is over may be tried again."""
-        while self._resting and self._resting[0][0] <= now:
-            _, rank, key = heapq.heappop(self._resting)
-            waiting = self._waiting.get(key)
-            if waiting is not None and waiting.line is Line.BACKOFF and waiting.rank == rank:
-                self._leave(waiting)
-                self._activate(waiting, Cause.BACKOFF_OVER)
+    def flush_backoff(self, now: float) -> None:
+        """Moves the entries whose backoff is over to the active queue."""
+        while self._in_backoff and self._in_backoff[0][0] <= now:
+            _, order, key = heapq.heappop(self._in_backoff)
+            info = self._infos.get(key)
+            if info is not None and info.queue is QueueName.BACKOFF and info.order == order:
+                self._leave(info)
+                self._push_active(info, QueueingEvent.BACKOFF_COMPLETE)
 
     def next_deadline(self) -> float | None:
-        """When the next rest is over."""
-        return self._resting[0][0] if self._resting else None
+        """When the next backoff is over."""
+        return self._in_backoff[0][0] if self._in_backoff else None
 
     def _listening(self, happenings: Iterable[Happening]) -> dict[Hashable, None]:
         names: dict[Hashable, None] = {}
@@ -227,66 +309,77 @@ class PodQueue:
             names.update(self._listeners[happening])
         return names
 
-    def _listen(self, name: Hashable, kin: Kin, wake_on: frozenset[Happening]) -> None:
-        for happening in sorted(kin.wake_on - wake_on):
+    def _listen(self, name: Hashable, alike: PodEquivalenceClass, wake_on: frozenset[Happening]) -> None:
+        for happening in sorted(alike.wake_on - wake_on):
             del self._listeners[happening][name]
         for happening in sorted(wake_on):
             self._listeners[happening][name] = None
-        kin.wake_on = wake_on
+        alike.wake_on = wake_on
 
-    def _send_scout(self, name: Hashable, kin: Kin, now: float = 0.0) -> None:
-        scout = kin.pop_first()
-        kin.scout = scout.key if scout else None
-        if scout is None:
+    def _send_probe(self, name: Hashable, alike: PodEquivalenceClass, now: float = 0.0) -> None:
+        probe = alike.pop_first()
+        alike.probe = probe.key if probe else None
+        if probe is None:
             return
-        self._leave(scout)
-        if kin.not_before > now:
-            self._rest(scout, kin.not_before, Cause.HAPPENING)
+        self._leave(probe)
+        if alike.not_before > now:
+            self._push_backoff(probe, alike.not_before, QueueingEvent.CLUSTER_EVENT)
         else:
-            self._activate(scout, Cause.HAPPENING)
+            self._push_active(probe, QueueingEvent.CLUSTER_EVENT)
 
-    def _forget_if_empty(self, name: Hashable, kin: Kin) -> None:
-        if not len(kin) and kin.scout is None:
-            self._listen(name, kin, frozenset())
-            del self._kin[name]
+    def _forget_if_empty(self, name: Hashable, alike: PodEquivalenceClass) -> None:
+        if not len(alike) and alike.probe is None:
+            self._listen(name, alike, frozenset())
+            del self._classes[name]
 
-    def _activate(self, waiting: Waiting, cause: Cause) -> None:
-        self._enter(waiting, Line.ACTIVE, cause)
-        heapq.heappush(self._active, (waiting.rank, waiting.key))
+    def _push_active(self, info: QueuedPodInfo, event: QueueingEvent) -> None:
+        self._enter(info, QueueName.ACTIVE, event)
+        heapq.heappush(self._active, (info.order, info.key))
+        if len(self._active) > 2 * len(self._infos) + MOST_STALE:
+            entries = dict.fromkeys(self._active)
+            self._active = sorted(entry for entry in entries if self._is_at(QueueName.ACTIVE, *entry))
 
-    def _rest(self, waiting: Waiting, until: float, cause: Cause) -> None:
-        self._enter(waiting, Line.BACKOFF, cause)
-        heapq.heappush(self._resting, (until, waiting.rank, waiting.key))
+    def _is_at(self, queue: QueueName, order: QueueOrder, key: Key) -> bool:
+        """Whether a heap entry is not stale."""
+        info = self._infos.get(key)
+        return info is not None and info.queue is queue and info.order == order
 
-    def _enter(self, waiting: Waiting, line: Line, cause: Cause) -> None:
-        waiting.line = line
-        self._waiting[waiting.key] = waiting
-        self._sizes[line] += waiting.pods
-        self.incoming[line, cause] += waiting.pods
-        self._count_keepers(waiting, 1)
+    def _push_backoff(self, info: QueuedPodInfo, until: float, event: QueueingEvent) -> None:
+        self._enter(info, QueueName.BACKOFF, event)
+        heapq.heappush(self._in_backoff, (until, info.order, info.key))
+        if len(self._in_backoff) > 2 * len(self._infos) + MOST_STALE:
+            entries = dict.fromkeys(self._in_backoff)
+            self._in_backoff = sorted(each for each in entries if self._is_at(QueueName.BACKOFF, *each[1:]))
 
-    def _leave(self, waiting: Waiting) -> None:
-        if self._waiting.pop(waiting.key, None) is not None:
-            self._sizes[waiting.line] -= waiting.pods
-            self._count_keepers(waiting, -1)
+    def _enter(self, info: QueuedPodInfo, queue: QueueName, event: QueueingEvent) -> None:
+        info.queue = queue
+        self._infos[info.key] = info
+        self._sizes[queue] += info.pods
+        self.incoming[queue, event] += info.pods
+        self._count_plugins(info, 1)
 
-    def _count_keepers(self, waiting: Waiting, sign: int) -> None:
-        if waiting.line in KEPT_BACK:
-            for plugin in waiting.refused_by:
-                self.kept_by[plugin, waiting.pod.scheduler_name] += sign * waiting.pods
+    def _leave(self, info: QueuedPodInfo) -> None:
+        if self._infos.pop(info.key, None) is not None:
+            self._sizes[info.queue] -= info.pods
+            self._count_plugins(info, -1)
+
+    def _count_plugins(self, info: QueuedPodInfo, sign: int) -> None:
+        if info.queue in COUNTED_BY_PLUGIN:
+            for plugin in info.rejected_by:
+                self.unschedulable_by[plugin, info.pod.scheduler_name] += sign * info.pods
 
 
 def same_verdicts(one: Pod, other: Pod) -> bool:
-    """Nothing that placement looks at differs, labels aside: room is promised by priority."""
-    same_door = one.scheduler_name == other.scheduler_name and one.nominated == other.nominated
-    return same_door and one.priority == other.priority and one.shape == other.shape
+    """Nothing that placement looks at differs, labels aside; nominations count by priority."""
+    same_profile = one.scheduler_name == other.scheduler_name and one.nominated == other.nominated
+    return same_profile and one.priority == other.priority and one.shape == other.shape
 
 
 def same_demand(old: Pod, new: Pod) -> bool:
-    """Nothing changed that could change its turn, its verdict or whom it may preempt."""
+    """Nothing changed that could change its order, its placement or whom it may preempt."""
     same_object = old.uid == new.uid and old.created == new.created
-    same_company = old.group == new.group and old.group_total == new.group_total and old.owner == new.owner
-    return same_object and same_company and _looks_alike(old, new) and same_verdicts(old, new)
+    same_group = old.group == new.group and old.group_total == new.group_total and old.owner == new.owner
+    return same_object and same_group and _looks_alike(old, new) and same_verdicts(old, new)
 
 
 def _looks_alike(old: Pod, new: Pod) -> bool:

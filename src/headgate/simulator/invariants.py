@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from headgate.engine.groups import Described, Groups
 from headgate.engine.journal import Entry, Journal
-from headgate.engine.telling_preemption import named
+from headgate.engine.scheduler.groups import Described, Groups
+from headgate.engine.scheduler.preemption_events import named
 from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, RemoveGate
 from headgate.model.events import Gone, Observed, Outcome, Trouble
 from headgate.model.groups import Gang, GroupKey, PreemptionMode, Workload

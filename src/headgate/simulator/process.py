@@ -7,10 +7,10 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from headgate.apiserver import ApiServer
-from headgate.engine.gangs import PLUGIN as GANGS
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine
+from headgate.engine.scheduler.gangs import PLUGIN as GANGS
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Bind, Create, Effect, Evict, PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Outcome, TimerFired, Trouble, Unreadable

@@ -13,7 +13,7 @@ from headgate.model.events import Outcome
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import ClusterQueue, FlavorDebt
 from headgate.model.resources import Resources
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 PACE = 1.0  # seconds from a change until it is written; what is over by then is not written at all
 UNSEEN_AFTER = 10.0  # seconds after which a debt that was written and cannot be seen was not kept

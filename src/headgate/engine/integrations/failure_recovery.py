@@ -12,7 +12,7 @@ from headgate.model.events import Outcome
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 TRY_AGAIN_AFTER = 10.0  # seconds
 POLICY = WritePolicy(Backoff(TRY_AGAIN_AFTER, TRY_AGAIN_AFTER), resends=False, refusal_rest=TRY_AGAIN_AFTER)

@@ -13,7 +13,7 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.model.effects import Create, Effect, EmitEvent, EventType, WakeAt, Write
 from headgate.model.events import Outcome
 from headgate.model.keys import Key
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 LONGEST_BACKOFF = 60.0  # seconds
 UNSEEN_AFTER = 30.0  # seconds after which an accepted write that was never observed is no longer waited for

@@ -12,7 +12,7 @@ from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IN_USE
 from headgate.model.queues import AdmissionCheck, ClusterQueue, ResourceFlavor
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 KEPT = frozenset({Kind.CLUSTER_QUEUE, Kind.RESOURCE_FLAVOR, Kind.ADMISSION_CHECK})

@@ -7,7 +7,6 @@ from functools import partial
 from typing import assert_never
 
 from headgate.engine.deadlines import Deadlines, Timer
-from headgate.engine.extension_points import ADMISSION, Watch, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.quota import events
@@ -28,7 +27,8 @@ from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
-from headgate.engine.telling import saturated_entry, saturated_event
+from headgate.engine.scheduler.events import saturated_entry, saturated_event
+from headgate.engine.scheduler.plugins import ADMISSION, Watch, unwatched
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
@@ -48,7 +48,7 @@ from headgate.model.objects import Object
 from headgate.model.queues import LocalQueue, QueuedWorkload
 from headgate.model.resources import saturated
 from headgate.model.settings import Settings
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 from headgate.quota.pending_workload import changed_from_outside
 
 _WORKLOAD = Kind.KUEUE_WORKLOAD  # found sooner than members of enums

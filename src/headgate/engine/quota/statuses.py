@@ -23,7 +23,7 @@ from headgate.model.events import Trouble
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import ClusterQueue, Cohort, LocalQueue
 from headgate.model.resources import Resources
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 from headgate.quota.fair_sharing import share_of
 from headgate.quota.ledger import Ledger
 from headgate.quota.tree import FlavorResource

@@ -28,7 +28,7 @@ from headgate.model.effects import (
 from headgate.model.events import Trouble
 from headgate.model.keys import Key, Target
 from headgate.model.queues import Admission, QueuedWorkload
-from headgate.queueing.waiting import Backoff
+from headgate.queueing.backoff import Backoff
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import WorkloadRequests
 

@@ -1,4 +1,4 @@
-"""Which pods belong together, with what priority, and how their group wants to start and to leave."""
+"""Pod groups: which pods belong together, with what priority, and how their group starts and is preempted."""
 
 from __future__ import annotations
 
@@ -7,53 +7,105 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from headgate.engine.priorities import Priorities, Rank, UnknownClass
 from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
-from headgate.model.objects import PriorityClass
+from headgate.model.objects import Classes, PriorityClass
 from headgate.model.pod import Pod
 from headgate.preemption.units import Standing
+
+
+class Rank(Struct, frozen=True):
+    """A workload's priority for placement, and the one against being preempted, which is never lower."""
+
+    priority: int
+    preemption_priority: int
+    preempts: bool = True
+
+
+class UnknownClass(Struct, frozen=True):
+    name: str
+
+    def __str__(self) -> str:
+        return f"no PriorityClass with name {self.name} was found"
+
+
+class Priorities:
+    def __init__(self) -> None:
+        self._found: dict[str, PriorityClass] = {}
+        self._classes = Classes.of(())
+
+    def put(self, found: PriorityClass) -> None:
+        self._found[found.key.name] = found
+        self._classes = Classes.of(self._found.values())
+
+    def drop(self, name: str, uid: str) -> None:
+        known = self._found.get(name)
+        if known is not None and known.uid == uid:
+            del self._found[name]
+            self._classes = Classes.of(self._found.values())
+
+    def rank(self, workload: Workload) -> Rank | UnknownClass:
+        """Numbers in the object override its classes, which may be gone by now.
+
+        A preemption priority below the priority, possible without our webhook, counts as the priority.
+        """
+        chosen = workload.priority_class or self._classes.default
+        priority = self._worth(workload.priority, chosen, 0)
+        if priority is None:
+            return UnknownClass(chosen)
+        shield = self._worth(workload.preemption_priority, workload.preemption_priority_class, priority)
+        if shield is None:
+            return UnknownClass(workload.preemption_priority_class)
+        allowed = chosen not in self._classes.never_preempt
+        return Rank(priority, max(shield, priority), allowed if workload.preempts is None else workload.preempts)
+
+    def _worth(self, said: int | None, name: str, otherwise: int) -> int | None:
+        """The number given, else that of the class, else the default; None when there is no such class."""
+        if said is not None or not name:
+            return otherwise if said is None else said
+        return self._classes.values.get(name)
+
 
 GROUP_KINDS = (Kind.PRIORITY_CLASS, Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP)
 
 
 class Described(Struct, frozen=True):
-    """What is known of a group."""
+    """A group as its workload describes it."""
 
     group: PodGroup
     rank: Rank | None  # None: each pod has its own
 
 
 class Undescribed(Struct, frozen=True):
-    """Why a group cannot be dealt with yet."""
+    """Why a group cannot be scheduled yet."""
 
     reason: str
 
 
 class Groups:
-    """Holds workloads, priority classes and who belongs to which workload. Decides nothing."""
+    """Workloads, priority classes and the pods of each workload, as observed."""
 
     def __init__(self) -> None:
         self._priorities = Priorities()
         self._workloads: dict[Key, Workload] = {}
         self._members: dict[Key, dict[Key, Pod]] = {}  # by workload; the pods as observed
 
-    # what is now true; each returns the workloads that are worth something else, or the pods to be looked at anew
+    # each returns the workloads whose priority changed, or the pods whose description changed
 
     def put_class(self, found: PriorityClass) -> list[Key]:
         before = self._ranks()
         self._priorities.put(found)
-        return self._ranked_anew(before)
+        return self._reranked(before)
 
     def drop_class(self, name: str, uid: str) -> list[Key]:
         before = self._ranks()
         self._priorities.drop(name, uid)
-        return self._ranked_anew(before)
+        return self._reranked(before)
 
     def put(self, workload: Workload) -> list[Pod]:
         known = self._workloads.get(workload.key)
         self._workloads[workload.key] = workload
-        return [] if known is not None and _says_the_same(known, workload) else self.pods_of(workload.key)
+        return [] if known is not None and _same_for_pods(known, workload) else self.pods_of(workload.key)
 
     def drop(self, key: Key, uid: str) -> list[Pod]:
         known = self._workloads.get(key)
@@ -72,11 +124,12 @@ class Groups:
         if pod.group is not None and not members:
             self._members.pop(pod.group.workload, None)
 
-    # what that means
-
     @property
     def workloads(self) -> Mapping[Key, Workload]:
         return self._workloads
+
+    def has_pods(self, workload: Key) -> bool:
+        return workload in self._members
 
     def pods_of(self, workload: Key) -> list[Pod]:
         return list(self._members.get(workload, {}).values())
@@ -92,7 +145,7 @@ class Groups:
         return msgspec.structs.replace(pod, priority=rank.priority, preempts=rank.preempts)
 
     def describe(self, pod: Pod) -> Described | Undescribed:
-        """What its group is; of a pod that belongs to none, nothing is asked."""
+        """The group of a pod that names one."""
         assert pod.group is not None, f"{pod.key} belongs to no group"
         workload = self._workloads.get(pod.group.workload)
         if workload is None and pod.group_total:
@@ -109,7 +162,7 @@ class Groups:
         return self._priorities.rank(workload)
 
     def standing(self, pod: Pod) -> Standing:
-        """How the pod stands against being preempted, and with whom it would leave."""
+        """The pod's priority against being preempted, and the gang it would be preempted with."""
         described = self.describe(pod) if pod.group is not None else None
         if not isinstance(described, Described):
             return Standing(pod.priority, preempts=pod.preempts)
@@ -121,24 +174,24 @@ class Groups:
         return Standing(rank.preemption_priority, pod.group, gang.min_count, whole, rank.preempts)
 
     def mismatched(self, workload: Workload, priority: int) -> Iterator[Pod]:
-        """Its pods that say another priority of themselves."""
+        """Its pods that name another priority."""
         return (pod for pod in self.pods_of(workload.key) if pod.priority != priority)
 
     def _ranks(self) -> dict[Key, Rank | UnknownClass]:
         return {key: self.rank(workload) for key, workload in self._workloads.items()}
 
-    def _ranked_anew(self, before: Mapping[Key, Rank | UnknownClass]) -> list[Key]:
+    def _reranked(self, before: Mapping[Key, Rank | UnknownClass]) -> list[Key]:
         return [key for key, workload in self._workloads.items() if before[key] != self.rank(workload)]
 
 
-def _says_the_same(old: Workload, new: Workload) -> bool:
-    """Nothing its pods are concerned with has changed; what we write into its status does not count."""
+def _same_for_pods(old: Workload, new: Workload) -> bool:
+    """Nothing that concerns its pods has changed; the status we write does not."""
     unconcerned = {"version": "", "conditions": ()}
     return msgspec.structs.replace(old, **unconcerned) == msgspec.structs.replace(new, **unconcerned)
 
 
-_WORDS = {Kind.POD_GROUP: "PodGroup", Kind.VOLCANO_POD_GROUP: "PodGroup"}
+_KIND_NAMES = {Kind.POD_GROUP: "PodGroup", Kind.VOLCANO_POD_GROUP: "PodGroup"}
 
 
 def _named(key: Key) -> str:
-    return f"{_WORDS.get(key.kind, 'Workload')} {key.namespace}/{key.name}"
+    return f"{_KIND_NAMES.get(key.kind, 'Workload')} {key.namespace}/{key.name}"

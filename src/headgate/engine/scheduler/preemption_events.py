@@ -1,4 +1,4 @@
-"""How a preemption is told: receipts in the journal, events on both sides that keep tenants' names from each other."""
+"""What is reported about a preemption: receipts in the journal, and events that do not name other tenants' pods."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ ABANDONED = "nobody needs its room any more"
 SHOWN = 5  # names in a text before it only counts
 NAMED = 200  # victims a receipt names
 EVENT_LIMIT = 1024
-Seats = Iterable[tuple[Pod, str]]
+NominatedNodes = Iterable[tuple[Pod, str]]
 
 
-def promised(plan: Plan) -> str:
-    """The same for as long as the promise lasts: a text that counts down would be written for every pod that leaves."""
+def preempting_text(plan: Plan) -> str:
+    """The same while the plan is carried out: a text that counts down would be written for every victim that leaves."""
     pods = sum(len(unit.pods) for unit in plan.victims)
     if not pods:
-        return awaiting(plan.seats)
+        return awaiting_text(plan.seats)
     return f"{pods} pods of lower priority are asked to leave {_nodes_of(plan.seats)}"
 
 
-def awaiting(seats: Seats) -> str:
+def awaiting_text(seats: NominatedNodes) -> str:
     return f"waiting for pods to leave {_nodes_of(seats)}"
 
 
-def _nodes_of(seats: Seats) -> str:
+def _nodes_of(seats: NominatedNodes) -> str:
     return listed(dict.fromkeys(node for _, node in seats))
 
 
 def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
-    """The receipt: who must leave for whom, by which rule, at what cost, and what else was weighed."""
+    """The receipt: victims, preemptor, policy, cost and the alternatives that were compared."""
     receipt = plan.receipt
     victims = ", ".join(f"{named(line.key)} (priority {line.priority})" for line in receipt.victims[:SHOWN])
     more = len(receipt.victims) - SHOWN
@@ -60,7 +60,7 @@ def rest_evicted(pod: Pod, now: float) -> Entry:
 
 
 def _numbers(receipt: Receipt) -> dict[str, int | str]:
-    """What was counted and compared, for whoever wants to know exactly."""
+    """The numbers of the receipt."""
     return {
         "policy": receipt.policy,
         "domain": receipt.domain,
@@ -77,14 +77,14 @@ def _numbers(receipt: Receipt) -> dict[str, int | str]:
     }
 
 
-def hidden(pod: Pod, preemptor: Preemptor, together: int = 1) -> str:
-    """Who preempted the pod, as far as the pod's owner may know, and how many leave with it."""
+def victim_text(pod: Pod, preemptor: Preemptor, together: int = 1) -> str:
+    """By whom the pod is preempted, as far as its owner may know, and how many are evicted with it."""
     who = f"{_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}"
     return leaving_together(f"Preempted by {who}, on node {pod.node}", together)
 
 
 def victim_event(pod: Pod, preemptor: Preemptor, now: float) -> EmitEvent:
-    return EmitEvent(pod.target, EventType.NORMAL, "Preempted", "Preempting", hidden(pod, preemptor), now)
+    return EmitEvent(pod.target, EventType.NORMAL, "Preempted", "Preempting", victim_text(pod, preemptor), now)
 
 
 def preemptor_events(preemptor: Preemptor, plan: Plan, now: float) -> Iterator[EmitEvent]:
@@ -105,7 +105,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def object_of(preemptor: Preemptor) -> Key:
-    """The object whose story the preemption belongs to."""
+    """The object under which the journal keeps the preemption."""
     return preemptor.key.workload if isinstance(preemptor.key, GroupKey) else preemptor.key
 
 

@@ -1,18 +1,22 @@
-"""How a decision about a pod is told: one journal entry, and the condition and event rendered from it."""
+"""What is reported about a pod: one journal entry for each decision, and the condition and event rendered from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.engine.journal import Entry
+import msgspec
+
+from headgate.engine.journal import Entry, Journal
+from headgate.engine.scheduler.capacity import NotNow
+from headgate.engine.scheduler.writes import FailedWrites
 from headgate.gates.pre_enqueue import Held
 from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodCondition
 from headgate.model.events import Outcome
 from headgate.model.keys import Key, Target
-from headgate.model.pod import Pod
+from headgate.model.pod import Pod, ScheduledCondition
 from headgate.model.resources import LARGEST_REQUEST, amount_text
 from headgate.placement.placer import NoPlacement, Placement
-from headgate.queueing.waiting import Waiting
+from headgate.queueing.queue import QueuedPodInfo
 
 POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
@@ -20,24 +24,30 @@ RELEASED = "nothing keeps the pod from being scheduled any more"
 SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # what an API server writes at creation
 
 
-def bound(waiting: Waiting, found: Placement, now: float) -> Entry:
-    pod = waiting.pod
+def bound(info: QueuedPodInfo, found: Placement, now: float) -> Entry:
+    pod = info.pod
     message = f"assigned {pod.key.namespace}/{pod.key.name} to {found.node}"
     numbers: dict[str, int | str] = {
         "node": found.node,
         "score": found.score,
         "profile": pod.scheduler_name,
-        "attempts": waiting.attempts,
-        "queued_ms": round((now - waiting.since) * 1000),
+        "attempts": info.attempts,
+        "queued_ms": round((now - info.since) * 1000),
     }
     return Entry(now, pod.key, "bind", "Scheduled", message, numbers)
 
 
-def refused(pod: Pod, found: NoPlacement, remedy: str, now: float) -> Entry:
-    """`remedy` says what preemption can do about it."""
+def refused(pod: Pod, found: NoPlacement, post_filter: str, now: float) -> Entry:
+    """`post_filter` says what preemption can do about it."""
     numbers: dict[str, int | str] = {"nodes": found.nodes, **dict(found.reasons), "profile": pod.scheduler_name}
-    message = f"{found} {remedy[0].upper()}{remedy[1:]}." if remedy else str(found)
+    message = f"{found} {post_filter[0].upper()}{post_filter[1:]}." if post_filter else str(found)
     return Entry(now, pod.key, "wait", "Unschedulable", message, numbers)
+
+
+def deferred(pod: Pod, stage: str, not_now: NotNow, now: float) -> Entry:
+    """A capacity stage does not let the pod pass now."""
+    numbers: dict[str, int | str] = {**not_now.numbers, "stage": stage, "profile": pod.scheduler_name}
+    return Entry(now, pod.key, "wait", not_now.reason, not_now.message, numbers)
 
 
 def gated(pod: Pod, held: Held, now: float) -> Entry:
@@ -106,3 +116,68 @@ def _shows(pod: Pod, entry: Entry) -> bool:
 def _condition(pod: Pod, entry: Entry) -> PatchStatus:
     turned = None if pod.scheduled is not None and pod.scheduled.status == "False" else entry.at
     return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))
+
+
+Report = PatchStatus | EmitEvent
+
+
+class PodConditions:
+    """The PodScheduled condition of every pod that waits, with its journal entry and event, once for each reason.
+
+    What was written last counts, observed or not: the object may still show something older, and an older text whose
+    write failed must not be written again after a newer one.
+    """
+
+    def __init__(self, journal: Journal, failed_writes: FailedWrites) -> None:
+        self._journal = journal
+        self._failed_writes = failed_writes
+        self._written: dict[Key, ScheduledCondition] = {}
+
+    def waits(self, pod: Pod, entry: Entry) -> list[Report]:
+        """The pod stays in the queue for the reason of this entry; nothing is reported when that was written last."""
+        condition = _condition_of(entry)
+        if self._written.get(pod.key) == condition:
+            return []
+        self._journal.write(entry)
+        return self._write(pod.key, condition, list(condition_and_event(self._as_written(pod), entry)))
+
+    def gated(self, pod: Pod, entry: Entry) -> list[Report]:
+        self._journal.write(entry)
+        return self._write(pod.key, _condition_of(entry), list(gated_condition_and_event(self._as_written(pod), entry)))
+
+    def released(self, pod: Pod, now: float) -> None:
+        """No plugin holds the pod any more. Its condition is that of its first attempt, or `queued`."""
+        self._journal.write(released(pod, now))
+
+    def queued(self, pod: Pod) -> list[Report]:
+        """The pod waits for its turn and for nothing else."""
+        patch = queued(pod)
+        assert isinstance(patch.change, PodCondition)
+        return self._write(pod.key, _shown(patch.change), [patch])
+
+    def still_says(self, pod: Key, condition: PodCondition) -> bool:
+        """Whether this is what was written about the pod last."""
+        return self._written.get(pod) == _shown(condition)
+
+    def forget(self, key: Key) -> None:
+        """The pod does not wait any more."""
+        self._written.pop(key, None)
+
+    def _as_written(self, pod: Pod) -> Pod:
+        written = self._written.get(pod.key)
+        return pod if written is None else msgspec.structs.replace(pod, scheduled=written)
+
+    def _write(self, pod: Key, condition: ScheduledCondition, reports: list[Report]) -> list[Report]:
+        self._written[pod] = condition
+        for report in reports:
+            if isinstance(report, PatchStatus):
+                self._failed_writes.settled(report)  # an older text must not come after this one
+        return reports
+
+
+def _condition_of(entry: Entry) -> ScheduledCondition:
+    return ScheduledCondition("False", entry.reason, entry.message)
+
+
+def _shown(condition: PodCondition) -> ScheduledCondition:
+    return ScheduledCondition(condition.status, condition.reason, condition.message)

@@ -1,7 +1,7 @@
-"""Every place where a rule can be added to pod scheduling, and the whole list of what stands there.
+"""The extension points of pod scheduling (Filter, Score, Reserve, Bind) and the one list of plugins at each.
 
-PreEnqueue stands at the door, before all this: `gates.pre_enqueue` has its protocol and its list. PostFilter, what can
-be done for a pod that no node will take, is preemption: one algorithm, which a profile has on or off.
+The PreEnqueue plugins are in `gates.pre_enqueue`, the capacity stages in `capacity`. PostFilter is preemption: one
+algorithm, which a profile has on or off.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from headgate.model.effects import Bind
+from headgate.model.effects import Bind, Effect
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
@@ -37,13 +37,13 @@ from headgate.placement.volumes import (
 )
 
 FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
-ADMISSION = "Admission"  # of workloads, one cycle: no place to add a rule at, but timed like one
+ADMISSION = "Admission"  # of workloads, one cycle: no extension point, but timed like one
 
 R = TypeVar("R", bound=Named)
 
 
 class Watch(Protocol):
-    """Hands back the rule to use in place of the one given: itself, or one whose answers are timed on the way."""
+    """Returns the plugin to use in place of the one given: itself, or one whose calls are timed."""
 
     def __call__(self, rule: R, point: str, /) -> R: ...
 
@@ -53,7 +53,7 @@ def unwatched(rule: R, _point: str, /) -> R:
 
 
 class Reserve(Protocol):
-    """What a placed pod takes hold of before it is bound, and gives back when binding fails or the pod is gone."""
+    """What a placed pod reserves before it is bound, and gives back when binding fails or the pod is gone."""
 
     @property
     def name(self) -> str: ...
@@ -64,13 +64,14 @@ class Reserve(Protocol):
 
 
 class Binder(Protocol):
-    """How a placed pod gets onto its node."""
+    """The effects that bind a placed pod to its node."""
 
-    def bind(self, pod: Pod, node: str) -> Iterator[Bind]: ...
+    def bind(self, pod: Pod, node: str) -> Iterator[Effect]:
+        """Exactly one Bind, and before it what must be done first, such as removing a scheduling gate."""
 
 
-class NodeRoom:
-    """The pod's requests are taken on its node."""
+class NodeReservation:
+    """Charges the pod's requests to its node."""
 
     name = "NodeRoom"
 
@@ -90,7 +91,7 @@ class DefaultBinder:
 
 
 class Plugins(Struct, frozen=True):
-    """The rules of one profile, in the order they are asked."""
+    """The plugins of one profile, in the order they run."""
 
     rules: Rules
     reserve: tuple[Reserve, ...]
@@ -106,13 +107,13 @@ WEIGHTS: Mapping[str, int] = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""How much each score counts where the profile does not say."""
+"""Default weights of the Score plugins."""
 
 
 def plugins_for(
     profile: Profile, neighbours: Neighbours, attachments: Attachments | None = None, watch: Watch = unwatched
 ) -> Plugins:
-    """The one visible list, without what the profile turned off."""
+    """The list of plugins, without those the profile turned off."""
     nodes = neighbours.nodes
     spread = PodTopologySpread(neighbours, Verdicts(NodeAffinity(), nodes), Verdicts(TaintToleration(), nodes))
     affinity = InterPodAffinity(neighbours)
@@ -146,7 +147,7 @@ def plugins_for(
             field_scores=_scores(profile, comparing, watch),
             percentage=profile.percentage_of_nodes_to_score or 0,
         ),
-        reserve=(watch(NodeRoom(nodes), RESERVE),),
+        reserve=(watch(NodeReservation(nodes), RESERVE),),
         binder=DefaultBinder(),
     )
 
@@ -156,6 +157,6 @@ def _filters(profile: Profile, rules: tuple[R, ...], watch: Watch) -> tuple[R, .
 
 
 def _scores(profile: Profile, rules: tuple[R, ...], watch: Watch) -> tuple[tuple[R, int], ...]:
-    """Each with how much it counts."""
+    """Each with its weight."""
     kept = profile.kept(rules, Point.SCORE)
     return tuple((watch(rule, SCORE), profile.weights.get(rule.name, WEIGHTS[rule.name])) for rule in kept)

@@ -1,0 +1,121 @@
+"""The cluster cache: the objects the scheduler plane decides by, as last observed, and their cluster events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
+from headgate.engine.scheduler.resolving import READS, Resolver
+from headgate.model.groups import Workload
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key, Kind
+from headgate.model.node import Node
+from headgate.model.objects import DisruptionBudget, Namespace, Object, PriorityClass
+from headgate.model.pod import Pod
+from headgate.model.settings import Profile
+from headgate.placement.neighbours import Neighbours
+from headgate.placement.table import NodeTable
+from headgate.placement.volumes import Attachments
+from headgate.preemption.budgets import Budgets
+from headgate.preemption.units import Running
+
+CACHED_KINDS = (Kind.NAMESPACE, *GROUP_KINDS, Kind.DISRUPTION_BUDGET, Kind.NODE, *READS, Kind.POD)
+
+
+class ClusterCache:
+    """Shared by all stages. Pods on nodes are held in `nodes`, which assumed bindings charge like observed ones."""
+
+    def __init__(self, profiles: Iterable[Profile], seed: int) -> None:
+        self.pods: dict[Key, Pod] = {}
+        self.nodes = NodeTable(seed)
+        self.neighbours = Neighbours(self.nodes)
+        self.nominations = self.neighbours.nominations
+        self.attachments = Attachments(self.nodes)
+        self.resolver = Resolver(profiles, self.attachments)
+        self.groups = Groups()
+        self.budgets = Budgets()
+        self.running = Running(self.nodes, self.groups.standing)
+        self.touched_workloads: dict[Key, None] = {}  # their status may be outdated
+        self._events: dict[Happening, None] = {}
+
+    def note(self, *events: Happening) -> None:
+        """These cluster events happened."""
+        for event in events:
+            self._events[event] = None
+
+    def take_events(self) -> dict[Happening, None]:
+        """The cluster events since the last call, each once."""
+        taken, self._events = self._events, {}
+        return taken
+
+    def touch_workload(self, key: Key) -> None:
+        """The workload, one of its pods or the value of its priority classes has changed."""
+        if key.kind is Kind.WORKLOAD:
+            self.touched_workloads[key] = None
+
+    def observe(self, found: Object) -> list[Pod]:
+        """Takes in an object that is not a pod; returns the pods whose priority or group is described differently."""
+        match found:
+            case Node():
+                self._observe_node(found)
+            case Namespace(key=key, labels=labels):
+                if self.neighbours.relabel(key.name, labels):
+                    self.note(Happening.NEIGHBOURS_CHANGED)
+            case PriorityClass():
+                return self._pods_of(self.groups.put_class(found))
+            case Workload(key=key):
+                self.touch_workload(key)
+                return self.groups.put(found)
+            case DisruptionBudget():
+                self.budgets.put(found)
+            case _:
+                self.note(*self.resolver.observe(found))
+        return []
+
+    def lose(self, key: Key, uid: str) -> list[Pod]:
+        """Drops an object that is not a pod; returns the pods whose priority or group is described differently."""
+        match key.kind:
+            case Kind.NODE:
+                self._lose_node(key.name, uid)
+            case Kind.NAMESPACE:
+                if self.neighbours.relabel(key.name, {}):
+                    self.note(Happening.NEIGHBOURS_CHANGED)
+            case Kind.PRIORITY_CLASS:
+                return self._pods_of(self.groups.drop_class(key.name, uid))
+            case Kind.DISRUPTION_BUDGET:
+                self.budgets.drop(key)
+            case kind if kind in GROUP_KINDS:
+                self.touch_workload(key)
+                return self.groups.drop(key, uid)
+            case _:
+                self.note(*self.resolver.lose(key, uid))
+        return []
+
+    def _pods_of(self, workloads: list[Key]) -> list[Pod]:
+        for key in workloads:
+            self.touch_workload(key)
+        return [pod for key in workloads for pod in self.groups.pods_of(key)]
+
+    def _observe_node(self, node: Node) -> None:
+        known = self.nodes.get(node.name)
+        if known is not None and _same_for_scheduling(known, node):
+            return
+        self.nodes.put(node)
+        self.note(Happening.NODE_ADDED if known is None else Happening.NODE_CHANGED)
+
+    def _lose_node(self, name: str, uid: str) -> None:
+        known = self.nodes.get(name)
+        if known is not None and known.uid == uid:
+            self.nodes.drop(name)
+            self.note(Happening.NODE_CHANGED)
+
+
+def _same_for_scheduling(old: Node, new: Node) -> bool:
+    return (
+        old.uid == new.uid
+        and old.labels == new.labels
+        and old.allocatable == new.allocatable
+        and old.taints == new.taints
+        and old.unschedulable == new.unschedulable
+        and old.images == new.images
+    )

@@ -1,0 +1,110 @@
+"""The capacity stages: between choosing an entry of the queue and placing it, each may answer "not now, because".
+
+A stage that limits more than nodes do, such as the capacity of a queue, goes into `CAPACITY_STAGES`. It is told of
+every pod that takes capacity, assumed and observed alike, so after a restart it counts the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from headgate.engine.scheduler.choose import Batch
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.queueing.queue import QueuedPodInfo
+
+
+class NotNow(Struct, frozen=True):
+    """Why a pod or a gang is not placed now."""
+
+    reason: str  # of the PodScheduled condition; autoscalers act on "Unschedulable" only
+    message: str
+    wake_on: frozenset[Happening]  # the cluster events on which it is tried again
+    numbers: Mapping[str, int | str] = {}  # for the journal
+    allowed: int = 0  # the pods before the first one this is said of; they may be placed now
+    equivalence: Hashable = None  # what it shares with others that get the same answer; None: it waits alone
+
+
+class CapacityStage(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
+        """About pods in queue order: one, several that are placed one by one, or the members of a gang.
+
+        Of a gang at least `needed` pods are placed, or none is; otherwise `needed` is 1.
+        """
+
+    def charge(self, pod: Pod) -> None:
+        """The pod is bound or assumed on a node, perhaps in another version than before."""
+
+    def release(self, pod: Key) -> None:
+        """The pod takes no capacity any more; it may never have taken any."""
+
+
+CAPACITY_STAGES: tuple[CapacityStage, ...] = ()
+"""In the order they are asked. The one that allows the fewest pods decides."""
+
+
+class DeferredEntry(Struct, frozen=True):
+    """An entry of the queue that a stage does not let pass now."""
+
+    info: QueuedPodInfo
+    stage: str
+    not_now: NotNow
+
+    @property
+    def equivalence(self) -> Hashable:
+        own = self.info.group is not None or self.not_now.equivalence is None
+        return self.info.key if own else (self.stage, self.not_now.equivalence)
+
+
+class CapacityStages:
+    def __init__(self, stages: tuple[CapacityStage, ...]) -> None:
+        self._stages = stages
+
+    def run(self, batch: Batch) -> Iterator[Batch | DeferredEntry]:
+        """Yields what may be placed now and what is deferred, in queue order.
+
+        The caller acts on each before it asks for the next, so that what was placed is charged.
+        """
+        while self._stages and batch.infos:
+            refused = self._check(batch)
+            if refused is None:
+                break
+            stage, not_now = refused
+            if batch.group is not None:
+                if not_now.allowed < batch.needed:
+                    yield DeferredEntry(batch.infos[0], stage, not_now)
+                else:
+                    yield batch.first_members(not_now.allowed)
+                return
+            if not_now.allowed:
+                yield batch.first(not_now.allowed)
+            yield DeferredEntry(batch.infos[not_now.allowed], stage, not_now)
+            batch = batch.after(not_now.allowed + 1)
+        if batch.infos:
+            yield batch
+
+    def charge(self, pod: Pod) -> None:
+        for stage in self._stages:
+            stage.charge(pod)
+
+    def release(self, pod: Key) -> None:
+        for stage in self._stages:
+            stage.release(pod)
+
+    def _check(self, batch: Batch) -> tuple[str, NotNow] | None:
+        """The answer that allows the fewest pods; None when every stage allows all of them."""
+        pods, fewest = batch.pods, None
+        for stage in self._stages:
+            not_now = stage.check(pods, batch.needed)
+            if not_now is None or not_now.allowed >= len(pods):
+                continue
+            if fewest is None or not_now.allowed < fewest[1].allowed:
+                fewest = stage.name, not_now
+        return fewest

@@ -1,0 +1,82 @@
+"""The choose stage: takes entries from the queue in order: a gang, equal pods, or pods that differ in amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from headgate.engine.scheduler.gangs import GangTracker, QueuedAsOne
+from headgate.engine.scheduler.resolving import PodResolver
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.placement.placer import Placer
+from headgate.placement.sampling import bundles_with
+from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_verdicts
+
+
+class Batch(Struct, frozen=True):
+    """Entries that were taken from the queue together: one gang, or one or more pods that are placed one by one."""
+
+    infos: list[QueuedPodInfo]
+    equal: bool = False  # the pods differ in nothing that placement looks at, labels aside
+    group: GroupKey | None = None
+    members: list[Pod] = []  # of the gang, oldest first
+    needed: int = 1  # so many of the gang are placed together, or none is
+    topology: str = ""  # the node label of which the gang needs one value
+
+    @property
+    def pods(self) -> list[Pod]:
+        return [info.pod for info in self.infos] if self.group is None else self.members
+
+    def first(self, count: int) -> Batch:
+        return msgspec.structs.replace(self, infos=self.infos[:count])
+
+    def after(self, count: int) -> Batch:
+        return msgspec.structs.replace(self, infos=self.infos[count:])
+
+    def first_members(self, count: int) -> Batch:
+        return msgspec.structs.replace(self, members=self.members[:count])
+
+
+class ChooseStage:
+    def __init__(
+        self, queue: PodQueue, placers: Mapping[str, Placer], resolver: PodResolver, gangs: GangTracker
+    ) -> None:
+        self._queue = queue
+        self._placers = placers
+        self._resolver = resolver
+        self._gangs = gangs
+        self.deciding: Key | None = None  # the pod taken last, or the first of several
+
+    def run(self, most: Callable[[], int]) -> Iterator[Batch]:
+        """Batches of at most `most()` pods, while that allows any; a gang comes whole.
+
+        The caller acts on a batch before it asks for the next: what one pod gets the next does not find.
+        """
+        while (count := most()) > 0 and (first := self._queue.pop()) is not None:
+            self.deciding = first.pod.key
+            if first.group is not None:
+                yield self._gang(first, first.group)
+                continue
+            equal = self._queue.pop_with(first, count, same_verdicts)
+            yield Batch(equal, equal=True) if len(equal) > 1 else Batch(self._different(first, count))
+
+    def _gang(self, info: QueuedPodInfo, group: GroupKey) -> Batch:
+        state = self._gangs.state(group)
+        assert isinstance(state, QueuedAsOne), f"{group} is queued as one and should not be"
+        return Batch([info], False, group, self._gangs.members(group), state.needed, state.topology)
+
+    def _different(self, first: QueuedPodInfo, count: int) -> list[QueuedPodInfo]:
+        """The pod and those behind it that differ in amounts only, where they can be placed by one plan."""
+        placer = self._placers[first.pod.scheduler_name]
+        if not placer.unknown(first.pod) or not self._resolver.names_nothing(first.pod):
+            return [first]
+        return self._queue.pop_with(first, min(count, placer.most_together(first.pod)), self._goes_with)
+
+    def _goes_with(self, first: Pod, other: Pod) -> bool:
+        if first.scheduler_name != other.scheduler_name or not bundles_with(first.shape, other.shape):
+            return False
+        return self._placers[other.scheduler_name].unknown(other) and self._resolver.names_nothing(other)

@@ -1,0 +1,205 @@
+"""Gangs in the queue: members are gated until there are enough of them, then the gang has one entry in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from headgate.engine.scheduler.groups import Described, Groups, Undescribed
+from headgate.model.groups import Gang, GroupKey
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_demand
+
+PLUGIN = "GangScheduling"
+
+
+class QueuedAsOne(Struct, frozen=True):
+    """The gang is one entry of the queue: at least `needed` of its members are placed, or none is."""
+
+    needed: int
+    topology: str = ""
+
+
+class PodByPod(Struct, frozen=True):
+    """The gang has started, or the group is none: each further member is queued by itself."""
+
+
+GangState = QueuedAsOne | PodByPod | Undescribed
+POD_BY_POD = PodByPod()
+
+
+class TrackedGang(Struct):
+    """The known pods of one group; each is in exactly one of the three maps."""
+
+    ready: dict[Key, Pod] = field(default_factory=dict)  # no plugin but gang scheduling holds them
+    gated: dict[Key, Pod] = field(default_factory=dict)  # another PreEnqueue plugin holds them
+    scheduled: dict[Key, str] = field(default_factory=dict)  # the node of each, bound or assumed
+    state: GangState | None = None  # as of the last update
+    described_anew: bool = False  # since the last update
+    failures: int = 0  # attempts in a row after which a binding failed
+    troubled: bool = False  # a binding of the last attempt failed
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.gated) + len(self.scheduled)
+
+    def leave(self, key: Key) -> None:
+        self.ready.pop(key, None)
+        self.gated.pop(key, None)
+        self.scheduled.pop(key, None)
+
+
+class GangTracker:
+    """Updates a gang once per step however many members changed, and all its members only when its state changed."""
+
+    def __init__(self, groups: Groups, queue: PodQueue) -> None:
+        self._groups = groups
+        self._queue = queue
+        self._gangs: dict[GroupKey, TrackedGang] = {}
+        self.touched: dict[GroupKey, dict[Key, None]] = {}  # groups to be updated, and which members changed
+
+    def ready(self, pod: Pod) -> None:
+        """The member passed all other PreEnqueue plugins."""
+        assert pod.group is not None
+        tracked = self._members_of(pod.group)
+        known = tracked.ready.get(pod.key)
+        tracked.leave(pod.key)
+        tracked.ready[pod.key] = pod
+        if known is None or not same_demand(known, pod):
+            self._touch(pod.group, pod.key)
+
+    def gated(self, pod: Pod) -> None:
+        """Another PreEnqueue plugin holds the member, and with it the whole gang."""
+        assert pod.group is not None
+        tracked = self._members_of(pod.group)
+        known = pod.key in tracked.gated
+        tracked.leave(pod.key)
+        tracked.gated[pod.key] = pod
+        if not known:
+            self._touch(pod.group, pod.key)
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The member is bound or assumed on a node; one that is being deleted counts as gone."""
+        if pod.group is None or pod.deleted is not None:
+            self.gone(pod)
+            return
+        tracked = self._members_of(pod.group)
+        if tracked.scheduled.get(pod.key) != node:
+            tracked.leave(pod.key)
+            tracked.scheduled[pod.key] = node
+            self._touch(pod.group, pod.key)
+        if pod.node and tracked.failures and not self.waits_as_one(pod):
+            tracked.failures = 0
+
+    def failed(self, pod: Pod) -> bool:
+        """A binding of the member failed, so its gang backs off. True for the first one of an attempt."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        if tracked is None or tracked.troubled or not self.waits_as_one(pod):
+            return False
+        tracked.failures += 1
+        tracked.troubled = True
+        return True
+
+    def waits_as_one(self, pod: Pod) -> bool:
+        """Whether the members of its gang without a node wait for each other."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        return tracked is not None and not isinstance(self._judge(tracked), PodByPod)
+
+    def gone(self, pod: Pod) -> None:
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        if tracked is None or pod.group is None:
+            return
+        tracked.leave(pod.key)
+        self._touch(pod.group, pod.key)
+
+    def touch_all(self, group: GroupKey) -> None:
+        """The description of the group has changed."""
+        tracked = self._gangs.get(group)
+        if tracked is not None:
+            tracked.described_anew = True
+            self._touch(group, *tracked.ready)
+
+    def settle(self, now: float) -> Iterator[tuple[Pod, GangState]]:
+        """Yields every member whose gang has a new state, with that state, and updates the gangs' queue entries."""
+        touched, self.touched = self.touched, {}
+        for group, keys in touched.items():
+            yield from self._update(group, keys, now)
+
+    def members(self, group: GroupKey) -> list[Pod]:
+        """The members without a node, oldest first."""
+        return sorted(self._gangs[group].ready.values(), key=lambda pod: (pod.created, pod.key))
+
+    def pods_of(self, info: QueuedPodInfo) -> list[Pod]:
+        """The pods of a queue entry."""
+        return [info.pod] if info.group is None else self.members(info.group)
+
+    def state(self, group: GroupKey) -> GangState:
+        return self._judge(self._gangs[group])
+
+    def queue_key(self, pod: Pod) -> Key:
+        """The key of the pod's queue entry: its own, or that of its gang."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        return pod.group.line_key if pod.group and tracked and isinstance(tracked.state, QueuedAsOne) else pod.key
+
+    def topology(self, group: GroupKey) -> str:
+        """The node label of which all members need the same value; empty for no such constraint."""
+        tracked = self._gangs.get(group)
+        member = next(iter(tracked.ready.values()), None) if tracked is not None else None
+        described = self._groups.describe(member) if member is not None else None
+        return described.group.topology if isinstance(described, Described) else ""
+
+    def nodes_of(self, group: GroupKey) -> tuple[str, ...]:
+        """The nodes of the scheduled members."""
+        return tuple(self._gangs[group].scheduled.values())
+
+    def _update(self, group: GroupKey, keys: dict[Key, None], now: float) -> Iterator[tuple[Pod, GangState]]:
+        tracked = self._gangs[group]
+        if not len(tracked):
+            del self._gangs[group]
+            self._queue.delete(group.line_key)
+            return
+        state, before = self._judge(tracked), tracked.state
+        tracked.state = state
+        concerned = keys if state == before and not tracked.described_anew else dict.fromkeys(tracked.ready)
+        tracked.described_anew = False
+        for key in list(concerned):
+            if key in tracked.ready:
+                yield tracked.ready[key], state
+        self._enqueue(group, tracked, state, now)
+
+    def _judge(self, tracked: TrackedGang) -> GangState:
+        member = next(iter((tracked.ready or tracked.gated).values()), None)
+        if member is None:
+            return POD_BY_POD
+        described = self._groups.describe(member)
+        if not isinstance(described, Described):
+            return described
+        gang = described.group.gang
+        if gang is None or len(tracked.scheduled) >= gang.min_count:
+            return POD_BY_POD
+        return _not_yet(tracked, gang) or QueuedAsOne(gang.min_count - len(tracked.scheduled), described.group.topology)
+
+    def _enqueue(self, group: GroupKey, tracked: TrackedGang, state: GangState, now: float) -> None:
+        if not isinstance(state, QueuedAsOne):
+            self._queue.delete(group.line_key)
+            return
+        tracked.troubled = False
+        members = self.members(group)
+        info = QueuedPodInfo(members[0], since=now, group=group, pods=len(members), failures=tracked.failures)
+        self._queue.add_group(info, now)
+
+    def _members_of(self, group: GroupKey) -> TrackedGang:
+        return self._gangs.setdefault(group, TrackedGang())
+
+    def _touch(self, group: GroupKey, *keys: Key) -> None:
+        self.touched.setdefault(group, {}).update(dict.fromkeys(keys))
+
+
+def _not_yet(tracked: TrackedGang, gang: Gang) -> Undescribed | None:
+    if len(tracked) < gang.min_count:
+        return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods")
+    if tracked.gated:
+        first = min(tracked.gated)
+        return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")
+    return None

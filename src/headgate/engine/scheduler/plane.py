@@ -1,0 +1,348 @@
+"""The scheduler plane: pods of our schedulerNames get nodes, alone or with their gang, by preemption if need be.
+
+Its stages, in the order a pod passes them: absorb, PreEnqueue, choose, capacity, place, preempt or bind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from headgate.engine.deadlines import Timer
+from headgate.engine.in_flight import WritePolicy
+from headgate.engine.journal import Journal
+from headgate.engine.planes import Number
+from headgate.engine.scheduler import events
+from headgate.engine.scheduler.absorb import AbsorbStage
+from headgate.engine.scheduler.bind import AssumedPod, BindStage
+from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
+from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, DeferredEntry
+from headgate.engine.scheduler.choose import Batch, ChooseStage
+from headgate.engine.scheduler.events import PodConditions
+from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
+from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
+from headgate.engine.scheduler.place import Found, PlaceStage
+from headgate.engine.scheduler.plugins import POST_FILTER, Watch, plugins_for, unwatched
+from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
+from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
+from headgate.engine.scheduler.resolving import PodResolver
+from headgate.engine.scheduler.workload_status import WorkloadStatuses
+from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
+from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.model.settings import Point, Profile, Settings
+from headgate.placement.groups import GroupPlacement
+from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.preemption.search import Preemption
+from headgate.preemption.solver.problem import Certifier
+from headgate.queueing.backoff import Backoff
+from headgate.queueing.queue import PodQueue, QueuedPodInfo, QueueName
+
+PREEMPTION = "DefaultPreemption"
+TIMER = "scheduling"
+FLUSH_AFTER = 300.0  # seconds after which unschedulable and gated pods are tried in any case, as in kube-scheduler
+STATUS_PATIENCE = 60.0  # seconds an accepted status of a workload may stay unobserved before it is decided anew
+
+
+class SchedulerPlane:
+    """Owns the stages. `absorb` takes in what is now true, `decide` yields what to do about it."""
+
+    timer = TIMER
+    reads = CACHED_KINDS
+
+    def __init__(
+        self,
+        settings: Settings,
+        pre_enqueue: tuple[PreEnqueue, ...],
+        journal: Journal,
+        certifier: Certifier | None = None,
+        watch: Watch = unwatched,
+        *,
+        capacity: tuple[CapacityStage, ...] = CAPACITY_STAGES,
+    ) -> None:
+        profiles = settings.profiles_in_full()
+        backoff = Backoff(settings.initial_backoff, settings.max_backoff)
+        self._max_in_flight = settings.max_in_flight
+        self._journal = journal
+        self._cache = cache = ClusterCache(profiles, settings.seed)
+        self._queue = queue = PodQueue(backoff)
+        self._gangs = gangs = GangTracker(cache.groups, queue)
+        self._metrics = SchedulerMetrics(queue)
+        self._failed_writes = FailedWrites(WritePolicy(backoff))
+        self._conditions = PodConditions(journal, self._failed_writes)
+        self._statuses = WorkloadStatuses(cache, WritePolicy(backoff, STATUS_PATIENCE, resends=False))
+        plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
+        placers = {name: Placer(each.rules) for name, each in plugins.items()}
+        resolver = PodResolver(cache.resolver, gangs, cache.nodes)
+        # the stages
+        self._pre_enqueue = PreEnqueueStage(
+            {p.scheduler_name: p.kept(pre_enqueue, Point.PRE_ENQUEUE) for p in profiles},
+            _having(PLUGIN, Point.PRE_ENQUEUE, profiles),
+            queue,
+            gangs,
+            self._conditions,
+        )
+        self._choose = ChooseStage(queue, placers, resolver, gangs)
+        self._capacity = CapacityStages(capacity)
+        self._place = PlaceStage(placers, resolver, gangs, cache.nodes)
+        self._preempt = PreemptStage(
+            cache,
+            queue,
+            gangs,
+            self._place,
+            watch(Preemption(cache.nodes, cache.running, cache.budgets, certifier), POST_FILTER),
+            placers=placers,
+            enabled=_having(PREEMPTION, Point.POST_FILTER, profiles),
+            journal=journal,
+            metrics=self._metrics,
+        )
+        self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff))
+        self._absorb = AbsorbStage(
+            cache,
+            queue,
+            gangs,
+            pre_enqueue=self._pre_enqueue,
+            capacity=self._capacity,
+            preempt=self._preempt,
+            bind=self._bind,
+            conditions=self._conditions,
+            journal=journal,
+            ours=frozenset(plugins),
+        )
+        self._timer = Timer(TIMER)
+        self._flush_timer = Timer(TIMER, idle=True)
+        self._flush_at: float | None = None
+
+    def absorb(self, event: Event, now: float) -> Iterable[Effect]:
+        match event:
+            case Observed(object=found):
+                return self._absorb.observe(found, now)
+            case Gone(key=key, uid=uid):
+                return self._absorb.lose(key, uid, now)
+            case Outcome(effect=Bind() as bind):
+                return self._bind_answered(bind, event, now)
+            case Outcome(effect=PatchStatus() as patch):
+                return self._patch_answered(patch, event, now)
+            case Outcome(effect=Evict() as evict):
+                self._evict_answered(evict, event, now)
+            case Outcome() | TimerFired():
+                pass
+            case _:
+                assert_never(event)
+        return ()
+
+    def decide(self, now: float) -> Iterator[Effect]:
+        self._bind.decided.clear()
+        yield from self._wake(now)
+        if self._gangs.touched:
+            yield from self._pre_enqueue.enqueue_gangs(now)
+        for batch in self._choose.run(self._most_bindings):
+            for part in self._capacity.run(batch):
+                if isinstance(part, DeferredEntry):
+                    yield from self._defer(part, now)
+                else:
+                    yield from self._place_and_bind(part, now)
+        if self._pre_enqueue.released:
+            yield from self._pre_enqueue.report_queued()
+        if self._pre_enqueue.newly_gated:
+            yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
+        yield from self._preempt.settle(now)
+        if self._timer.at is not None and self._timer.at <= now:
+            yield from self._send_again(now)
+        if self._cache.touched_workloads:
+            yield from self._statuses.settle(now)
+        yield from self._wake_later(now)
+
+    @property
+    def deciding(self) -> Key | None:
+        return self._place.deciding or self._choose.deciding
+
+    def check(self) -> None:
+        """What must hold after every step, for what this step touched."""
+        for bind in self._bind.decided:
+            shape = self._cache.pods[bind.target.key].shape
+            short = self._cache.nodes.shortage(bind.node, shape)
+            assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
+            assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
+
+    def numbers(self) -> Iterator[Number]:
+        return self._metrics.collect()
+
+    # the answers of the server
+
+    def _bind_answered(self, bind: Bind, outcome: Outcome, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        pod = self._cache.pods.get(bind.target.key) if outcome.trouble is None else None
+        if pod is not None and pod.uid == bind.target.uid:
+            effects.append(events.scheduled_event(pod, bind.node, now))
+        failed = self._bind.answer(bind, outcome.trouble, now)
+        if failed is not None:
+            effects += self._forget(failed, outcome, now)
+        return effects
+
+    def _forget(self, assumed: AssumedPod, outcome: Outcome, now: float) -> list[Effect]:
+        """The binding failed: the node is released and the pod, or its gang, is tried again after a back-off."""
+        info, effects = assumed.info, list[Effect]()
+        pod = info.pod
+        self._journal.write(events.forgotten(pod, assumed.bind, outcome, now))
+        self._absorb.drop(pod)
+        if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
+            self._queue.add_backoff(info, now)
+        elif pod.wants_node and outcome.trouble is not Trouble.GONE:
+            effects.append(self._preempt.keep(pod, assumed.bind.node))
+        self._metrics.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))
+        return effects
+
+    def _patch_answered(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterable[Effect]:
+        change = patch.change
+        if isinstance(change, WorkloadStatus):
+            self._statuses.answer(patch, outcome.trouble, now)
+            return ()
+        if may_take_hold_later(outcome) and self._still_matters(patch):
+            self._failed_writes.add(patch, now)
+            return ()
+        self._failed_writes.settled(patch)
+        if isinstance(change, Nomination):
+            return self._preempt.nominated(patch, outcome, now)
+        if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
+            return self._preempt.marked(patch, outcome, now)
+        return ()
+
+    def _still_matters(self, effect: Retried) -> bool:
+        """False for what was written about a pod that waits no longer, and for evictions on its behalf."""
+        if isinstance(effect, Evict):
+            return self._preempt.still_wants(effect)
+        change = effect.change
+        if isinstance(change, Nomination):
+            return self._preempt.still_nominates(effect.target, change)
+        pod = self._cache.pods.get(effect.target.key)
+        if pod is None or pod.uid != effect.target.uid:
+            return False
+        if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
+            return self._preempt.still_marks(pod, effect)
+        outdated = isinstance(change, PodCondition) and not self._conditions.still_says(pod.key, change)
+        waits = pod.key in self._queue or self._gangs.queue_key(pod) in self._queue
+        return not outdated and not pod.holds_room and waits
+
+    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
+        if may_take_hold_later(outcome) or self._preempt.must_repeat(evict, outcome):
+            self._failed_writes.add(evict, now)
+        else:
+            self._failed_writes.settled(evict)
+            self._preempt.evicted(evict, outcome, now)
+
+    # what to do
+
+    def _wake(self, now: float) -> list[Effect]:
+        """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
+        effects: list[Effect] = []
+        cluster_events = self._cache.take_events()
+        if self._flush_at is not None and self._flush_at <= now:
+            self._flush_at = None
+            cluster_events = dict.fromkeys(Happening)
+            effects += self._pre_enqueue.recheck_all(now)
+        if cluster_events:
+            self._preempt.forget_failed_searches()
+            effects += self._pre_enqueue.recheck(cluster_events, now)
+            self._queue.wake(cluster_events, now)
+        self._queue.flush_backoff(now)
+        return effects
+
+    def _wake_later(self, now: float) -> Iterator[Effect]:
+        deadlines = (
+            self._queue.next_deadline(),
+            self._failed_writes.writes.next_deadline(),
+            self._bind.writes.next_deadline(),
+            self._statuses.writes.next_deadline(),
+        )
+        yield from self._timer.wake_at(deadlines, now)
+        sizes = self._queue.sizes
+        if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
+            self._flush_at = now + FLUSH_AFTER
+            yield from self._flush_timer.wake_at((self._flush_at,), now)
+
+    def _most_bindings(self) -> int:
+        return self._max_in_flight - self._bind.in_flight
+
+    def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
+        for info, found in self._place.run(batch):
+            yield from self._act(info, found, now)
+            if self._gangs.touched:
+                yield from self._pre_enqueue.enqueue_gangs(now)
+
+    def _act(self, info: QueuedPodInfo, found: Found | None, now: float) -> Iterable[Effect]:
+        if found is None:
+            self._queue.requeue(info)
+            return ()
+        info.attempts += 1
+        match found:
+            case Placement():
+                self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
+                self._queue.done(info)
+                return self._assume(info, found, now)
+            case GroupPlacement(seats=placements):
+                self._metrics.attempted(info, AttemptResult.SCHEDULED, len(placements))
+                self._queue.done(info)
+                members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
+                return [effect for member, each in members for effect in self._assume(member, each, now)]
+            case NoPlacement():
+                return self._refuse(info, found, now)
+            case _:
+                assert_never(found)
+
+    def _assume(self, info: QueuedPodInfo, found: Placement, now: float) -> list[Effect]:
+        pod = info.pod
+        self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
+        if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
+            self._cache.note(Happening.ROOM_FREED)
+        self._gangs.scheduled(pod, found.node)
+        self._cache.note(Happening.NEIGHBOURS_CHANGED)
+        return self._bind.run(info, found, now)
+
+    def _refuse(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> list[Effect]:
+        self._queue.set_equivalence(info, self._place.equivalence(info))
+        info.rejected_by = found.filters
+        post_filter = self._preempt.run(info, found, now)
+        result = AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE
+        self._metrics.attempted(info, result, info.pods)
+        self._queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)
+        effects: list[Effect] = []
+        for pod in self._gangs.pods_of(info):
+            effects += self._conditions.waits(pod, events.refused(pod, found, post_filter.says, now))
+        return [*effects, *post_filter.effects]
+
+    def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
+        """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting anyone."""
+        info, not_now = deferred.info, deferred.not_now
+        info.attempts += 1
+        self._queue.set_equivalence(info, deferred.equivalence)
+        info.rejected_by = (deferred.stage,)
+        self._metrics.attempted(info, AttemptResult.UNSCHEDULABLE, info.pods)
+        self._queue.add_unschedulable(info, not_now.wake_on, now)
+        effects, pods = list[Effect](), self._gangs.pods_of(info)
+        for pod in pods:
+            effects += self._conditions.waits(pod, events.deferred(pod, deferred.stage, not_now, now))
+        return [*effects, *self._preempt.cancel_for(pods)]
+
+    def _send_again(self, now: float) -> Iterator[Effect]:
+        yield from self._bind.due(now)
+        for effect in self._failed_writes.due(now):
+            if self._still_matters(effect):
+                yield effect
+            else:
+                self._failed_writes.settled(effect)
+        self._statuses.recheck_due(now)
+
+
+def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset[str]:
+    """The schedulerNames of the profiles that have the plugin on."""
+    return frozenset(profile.scheduler_name for profile in profiles if profile.has_on(plugin, point))
+
+
+def _member(info: QueuedPodInfo, pod: Pod) -> QueuedPodInfo:
+    """The gang's queue entry as one of its pod."""
+    return QueuedPodInfo(pod, attempts=info.attempts, since=info.since)

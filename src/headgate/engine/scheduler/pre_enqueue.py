@@ -1,0 +1,131 @@
+"""The PreEnqueue stage: pods that a plugin holds are gated, the others enter the queue, alone or with their gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from headgate.engine.scheduler import events
+from headgate.engine.scheduler.events import PodConditions, Report
+from headgate.engine.scheduler.gangs import PLUGIN, GangTracker, PodByPod, QueuedAsOne
+from headgate.engine.scheduler.groups import Undescribed
+from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
+from headgate.model.effects import PatchStatus
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key
+from headgate.model.pod import Pod
+from headgate.queueing.queue import PodQueue, QueueName
+
+
+class PreEnqueueStage:
+    """Every pod of ours that wants a node comes by here, each time it changes.
+
+    Members of a gang that passed the plugins wait for one another: `enqueue_gangs` queues or gates them.
+    """
+
+    def __init__(
+        self,
+        plugins: Mapping[str, tuple[PreEnqueue, ...]],
+        with_gangs: frozenset[str],  # the schedulerNames that start gangs as gangs
+        queue: PodQueue,
+        gangs: GangTracker,
+        conditions: PodConditions,
+    ) -> None:
+        self._plugins = plugins
+        self._with_gangs = with_gangs
+        self._queue = queue
+        self._gangs = gangs
+        self._conditions = conditions
+        self._held: dict[Key, Held] = {}
+        self.newly_gated: dict[Key, Pod] = {}
+        self.released: dict[Key, Pod] = {}
+        self._enqueued: dict[Key, str] = {}  # by uid
+
+    def enqueue(self, pod: Pod, now: float) -> list[Report]:
+        """Adds the pod to the queue, or gates it and reports why."""
+        held = held_by(self._plugins[pod.scheduler_name], pod)
+        if held is not None:
+            if self._in_group(pod):
+                self._gangs.gated(pod)
+            return self._gate(pod, held, now)
+        if self._in_group(pod):
+            self._gangs.ready(pod)
+            return []
+        self._queue.add(pod, now)
+        return self._passed(pod, now)
+
+    def rejoins_gang(self, pod: Pod) -> bool:
+        """Whether a pod whose binding failed waits with its gang again; otherwise it is queued by itself."""
+        if not self._in_group(pod):
+            return False
+        self._gangs.ready(pod)
+        return self._gangs.waits_as_one(pod)
+
+    def _in_group(self, pod: Pod) -> bool:
+        return pod.group is not None and pod.scheduler_name in self._with_gangs
+
+    def enqueue_gangs(self, now: float) -> list[Report]:
+        """Queues or gates the members whose gang has a new state."""
+        reports: list[Report] = []
+        for pod, state in self._gangs.settle(now):
+            match state:
+                case Undescribed(reason):
+                    reports += self._gate(pod, Held(PLUGIN, reason, frozenset()), now)
+                case QueuedAsOne():
+                    self._queue.delete(pod.key)
+                    reports += self._passed(pod, now)
+                case PodByPod():
+                    self._queue.add(pod, now)
+                    reports += self._passed(pod, now)
+                case _:
+                    assert_never(state)
+        return reports
+
+    def recheck(self, cluster_events: Mapping[Happening, None], now: float) -> list[Report]:
+        """Asks the plugins again about the gated pods for which one of these events may matter."""
+        return [report for pod in self._queue.gated_for(cluster_events) for report in self.enqueue(pod, now)]
+
+    def recheck_all(self, now: float) -> list[Report]:
+        return [report for pod in self._queue.gated_pods() for report in self.enqueue(pod, now)]
+
+    def take_newly_gated(self) -> Iterable[Pod]:
+        """The pods that were gated since the last call."""
+        gated, self.newly_gated = self.newly_gated, {}
+        return gated.values()
+
+    def forget(self, key: Key) -> None:
+        self._held.pop(key, None)
+        self.newly_gated.pop(key, None)
+        self.released.pop(key, None)
+        self._enqueued.pop(key, None)
+
+    def report_queued(self) -> list[Report]:
+        """A condition for pods released in this step that still wait for their turn: they are not gated any more."""
+        reports: list[Report] = []
+        for pod in self.released.values():
+            if self._queue.queue_of(self._gangs.queue_key(pod)) in (QueueName.ACTIVE, QueueName.BACKOFF):
+                reports += self._conditions.queued(pod)
+        self.released = {}
+        return reports
+
+    def _passed(self, pod: Pod, now: float) -> list[Report]:
+        held = self._held.pop(pod.key, None)
+        unheard_of = self._enqueued.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
+        self._enqueued[pod.key] = pod.uid
+        if pod.gates or (held is None and not (unheard_of and events.shown_as_gated(pod))):
+            return []
+        self.released[pod.key] = pod
+        self._conditions.released(pod, now)
+        # that a gang is complete is not worth an event for each member
+        return [] if held is not None and held.plugin == PLUGIN else [events.released_event(pod, now)]
+
+    def _gate(self, pod: Pod, held: Held, now: float) -> list[Report]:
+        self._queue.add_gated(pod, held.wake_on, held.plugin)
+        known = self._held.get(pod.key)
+        if known == held:
+            return []
+        self._held[pod.key] = held
+        self.newly_gated[pod.key] = pod
+        reports = self._conditions.gated(pod, events.gated(pod, held, now))
+        with_event = known is None and held.plugin != PLUGIN
+        return [report for report in reports if with_event or isinstance(report, PatchStatus)]

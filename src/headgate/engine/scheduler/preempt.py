@@ -1,0 +1,631 @@
+"""The preempt stage: every nomination is written before the first victim is evicted.
+
+So a process that dies in between leaves either nominations for which no pod was evicted, or all nominations of the
+plan: its successor finds them on the pods and goes on with the same victims. All pods of a gang that is preempted as a
+whole are marked with the DisruptionTarget condition before the first of them is evicted. So a successor can tell a
+gang whose eviction has begun, of which the rest is evicted too, from one that was only marked, which is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct, field
+
+from headgate.engine.journal import Journal
+from headgate.engine.scheduler import preemption_events
+from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.gangs import GangTracker
+from headgate.engine.scheduler.groups import Groups
+from headgate.engine.scheduler.metrics import SchedulerMetrics
+from headgate.engine.scheduler.place import PlaceStage
+from headgate.model.effects import Effect, Evict, Nomination, PatchStatus, PodCondition
+from headgate.model.events import Outcome, Trouble
+from headgate.model.groups import GroupKey
+from headgate.model.happenings import Happening
+from headgate.model.keys import Key, Target
+from headgate.model.pod import ENDED, Pod
+from headgate.placement.placer import NoPlacement, Placer
+from headgate.placement.table import NodeTable
+from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
+from headgate.preemption.units import Unit
+from headgate.queueing.queue import PodQueue, QueuedPodInfo
+
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+class InterruptedPreemptions:
+    """Finishes or abandons the preemption of marked gangs; each is checked only when something about it changed."""
+
+    def __init__(self, groups: Groups, nodes: NodeTable, journal: Journal) -> None:
+        self._groups = groups
+        self._nodes = nodes
+        self._journal = journal
+        self.gangs_to_check: dict[GroupKey, bool] = {}  # whether a pod is known to have been evicted with the others
+        self.pods_to_check: dict[Key, Pod] = {}
+        self._marked: dict[Key, Pod] = {}  # pods on a node that carry the mark, as observed
+        self._removing: dict[Key, str] = {}  # marks being removed, by pod, with its uid, until that is observed
+
+    def marks(self, units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
+        """The DisruptionTarget conditions for pods that are evicted with others and lack it, or will once it is removed."""
+        for unit in units:
+            together = len(unit.pods)
+            for pod in unit.pods if together > 1 else ():
+                if not pod.preempted or pod.leaves_with != together or pod.key in self._removing:
+                    text = preemption_events.victim_text(pod, preemptor, together)
+                    mark = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
+                    yield PatchStatus(pod.target, mark)
+
+    def marked(self, pod: Key) -> None:
+        """The server accepted a mark, after whatever was written about the pod before."""
+        self._removing.pop(pod, None)
+
+    def removes_mark(self, pod: Pod) -> bool:
+        return self._removing.get(pod.key) == pod.uid
+
+    def observed(self, pod: Pod) -> None:
+        """Takes in the pod as it is now; the gang of a marked pod on a node is checked."""
+        self._marked.pop(pod.key, None)
+        if pod.preempted and pod.holds_room:
+            self._marked[pod.key] = pod
+            self.check_later(pod)
+        if not pod.preempted or not self.removes_mark(pod):
+            self._removing.pop(pod.key, None)
+
+    def left(self, pod: Pod) -> None:
+        """The pod takes no capacity any more."""
+        self._marked.pop(pod.key, None)
+        self._removing.pop(pod.key, None)
+
+    def check_later(self, pod: Pod, *, has_left: bool = False) -> None:
+        """The pod is marked, or may have been; with `has_left` it was evicted with the others of its gang."""
+        standing = self._groups.standing(pod)
+        if standing.gang is not None and standing.whole:
+            self.gangs_to_check[standing.gang] = has_left or self.gangs_to_check.get(standing.gang, False)
+        else:
+            self.pods_to_check[pod.key] = pod
+
+    def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
+        """Evicts the rest of gangs whose eviction has begun, and removes marks that led to nothing.
+
+        `busy` is true for pods that are being marked now.
+        """
+        gangs_to_check, self.gangs_to_check = self.gangs_to_check, {}
+        strays = self._take_stray_pods(busy)
+        for group, has_left in gangs_to_check.items():
+            members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
+            staying = [there for pod in members for there in self._running(pod)]
+            if any(busy(pod) for pod in staying):
+                if has_left:
+                    self.gangs_to_check[group] = True
+            else:
+                begun = self._has_begun(members, staying, strays, has_left=has_left)
+                yield from self._finish(staying, begun=begun, now=now)
+        yield from self._finish(self._last_marked(strays), begun=False, now=now)
+
+    def _take_stray_pods(self, busy: Callable[[Pod], bool]) -> list[Pod]:
+        """Running pods whose mark says that they are evicted with others, and that left that group since."""
+        pods_to_check, self.pods_to_check = self.pods_to_check, {}
+        staying = [there for pod in pods_to_check.values() if not busy(pod) for there in self._running(pod)]
+        return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
+
+    def _last_marked(self, strays: list[Pod]) -> list[Pod]:
+        """Strays of whose old gang no pod is marked any more; until then the others count as moved."""
+        if not strays:
+            return []
+        gangs = {(pod.key.namespace, pod.leaves_with) for pod in self._marked.values() if self._leaves_whole(pod)}
+        last = [pod for pod in strays if (pod.key.namespace, pod.leaves_with) not in gangs]
+        self.pods_to_check.update((pod.key, pod) for pod in strays if pod not in last)
+        return last
+
+    def _leaves_whole(self, pod: Pod) -> bool:
+        standing = self._groups.standing(pod)
+        return standing.gang is not None and standing.whole
+
+    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod], *, has_left: bool) -> bool:
+        """Whether a member is being deleted, or fewer are left than were marked, without having ended or changed group.
+
+        Where the marks do not say how many were marked, it was at least the minimum of the gang. A gang of which no pod
+        is known to have been marked may just lack pods.
+        """
+        if not staying:
+            return False
+        stay = {pod.key for pod in staying}
+        leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
+        ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
+        marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
+        space = staying[0].key.namespace
+        moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
+        were_marked = has_left or any(pod.preempted for pod in staying)
+        return leaving or (were_marked and len(staying) + ended + moved < marked)
+
+    def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
+        for pod in staying:
+            if begun:
+                self._journal.write(preemption_events.rest_evicted(pod, now))
+                yield Evict(pod.target, preemption_events.BY_SCHEDULER, preemption_events.REST, now)
+            elif pod.preempted:
+                self._removing[pod.key] = pod.uid
+                mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", preemption_events.ABANDONED, now)
+                yield PatchStatus(pod.target, mark)
+
+    def _running(self, pod: Pod) -> Iterator[Pod]:
+        """The pod as charged to its node; nothing when it is on none or is being deleted."""
+        charge = self._nodes.charge_of(pod.key)
+        if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
+            yield charge[1]
+
+
+class AwaitedVictims:
+    """Which preemptors wait for which victims, so that each is tried again when its last victim is gone, not before."""
+
+    def __init__(self) -> None:
+        self._expected: dict[Key, dict[Key, None]] = {}  # victims by queue entry
+        self._awaiting: dict[Key, dict[Key, None]] = {}  # queue entries by victim
+
+    def expect(self, entry: Key, pods: Iterable[Key]) -> None:
+        """The entry waits for these victims and no others."""
+        self.forget(entry)
+        expected = dict.fromkeys(pods)
+        if expected:
+            self._expected[entry] = expected
+        for pod in expected:
+            self._awaiting.setdefault(pod, {})[entry] = None
+
+    def forget(self, entry: Key) -> None:
+        for pod in self._expected.pop(entry, {}):
+            self._awaiting[pod].pop(entry)
+            if not self._awaiting[pod]:
+                del self._awaiting[pod]
+
+    def left(self, pod: Key) -> list[Key]:
+        """The victim is gone; returns the entries that wait for no other one."""
+        places = list(self._awaiting.pop(pod, ()))
+        for entry in places:
+            del self._expected[entry][pod]
+        done = [entry for entry in places if not self._expected[entry]]
+        for entry in done:
+            del self._expected[entry]
+        return done
+
+
+NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
+NominatedNodes = tuple[tuple[Pod, str], ...]
+
+
+class AssumedPreemption(Struct):
+    """A plan being carried out for a queue entry. No victim is evicted before every nomination is written."""
+
+    preemptor: Preemptor
+    plan: Plan
+    placer: Placer
+    unanswered: dict[Key, None] = field(default_factory=dict)  # pods with a nomination or mark not answered yet
+
+
+class PendingEviction(Struct, frozen=True):
+    evict: Evict
+    entry: Key  # of the preemptor in the queue
+    with_others: bool  # its whole gang is evicted
+
+
+class PostFilterResult(Struct, frozen=True):
+    """What is done for an entry that no node fits, in words and in effects."""
+
+    says: str
+    effects: tuple[Effect, ...] = ()
+    helps: bool = False  # its victims will leave it a node
+    wake_on: frozenset[Happening] = frozenset()  # the events after which a search may find a plan
+
+
+class FailedSearch(Struct, frozen=True):
+    """A search that found no plan, and the counts of load and nomination changes it was made at."""
+
+    changes: tuple[int, int]
+    found: NoPlan
+
+    @property
+    def says(self) -> str:
+        return self.found.reason if self.found.candidates else ""
+
+
+class PreemptStage:
+    """For entries of the queue that no node fits: nominates, marks, checks once more and evicts, in this order."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        queue: PodQueue,
+        gangs: GangTracker,
+        place: PlaceStage,
+        search: Preemption,
+        *,
+        placers: Mapping[str, Placer],
+        enabled: frozenset[str],  # the schedulerNames whose profile has preemption on
+        journal: Journal,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._cache = cache
+        self._nodes = cache.nodes
+        self._nominations = cache.nominations
+        self._queue = queue
+        self._gangs = gangs
+        self._place = place
+        self._search = search
+        self._placers = placers
+        self._enabled = enabled
+        self._journal = journal
+        self._metrics = metrics
+        self._interrupted = InterruptedPreemptions(cache.groups, cache.nodes, journal)
+        self._assumed: dict[Key, AssumedPreemption] = {}  # by key of the queue entry
+        self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
+        self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
+        self._evictions: dict[Key, PendingEviction] = {}  # likewise
+        self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
+        # by pod about to be evicted with others, then by queue entry of the preemptor: the mark, if one is written
+        self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
+        self._awaited = AwaitedVictims()
+        self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
+
+    # what is now true
+
+    def as_assumed(self, pod: Pod) -> Pod:
+        """The pod with the assumed effect of writes that are not observed yet."""
+        eviction = self._evictions.get(pod.key)
+        if eviction is not None and (pod.deleted is not None or pod.uid != eviction.evict.target.uid):
+            del self._evictions[pod.key]
+        elif eviction is not None:
+            pod = msgspec.structs.replace(pod, deleted=eviction.evict.at + pod.grace)
+        self._interrupted.observed(pod)
+        if self._nominated.get(pod.key) == pod.nominated:
+            self._forget_nomination(pod.key)
+        return self._with_nomination(pod)
+
+    def _with_nomination(self, pod: Pod) -> Pod:
+        node = self._nominated.get(pod.key)
+        return pod if node is None else msgspec.structs.replace(pod, nominated=node)
+
+    def _forget_nomination(self, pod: Key) -> None:
+        self._nominated.pop(pod, None)
+        self._unrecorded.pop(pod, None)
+
+    def left(self, pod: Pod) -> None:
+        """The pod takes no capacity any more. A preemptor whose last victim it was is activated."""
+        self._interrupted.left(pod)
+        eviction = self._evictions.pop(pod.key, None)
+        if eviction is not None and eviction.with_others:
+            self._interrupted.check_later(pod, has_left=True)
+        for entry in self._awaited.left(pod.key):
+            self._queue.activate(entry)
+
+    def waits_no_more(self, pod: Key, entry: Key) -> None:
+        """The pod is bound, assumed or gone: no victim is evicted for it any more."""
+        self._forget_nomination(pod)
+        self.leaves_queue(pod, entry)
+
+    def leaves_queue(self, pod: Key, entry: Key) -> None:
+        """Abandons the preemption of the queue entry that the pod has left."""
+        for each in dict.fromkeys((entry, self._entry_of.get(pod, entry))):
+            self._abandon(each)
+            self._awaited.forget(each)
+
+    def forget_failed_searches(self) -> None:
+        """Called for every cluster event: whatever wakes a refused preemptor also makes it searched for again."""
+        self._failed_searches.clear()
+
+    # what to do
+
+    def run(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> PostFilterResult:
+        """What can be done for an entry that no node fits."""
+        profile = info.pod.scheduler_name
+        if profile not in self._enabled:
+            return PostFilterResult("")
+        preemptor = self._place.preemptor(info) if found.nodes and not found.everywhere else None
+        if preemptor is None:
+            return PostFilterResult("", self.withdrawn(self._gangs.pods_of(info)))
+        return self._post_filter(info.key, info.equivalence, preemptor, self._placers[profile], now)
+
+    def _post_filter(
+        self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
+    ) -> PostFilterResult:
+        """Waits for victims that are being evicted, evicts others, or finds that nothing helps."""
+        assumed = self._assumed.get(entry)
+        if assumed is not None and not _same(assumed.preemptor, preemptor):
+            self._abandon(entry)
+            assumed = None
+        if not all(pod.preempts for pod in preemptor.pods):
+            return PostFilterResult(NOT_ALLOWED)
+        if assumed is not None and assumed.unanswered:
+            return PostFilterResult(preemption_events.preempting_text(assumed.plan), helps=True)
+        members = tuple(self._with_nomination(pod) for pod in preemptor.pods)
+        preemptor = msgspec.structs.replace(preemptor, pods=members)
+        nominated_nodes = nominations_of(preemptor)
+        if len(nominated_nodes) >= preemptor.needed and self._search.holds(preemptor, nominated_nodes, placer):
+            self._await_victims(entry, nominated_nodes)
+            return PostFilterResult(
+                preemption_events.preempting_text(assumed.plan)
+                if assumed
+                else preemption_events.awaiting_text(nominated_nodes),
+                helps=True,
+            )
+        return self._search_for(entry, equivalence, preemptor, placer, now)
+
+    def _search_for(
+        self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
+    ) -> PostFilterResult:
+        changes, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
+        known = self._failed_searches.get(alike)
+        if known is not None and known.changes == changes:
+            return self._without_plan(known, preemptor)
+        found = self._search.plan(preemptor, placer, now)
+        self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
+        if isinstance(found, NoPlan):
+            self._failed_searches[alike] = FailedSearch(changes, found)
+            return self._without_plan(self._failed_searches[alike], preemptor)
+        self._failed_searches.clear()
+        assumed = self._assume(entry, AssumedPreemption(preemptor, found, placer))
+        nominations = self._nominate(assumed)
+        evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
+        return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
+
+    def _without_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
+        return PostFilterResult(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
+
+    def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
+        """Takes in the answer to a nomination; after the last one of a plan its victims are marked or evicted."""
+        pod = patch.target.key
+        entry = self._entry_of.get(pod, pod)
+        assumed = self._assumed.get(entry)
+        if isinstance(patch.change, Nomination) and self._nominated.get(pod, patch.change.node) != patch.change.node:
+            return  # another one is on its way
+        self._unrecorded.pop(pod, None)
+        if outcome.trouble is not None:
+            placed_there = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
+            if self._nominations.drop(pod):
+                self._cache.note(Happening.ROOM_FREED)
+            self._nominated.pop(pod, None)
+            self._abandon(entry)
+            self._queue.back_off(entry, now)
+            for each in placed_there:  # an earlier try may have been accepted after all
+                yield self._write(each, "")
+        elif assumed is not None and assumed.unanswered.pop(pod, "") is None and not assumed.unanswered:
+            yield from self._proceed(entry, assumed, now)
+
+    def still_nominates(self, target: Target, nomination: Nomination) -> bool:
+        """Whether this nomination is wanted and not observed yet, or its plan waits for its answer."""
+        assumed = self._assumed.get(self._entry_of.get(target.key, target.key))
+        if assumed is None or target.key not in assumed.unanswered:
+            return self._nominated.get(target.key) == nomination.node
+        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.seats)
+
+    def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
+        """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
+        pod = patch.target.key
+        entry = next((entry for entry, mark in self._marking.get(pod, {}).items() if mark == patch), None)
+        if entry is None:
+            return
+        assumed = self._assumed[entry]
+        assumed.unanswered.pop(pod, None)
+        if outcome.trouble is not None:
+            self._abandon(entry)
+            self._queue.back_off(entry, now)
+            return
+        self._interrupted.marked(pod)
+        if not assumed.unanswered:
+            yield from self._evict_victims(entry, assumed, now)
+
+    def still_marks(self, pod: Pod, patch: PatchStatus) -> bool:
+        """Whether the mark is still to be set on the pod, or removed from it, as the patch says."""
+        if not pod.holds_room or not pod.preempted:
+            return False
+        marking = self._marking.get(pod.key)
+        return self._interrupted.removes_mark(pod) if marking is None else patch in marking.values()
+
+    def settle(self, now: float) -> Iterator[Effect]:
+        """Finishes preemptions that another process began and this one found."""
+        interrupted = self._interrupted
+        if not interrupted.gangs_to_check and not interrupted.pods_to_check:
+            return
+        for effect in interrupted.settle(lambda pod: pod.key in self._marking, now):
+            if isinstance(effect, Evict):
+                self._note_rest(effect, now)
+            yield effect
+
+    def evicted(self, evict: Evict, outcome: Outcome, now: float) -> None:
+        """Takes in the final answer to an eviction: a victim that was not evicted is kept, its preemptor backs off."""
+        eviction = self._evictions.get(evict.target.key)
+        if outcome.trouble is not None and eviction is not None and eviction.evict == evict:
+            self._keep(evict)
+            self._queue.back_off(eviction.entry, now)
+
+    def must_repeat(self, evict: Evict, outcome: Outcome) -> bool:
+        """Whether an eviction that met a conflict must be sent again because the rest of the gang is evicted."""
+        eviction = self._evictions.get(evict.target.key)
+        outdated = outcome.trouble is Trouble.CONFLICT and eviction is not None and eviction.evict == evict
+        return outdated and eviction is not None and eviction.with_others
+
+    def still_wants(self, evict: Evict) -> bool:
+        """Whether an eviction that failed is still wanted; if not, the pod is kept."""
+        eviction = self._evictions.get(evict.target.key)
+        if eviction is None or eviction.evict != evict:
+            return False
+        if eviction.entry not in self._assumed and not eviction.with_others:
+            self._keep(evict)
+            return False
+        return True
+
+    def _note_rest(self, evict: Evict, now: float) -> None:
+        """The pod is evicted with the rest of its gang, whoever that is for."""
+        key = evict.target.key
+        charge = self._nodes.charge_of(key)
+        if charge is not None:
+            self._note_evicted(charge[1], PendingEviction(evict, key, with_others=True))
+            self._nodes.charge(msgspec.structs.replace(charge[1], deleted=now + charge[1].grace), charge[0])
+
+    def _note_evicted(self, pod: Pod, eviction: PendingEviction) -> None:
+        """The pod counts as being deleted from now on, and its gang does not count it any more."""
+        self._evictions[pod.key] = eviction
+        self._gangs.gone(pod)
+
+    def _keep(self, evict: Evict) -> None:
+        key = evict.target.key
+        del self._evictions[key]
+        charge = self._nodes.charge_of(key)
+        if charge is not None and charge[1].uid == evict.target.uid:
+            self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
+            self._gangs.scheduled(msgspec.structs.replace(charge[1], deleted=None), charge[0])
+
+    def _assume(self, entry: Key, assumed: AssumedPreemption) -> AssumedPreemption:
+        for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.seats))):
+            self._abandon(each)
+        self._assumed[entry] = assumed
+        for pod, _ in assumed.plan.seats:
+            self._entry_of[pod.key] = entry
+        return assumed
+
+    def _abandon(self, entry: Key) -> None:
+        assumed = self._assumed.pop(entry, None)
+        if assumed is None:
+            return
+        for pod, _ in assumed.plan.seats:
+            self._entry_of.pop(pod.key, None)
+        self._forget_marking(entry, assumed)
+        for unit in assumed.plan.victims:
+            for pod in unit.pods:
+                self._interrupted.check_later(pod)
+                for there in self._running_there(pod):  # by now it may belong to another gang
+                    self._interrupted.check_later(there)
+
+    def _forget_marking(self, entry: Key, assumed: AssumedPreemption) -> None:
+        for unit in assumed.plan.victims:
+            for pod in unit.pods:
+                marking = self._marking.get(pod.key, {})
+                marking.pop(entry, None)
+                if not marking:
+                    self._marking.pop(pod.key, None)
+
+    def _nominate(self, assumed: AssumedPreemption) -> tuple[Effect, ...]:
+        effects: list[Effect] = []
+        for pod, node in assumed.plan.seats:
+            if pod.nominated != node:
+                effects.append(self._write(pod, node))
+            if pod.key in self._unrecorded:
+                assumed.unanswered[pod.key] = None
+        return tuple(effects)
+
+    def cancel_for(self, pods: Iterable[Pod]) -> Iterator[Effect]:
+        """Abandons the preemptions for these pods and withdraws their nominations: they are not tried any more."""
+        for pod in pods:
+            self._abandon(self._entry_of.get(pod.key, pod.key))
+            yield from self.withdrawn((pod,))
+
+    def keep(self, pod: Pod, node: str) -> PatchStatus:
+        """Nominates a gang's member whose binding failed to its node while the gang backs off."""
+        return self._write(pod, node)
+
+    def withdrawn(self, pods: Iterable[Pod]) -> tuple[Effect, ...]:
+        """Withdraws the nominations of these pods."""
+        return tuple(self._write(pod, "") for pod in map(self._with_nomination, pods) if pod.nominated)
+
+    def _write(self, pod: Pod, node: str) -> PatchStatus:
+        if pod.nominated:
+            self._cache.note(Happening.ROOM_FREED)
+        self._nominated[pod.key] = node
+        self._unrecorded[pod.key] = None
+        self._nominations.put(msgspec.structs.replace(pod, nominated=node))
+        return PatchStatus(pod.target, Nomination(node))
+
+    def _proceed(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
+        """All nominations are written: marks the pods that are evicted together, or evicts."""
+        if not self._preemptor_unchanged(entry, assumed):
+            self._abandon(entry)
+            self._queue.activate(entry)
+            return
+        for unit in assumed.plan.victims:
+            for pod in unit.pods if len(unit.pods) > 1 else ():
+                self._marking.setdefault(pod.key, {})[entry] = None
+        for mark in self._interrupted.marks(assumed.plan.victims, assumed.preemptor, now):
+            assumed.unanswered[mark.target.key] = None
+            self._marking[mark.target.key][entry] = mark
+            yield mark
+        if not assumed.unanswered:
+            yield from self._evict_victims(entry, assumed, now)
+
+    def _evict_victims(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
+        """Evicts the victims if the plan still holds without them: much may have changed while it was written."""
+        plan = assumed.plan
+        victims = [there for unit in plan.victims for pod in unit.pods for there in self._running_there(pod)]
+        unchanged = self._preemptor_unchanged(entry, assumed)
+        outdated = not unchanged or not self._search.still_victims(assumed.preemptor, plan.victims)
+        for pod in victims:
+            self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
+        if outdated or not self._search.holds(assumed.preemptor, plan.seats, assumed.placer):
+            for pod in victims:
+                self._nodes.charge(pod, pod.node)
+            self._abandon(entry)
+            self._queue.activate(entry)
+            return
+        self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
+        yield from self._displace_nominations(assumed)
+        together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
+        self._forget_marking(entry, assumed)
+        for pod in victims:
+            text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
+            evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
+            yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] > 1))
+        yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
+        self._await_victims(entry, plan.seats)
+
+    def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:
+        """Whether the queue entry is still the preemptor of the plan, with the same demand."""
+        info = self._queue.get(entry)
+        there = self._place.preemptor(info) if info is not None else None
+        return there is not None and _same(assumed.preemptor, there)
+
+    def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:
+        evict = eviction.evict
+        self._journal.write(preemption_events.evicted(pod, assumed.preemptor, assumed.plan, evict.at))
+        self._note_evicted(pod, eviction)
+        yield evict
+        yield preemption_events.victim_event(pod, assumed.preemptor, evict.at)
+
+    def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
+        """Withdraws lower-priority nominations to the same nodes."""
+        nodes = dict.fromkeys(node for _, node in assumed.plan.seats)
+        own = {pod.key for pod in assumed.preemptor.pods}
+        for pod in self._nominations.lower_on(nodes, assumed.preemptor.priority):
+            if pod.key not in own:
+                entry = self._entry_of.get(pod.key, pod.key)
+                self._abandon(entry)
+                yield self._write(pod, "")
+                self._queue.activate(entry)
+
+    def _await_victims(self, entry: Key, nominated_nodes: NominatedNodes) -> None:
+        """The entry is activated when all pods being deleted from these nodes are gone."""
+        nodes = dict.fromkeys(node for _, node in nominated_nodes)
+        going = {pod.key: None for node in nodes for pod in self._nodes.pods_on(node) if pod.deleted is not None}
+        self._awaited.expect(entry, going)
+
+    def _running_there(self, pod: Pod) -> Iterator[Pod]:
+        """The pod with the node it is bound or assumed on; nothing if it is gone or being deleted."""
+        charge = self._nodes.charge_of(pod.key)
+        if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
+            yield msgspec.structs.replace(charge[1], node=charge[0])
+
+
+def nominations_of(preemptor: Preemptor) -> NominatedNodes:
+    return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
+
+
+def _same(one: Preemptor, other: Preemptor) -> bool:
+    """Whether both are the same pod or group with the same demand."""
+    return one.key == other.key and _demand(one) == _demand(other)
+
+
+def _demand(preemptor: Preemptor) -> Hashable:
+    """All of the preemptor that decides a search; of a single pod the equivalence class has the labels that matter."""
+    pods = tuple((pod.shape, pod.priority, pod.preempts) for pod in preemptor.pods)
+    if preemptor.single:
+        return pods, preemptor.priority
+    named = tuple((pod.key, pod.uid, tuple(sorted(pod.labels.items()))) for pod in preemptor.pods)
+    return pods, named, preemptor.needed, preemptor.priority, preemptor.topology
