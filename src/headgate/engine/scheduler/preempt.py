@@ -48,7 +48,7 @@ class InterruptedPreemptions:
         self._removing: dict[Key, str] = {}  # marks being removed, by pod, with its uid, until that is observed
 
     def marks(self, units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
-        """The DisruptionTarget conditions for pods that are evicted with others and lack it, or will once it is removed."""
+        """The DisruptionTarget conditions for pods evicted with others that lack it, or will once it is removed."""
         for unit in units:
             together = len(unit.pods)
             for pod in unit.pods if together > 1 else ():
