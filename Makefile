@@ -39,6 +39,7 @@ nightly: $(READY)  ## a hundred thousand random histories of each plane against 
 	$(BIN)/python tests/engine/nightly_histories.py
 	$(BIN)/python tests/engine/nightly_holds.py
 	$(BIN)/python tests/hostile/nightly.py
+	$(BIN)/python tests/hostile/nightly_leaks.py
 
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py

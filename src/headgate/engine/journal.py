@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from msgspec import Struct
 
@@ -62,6 +62,12 @@ class Journal:
     def receipts(self) -> tuple[Entry, ...]:
         """The last preemptions, oldest first, also of objects that are gone."""
         return tuple(self._receipts)
+
+    def forget_fresh(self, gone: Container[Key]) -> None:
+        """The stories of those of these objects about which something was written since the last `take`."""
+        for entry in self._fresh:
+            if entry.key in gone:
+                self._recent.pop(entry.key, None)
 
     def forget(self, key: Key) -> None:
         """The object is gone, so is its story."""

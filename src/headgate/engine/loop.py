@@ -101,8 +101,8 @@ class Engine:
                 effects.extend(plane.decide(now))
             for plane in planes:
                 plane.check()
-            for one in gone:
-                self.journal.forget(one)  # only now: what was decided in this step is part of its story
+            if gone:
+                self.journal.forget_fresh(gone)  # planes forget what they lose; here, what they still said about it
         except AssertionError:
             raise
         except Exception as error:

@@ -323,7 +323,7 @@ class IntegrationsPlane:
         self._retries.drop(key)
         self._starting.pop(key, None)
         self._warnings.pop(key, None)
-        if key.kind is not Kind.KUEUE_WORKLOAD:
+        if key.kind is not Kind.KUEUE_WORKLOAD or not self._index.version_of(key):
             self._journal.forget(key)
 
     def _runs(
