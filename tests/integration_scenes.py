@@ -16,7 +16,7 @@ from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.model.effects import Create, EmitEvent, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Kind
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
 from headgate.model.settings import Settings
@@ -52,7 +52,7 @@ class Integrations:
         """`with_quota`: the quota plane works beside, and nothing is admitted by hand."""
         self._with_quota = with_quota
         self._bystander = 0  # how often someone else wrote just before us
-        self.fault: Callable[[Any], Trouble | None] = lambda _: None  # what goes wrong with a write
+        self.fault: Callable[[Any], WriteError | None] = lambda _: None  # what goes wrong with a write
         self.server = ApiServer(objects=(*INITIAL_OBJECTS, *queue_definitions()))
         self.settings = Settings(quota=QuotaSettings(**{"frameworks": FRAMEWORKS, **quota}))
         self.now = 1_000.0
@@ -105,13 +105,13 @@ class Integrations:
         match self.fault(write):
             case None:
                 return perform(write, self.server, self.now)
-            case Trouble.UNKNOWN:
+            case WriteError.UNKNOWN:
                 perform(write, self.server, self.now)
-                return Outcome(write, Trouble.UNKNOWN, "the answer was lost")
-            case Trouble.CONFLICT if not isinstance(write, Create):
+                return Outcome(write, WriteError.UNKNOWN, "the answer was lost")
+            case WriteError.CONFLICT if not isinstance(write, Create):
                 self._bystander += 1
                 self.patch(object_path(write.target.key), metadata={"labels": {"example.com/by": str(self._bystander)}})
-                return Outcome(write, Trouble.CONFLICT, "the object has been modified")
+                return Outcome(write, WriteError.CONFLICT, "the object has been modified")
             case trouble:
                 return Outcome(write, trouble, "trouble")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headgate.api.requests import decode_status, trouble_of
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 
 
 def status(code, message="why", **fields):
@@ -22,22 +22,22 @@ def test_success_is_no_trouble(code):
 @pytest.mark.parametrize(
     "code, trouble",
     [
-        pytest.param(409, Trouble.CONFLICT, id="a conflict, or something of that name exists"),
-        pytest.param(404, Trouble.GONE, id="not found"),
-        pytest.param(410, Trouble.GONE, id="gone"),
-        pytest.param(400, Trouble.REFUSED, id="a bad request"),
-        pytest.param(403, Trouble.REFUSED, id="forbidden"),
-        pytest.param(405, Trouble.REFUSED, id="a method not allowed"),
-        pytest.param(413, Trouble.REFUSED, id="too large"),
-        pytest.param(415, Trouble.REFUSED, id="an unknown media type"),
-        pytest.param(401, Trouble.UNAVAILABLE, id="stale credentials"),
-        pytest.param(429, Trouble.UNAVAILABLE, id="too many requests"),
-        pytest.param(503, Trouble.UNAVAILABLE, id="the server is not available"),
-        pytest.param(408, Trouble.UNKNOWN, id="a request that took too long"),
-        pytest.param(500, Trouble.UNKNOWN, id="an internal error may come after the write"),
-        pytest.param(502, Trouble.UNKNOWN, id="a gateway may have lost the answer"),
-        pytest.param(504, Trouble.UNKNOWN, id="a timeout may come after the write"),
-        pytest.param(507, Trouble.UNKNOWN, id="any other failure of a server"),
+        pytest.param(409, WriteError.CONFLICT, id="a conflict, or something of that name exists"),
+        pytest.param(404, WriteError.GONE, id="not found"),
+        pytest.param(410, WriteError.GONE, id="gone"),
+        pytest.param(400, WriteError.REFUSED, id="a bad request"),
+        pytest.param(403, WriteError.REFUSED, id="forbidden"),
+        pytest.param(405, WriteError.REFUSED, id="a method not allowed"),
+        pytest.param(413, WriteError.REFUSED, id="too large"),
+        pytest.param(415, WriteError.REFUSED, id="an unknown media type"),
+        pytest.param(401, WriteError.UNAVAILABLE, id="stale credentials"),
+        pytest.param(429, WriteError.UNAVAILABLE, id="too many requests"),
+        pytest.param(503, WriteError.UNAVAILABLE, id="the server is not available"),
+        pytest.param(408, WriteError.UNKNOWN, id="a request that took too long"),
+        pytest.param(500, WriteError.UNKNOWN, id="an internal error may come after the write"),
+        pytest.param(502, WriteError.UNKNOWN, id="a gateway may have lost the answer"),
+        pytest.param(504, WriteError.UNKNOWN, id="a timeout may come after the write"),
+        pytest.param(507, WriteError.UNKNOWN, id="any other failure of a server"),
     ],
 )
 def test_trouble(code, trouble):
@@ -51,9 +51,9 @@ def causes(*fields):
 @pytest.mark.parametrize(
     "details, trouble",
     [
-        pytest.param(causes("spec.suspend"), Trouble.REFUSED, id="an invalid field is refused for good"),
-        pytest.param(causes("metadata.uid"), Trouble.CONFLICT, id="another uid means another incarnation"),
-        pytest.param({}, Trouble.CONFLICT, id="no cause means a failed test of a JSON patch"),
+        pytest.param(causes("spec.suspend"), WriteError.REFUSED, id="an invalid field is refused for good"),
+        pytest.param(causes("metadata.uid"), WriteError.CONFLICT, id="another uid means another incarnation"),
+        pytest.param({}, WriteError.CONFLICT, id="no cause means a failed test of a JSON patch"),
     ],
 )
 def test_an_answer_of_422_is_told_apart_by_its_causes(details, trouble):
@@ -62,7 +62,7 @@ def test_an_answer_of_422_is_told_apart_by_its_causes(details, trouble):
 
 @pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"[]", b'{"message": 5}'])
 def test_an_answer_that_is_no_status_still_has_a_message(body):
-    assert trouble_of(502, body) == (Trouble.UNKNOWN, "HTTP status 502")
+    assert trouble_of(502, body) == (WriteError.UNKNOWN, "HTTP status 502")
 
 
 def test_a_status_tells_when_to_come_back():

@@ -12,7 +12,7 @@ from headgate.api.decode import decode, identity
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine
 from headgate.model.effects import Effect, WakeAt
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Kind
 from headgate.model.settings import Settings
 
@@ -44,6 +44,6 @@ def _outcome(told: dict[str, Any], asked: list[Effect]) -> Outcome:
     """Of the first write of its kind to its object that was not answered yet, for those are done in order."""
     for index, effect in enumerate(asked):
         if (type(effect).__name__, str(effect.target.key)) == (told["effect"], told["object"]):
-            trouble = Trouble(told["trouble"]) if told["trouble"] else None
+            trouble = WriteError(told["trouble"]) if told["trouble"] else None
             return Outcome(asked.pop(index), trouble, told["message"])
     raise AssertionError(f"the log answers a write that was not decided: {told}")

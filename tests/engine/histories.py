@@ -17,7 +17,7 @@ from headgate.engine.loop import Engine
 from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread
 from headgate.model.effects import Bind, Effect, EmitEvent, Evict, Nomination, PatchStatus, PodCondition, WakeAt, Write
 from headgate.model.effects import WorkloadStatus as Status
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.groups import GroupKey, PodGroup, Workload
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Taint, TaintEffect
@@ -79,13 +79,13 @@ class Cluster:
         """As an API server would, with a kubelet and a disruption controller that take no time."""
         known = self.objects.get(effect.target.key)
         if known is None or known.uid != effect.target.uid:
-            self.news.append(Outcome(effect, Trouble.GONE))
+            self.news.append(Outcome(effect, WriteError.GONE))
             return
         if effect.target.version and effect.target.version != known.version:
-            self.news.append(Outcome(effect, Trouble.CONFLICT))
+            self.news.append(Outcome(effect, WriteError.CONFLICT))
             return
         changed = self._changed(known, effect)
-        if isinstance(changed, Trouble):
+        if isinstance(changed, WriteError):
             self.news.append(Outcome(effect, changed))
             return
         if changed is not None:
@@ -96,13 +96,13 @@ class Cluster:
         if self._dice.random() < 0.3:  # an answer may come before what it brought about is seen
             self.news.rotate(1)
 
-    def _changed(self, known: Object, effect: Write) -> Object | Trouble | None:
+    def _changed(self, known: Object, effect: Write) -> Object | WriteError | None:
         match effect:
             case Bind(node=name):
                 free = isinstance(known, Pod) and known.wants_node and not known.gates
                 started = {"node": name, "phase": Phase.RUNNING, "started": self.now, "nominated": ""}
                 scheduled = ScheduledCondition("True", "", "")
-                return replace(known, scheduled=scheduled, **started) if free else Trouble.CONFLICT
+                return replace(known, scheduled=scheduled, **started) if free else WriteError.CONFLICT
             case Evict():
                 return replace(known, deleted=self.now)
             case PatchStatus(change=Nomination(node=name)):
@@ -156,9 +156,9 @@ class History:
 
     def _do(self, effect: Write) -> None:
         if self.dice.random() < 0.05:
-            trouble = self.dice.choice([Trouble.UNAVAILABLE, Trouble.UNKNOWN, Trouble.CONFLICT])
-            if trouble is Trouble.CONFLICT and isinstance(effect, Bind):
-                trouble = Trouble.UNAVAILABLE
+            trouble = self.dice.choice([WriteError.UNAVAILABLE, WriteError.UNKNOWN, WriteError.CONFLICT])
+            if trouble is WriteError.CONFLICT and isinstance(effect, Bind):
+                trouble = WriteError.UNAVAILABLE
             self.told.append(f"    {trouble}: {_said(effect)}")
             self.cluster.news.append(Outcome(effect, trouble))
             return

@@ -21,7 +21,7 @@ from headgate.model.effects import (
     QueuePriority,
     WakeAt,
 )
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Namespace
 from headgate.model.pod import PodShape
@@ -174,10 +174,10 @@ class QuotaSteps:
         """As a server would: the outcome, and what is then to be seen."""
         found = self.objects.get(write.target.key)
         if found is None or found.uid != write.target.uid:
-            return [Outcome(write, Trouble.GONE)]
+            return [Outcome(write, WriteError.GONE)]
         if write.target.version not in ("", found.version):
             self.conflicts += 1
-            return [Outcome(write, Trouble.CONFLICT)]
+            return [Outcome(write, WriteError.CONFLICT)]
         self.written.append(write)
         if isinstance(write, Delete) or self._is_let_go(found, write):
             del self.objects[found.key]

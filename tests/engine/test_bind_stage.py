@@ -10,7 +10,7 @@ from headgate.engine.scheduler.bind import BindStage
 from headgate.engine.scheduler.capacity import CapacityStages
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.effects import Bind, RemoveGate
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement
@@ -64,7 +64,7 @@ def test_only_the_binding_is_assumed_and_in_flight(stage, nodes):
 def test_after_a_lost_answer_only_the_binding_is_sent_again(stage):
     gated = pod("a", gates=(GATE,))
     _, bind = run(stage, gated)
-    assert stage.answer(bind, Trouble.UNKNOWN, 0.0) is None
+    assert stage.answer(bind, WriteError.UNKNOWN, 0.0) is None
     assert stage.in_flight == 0
     assert stage.due(stage.writes.next_deadline()) == [bind]
     assert stage.in_flight == 1
@@ -73,7 +73,7 @@ def test_after_a_lost_answer_only_the_binding_is_sent_again(stage):
 def test_a_binding_that_is_refused_because_a_gate_is_still_there_is_forgotten_and_made_anew_with_its_gate(stage):
     gated = pod("a", gates=(GATE,))
     _, bind = run(stage, gated)
-    assert stage.answer(bind, Trouble.REFUSED, 0.0).bind == bind
+    assert stage.answer(bind, WriteError.REFUSED, 0.0).bind == bind
     assert stage.unreserve(gated.key)
     stage.settle(gated.key)
     assert stage.in_flight == 0
@@ -83,7 +83,7 @@ def test_a_binding_that_is_refused_because_a_gate_is_still_there_is_forgotten_an
 
 def test_nothing_is_kept_of_a_pod_that_was_observed_on_its_node(stage):
     _, bind = run(stage, pod("a", gates=(GATE,)))
-    stage.answer(bind, Trouble.UNKNOWN, 0.0)
+    stage.answer(bind, WriteError.UNKNOWN, 0.0)
     stage.settle(bound(pod("a"), "n").key)
     assert stage.writes.next_deadline() is None
     assert stage.get(bind.target.key) is None

@@ -11,9 +11,9 @@ from headgate.engine.scheduler.capacity import CapacityStages, DeferredEntry, No
 from headgate.engine.scheduler.choose import Batch
 from headgate.engine.scheduler.plane import SchedulerPlane
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, EmitEvent, PatchStatus, PodCondition
 from headgate.model.events import Gone, Observed
-from headgate.model.happenings import Happening
 from headgate.model.settings import Settings
 from headgate.queueing.queue import QueuedPodInfo
 
@@ -34,7 +34,7 @@ class PodLimit:
             if used[queue] >= self.limit:
                 numbers = {"limit": self.limit, "running": len(self.running)}
                 said = f'queue "{queue}" has {self.limit} pods at most'
-                return NotNow("QueueCapacity", said, frozenset({Happening.ROOM_FREED}), numbers, allowed, queue)
+                return NotNow("QueueCapacity", said, frozenset({ClusterEvent.ROOM_FREED}), numbers, allowed, queue)
             used[queue] += 1
         return None
 

@@ -5,9 +5,9 @@ from builders import bound, node, pod
 from steps import Steps
 
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, EmitEvent, PatchStatus
 from headgate.model.events import Observed, Outcome, TimerFired
-from headgate.model.happenings import Happening
 from headgate.model.pod import ScheduledCondition
 from headgate.model.settings import Profile, Settings
 
@@ -104,7 +104,7 @@ class Approval:
     """Somebody's plugin: a pod waits for its label, and for a node to look at."""
 
     name = "Approval"
-    wake_on = frozenset({Happening.NODE_ADDED})
+    wake_on = frozenset({ClusterEvent.NODE_ADDED})
 
     def __init__(self):
         self.open = False

@@ -4,7 +4,7 @@ from builders import gang, member, node, workload
 from steps import Steps
 
 from headgate.model.effects import Bind
-from headgate.model.events import Outcome, Trouble
+from headgate.model.events import Outcome, WriteError
 
 GROUPS = "scheduler_podgroup_schedule_attempts_total"
 PODS = "scheduler_schedule_attempts_total"
@@ -13,7 +13,7 @@ PODS = "scheduler_schedule_attempts_total"
 def conflicting(steps):
     """The server refuses every binding of the last step."""
     binds = [effect for effect in steps.effects if isinstance(effect, Bind)]
-    return steps.step(*(Outcome(bind, Trouble.CONFLICT) for bind in binds))
+    return steps.step(*(Outcome(bind, WriteError.CONFLICT) for bind in binds))
 
 
 def test_a_gang_whose_bindings_fail_failed_once_and_rests_as_after_one_attempt():

@@ -7,7 +7,7 @@ from steps import Steps
 from test_preempting import evictions, gone, nominations, preempted, recorded
 
 from headgate.model.effects import Nomination, PatchStatus, PodCondition, WorkloadStatus
-from headgate.model.events import Observed, Outcome, Trouble
+from headgate.model.events import Observed, Outcome, WriteError
 from headgate.model.settings import Profile, Settings
 
 HIGH = priority_class("high", 10)
@@ -139,9 +139,9 @@ def test_a_promise_that_was_refused_is_recorded_anew_before_anyone_leaves():
     steps = Steps(TWO[0], LOW[0], pod("high", priority=10))
     *_, promise = [each for each in steps.effects if isinstance(each, PatchStatus)]
     assert isinstance(promise.change, Nomination)
-    steps.step(Outcome(promise, Trouble.UNKNOWN))
+    steps.step(Outcome(promise, WriteError.UNKNOWN))
     steps.see(pod("high", priority=10, labels={"seen": "again"}))
     assert nominations(steps.later(5)) == {"high": "n"}
-    steps.step(Outcome(promise, Trouble.CONFLICT))
+    steps.step(Outcome(promise, WriteError.CONFLICT))
     assert (evictions(steps.later(5)), nominations(steps)) == ([], {"high": "n"})
     assert evictions(recorded(steps)) == ["low-n"]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, Nomination, PatchStatus, PodCondition, WorkloadStatus
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Profile, Settings
@@ -122,7 +122,7 @@ def test_a_gang_that_lost_a_pod_needs_only_that_one():
 def test_a_binding_that_fails_is_tried_again_after_a_rest():
     steps = Steps(node("n"), workload("train", gang(2)), *members(2))
     first, second = [effect for effect in steps.effects if isinstance(effect, Bind)]
-    steps.step(Outcome(first), Outcome(second, Trouble.CONFLICT, "no"))
+    steps.step(Outcome(first), Outcome(second, WriteError.CONFLICT, "no"))
     assert steps.binds == {}
     steps.see(bound(member("w0"), "n"))
     assert steps.later(2).binds == {"w1": "n"}
@@ -131,7 +131,7 @@ def test_a_binding_that_fails_is_tried_again_after_a_rest():
 def test_the_seat_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests():
     steps = Steps(node("n", cpu=200), workload("train", gang(2)), *members(2))
     first, second = [effect for effect in steps.effects if isinstance(effect, Bind)]
-    steps.step(Outcome(first), Outcome(second, Trouble.CONFLICT, "no"))
+    steps.step(Outcome(first), Outcome(second, WriteError.CONFLICT, "no"))
     kept = [e for e in steps.effects if isinstance(e, PatchStatus) and isinstance(e.change, Nomination)]
     assert [(e.target.key.name, e.change.node) for e in kept] == [("w1", "n")]
     assert steps.see(bound(member("w0"), "n"), pod("rival")).binds == {}
@@ -140,7 +140,7 @@ def test_the_seat_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests(
 
 def test_that_a_pod_waits_is_said_again_when_the_server_would_not_hear_it():
     steps = Steps(node("n", cpu=50), pod("a"))
-    steps.step(Outcome(steps.only(PatchStatus), Trouble.CONFLICT, "try again"))
+    steps.step(Outcome(steps.only(PatchStatus), WriteError.CONFLICT, "try again"))
     assert steps.later(2).only(PatchStatus).change.reason == "Unschedulable"
 
 

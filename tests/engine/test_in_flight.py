@@ -4,7 +4,7 @@ import pytest
 
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.model.effects import Nomination, PatchStatus
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.queueing.backoff import Backoff
 
@@ -42,8 +42,8 @@ def play(writes, history):
 
 
 YES = ("answer", None)
-CONFLICT, LOST = ("answer", Trouble.CONFLICT), ("answer", Trouble.UNKNOWN)
-NEVER, GONE, DOWN = ("answer", Trouble.REFUSED), ("answer", Trouble.GONE), ("answer", Trouble.UNAVAILABLE)
+CONFLICT, LOST = ("answer", WriteError.CONFLICT), ("answer", WriteError.UNKNOWN)
+NEVER, GONE, DOWN = ("answer", WriteError.REFUSED), ("answer", WriteError.GONE), ("answer", WriteError.UNAVAILABLE)
 SAME, NEWER = ("observe", "5"), ("observe", "6")
 
 
@@ -89,7 +89,7 @@ def test_where_acceptance_settles_a_write_no_observation_is_awaited():
 def test_a_write_that_may_not_have_arrived_is_sent_again_after_growing_back_offs():
     writes, now, gaps = in_flight(), 0.0, []
     for _ in range(5):
-        writes.answer(POD, a_write(), Trouble.UNAVAILABLE, "5", now)
+        writes.answer(POD, a_write(), WriteError.UNAVAILABLE, "5", now)
         gaps.append(writes.next_deadline() - now)
         now = writes.next_deadline()
         assert list(writes.due(now)) == [(POD, a_write(), PENDING)]
@@ -124,7 +124,7 @@ def test_back_offs_go_on_growing_while_the_same_version_is_written_in_vain():
     play(writes, [CONFLICT])
     list(writes.due(2.0))
     writes.send(POD, a_write(), "5")
-    writes.answer(POD, a_write(), Trouble.CONFLICT, "5", 2.0)
+    writes.answer(POD, a_write(), WriteError.CONFLICT, "5", 2.0)
     assert writes.next_deadline() == 4.0
 
 
@@ -133,7 +133,7 @@ def test_back_offs_begin_anew_with_a_version_that_came_while_nothing_was_in_flig
     play(writes, [CONFLICT])
     list(writes.due(2.0))
     writes.send(POD, a_write(), "6")
-    writes.answer(POD, a_write(), Trouble.CONFLICT, "6", 2.0)
+    writes.answer(POD, a_write(), WriteError.CONFLICT, "6", 2.0)
     assert writes.next_deadline() == 3.0
 
 
@@ -188,7 +188,7 @@ def test_further_writes_of_one_decision_are_in_flight_together_and_one_failure_i
     writes = in_flight(EAGER)
     writes.join(POD, a_write("n-2"))
     assert writes.answer(POD, a_write("n-3"), None, "5", 1.0) is None
-    assert writes.answer(POD, a_write("n-1"), Trouble.UNAVAILABLE, "5", 1.0) is PENDING
+    assert writes.answer(POD, a_write("n-1"), WriteError.UNAVAILABLE, "5", 1.0) is PENDING
     assert writes.answer(POD, a_write("n-2"), None, "5", 1.0) is PENDING
     assert writes.next_deadline() == 2.0, "that the other was accepted does not make up for it"
     assert writes.observe(POD, "6") is FORGOTTEN
@@ -220,9 +220,9 @@ def test_another_write_to_be_sent_again_starts_with_the_shortest_back_off():
     [
         pytest.param(lambda writes: None, 1, id="a write that was sent is unanswered"),
         pytest.param(lambda writes: writes.answer(POD, a_write(), None, "5", 1.0), 0, id="accepted, not observed"),
-        pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.UNKNOWN, "5", 1.0), 0, id="waits"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), WriteError.UNKNOWN, "5", 1.0), 0, id="waits"),
         pytest.param(lambda writes: writes.retry(POD, a_write(), 1.0), 0, id="the caller wants it resent"),
-        pytest.param(lambda writes: writes.answer(POD, a_write(), Trouble.GONE, "5", 1.0), 0, id="refused"),
+        pytest.param(lambda writes: writes.answer(POD, a_write(), WriteError.GONE, "5", 1.0), 0, id="refused"),
         pytest.param(lambda writes: writes.forget(POD), 0, id="forgotten"),
         pytest.param(lambda writes: writes.confirm(POD), 0, id="observed before its answer"),
         pytest.param(lambda writes: (writes.retry(POD, a_write(), 1.0), list(writes.due(9.0))), 1, id="resent"),

@@ -8,7 +8,7 @@ from test_integrations_room import NODES, node
 
 from headgate.engine.integrations.debt_statuses import PACE, UNSEEN_AFTER
 from headgate.model.effects import ClusterQueueDebt, EmitEvent, PatchStatus
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.quota_settings import QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}
@@ -100,7 +100,7 @@ def test_a_queue_that_comes_later_shows_what_its_pods_owe():
     assert shown(scene.settle().later(PACE)) == {"default": {"cpu": "1"}}
 
 
-@pytest.mark.parametrize("trouble", [Trouble.UNAVAILABLE, Trouble.UNKNOWN, Trouble.CONFLICT])
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN, WriteError.CONFLICT])
 def test_what_did_not_take_hold_is_told_again(trouble):
     scene = evicted(running("a"))
     scene.fault = lambda write: trouble if isinstance(write, PatchStatus) else None
@@ -112,7 +112,7 @@ def test_what_did_not_take_hold_is_told_again(trouble):
 
 def test_what_the_server_refuses_is_not_told_again_until_it_changes():
     scene = evicted(running("a", "b"))
-    scene.fault = lambda write: Trouble.REFUSED if isinstance(write, PatchStatus) else None
+    scene.fault = lambda write: WriteError.REFUSED if isinstance(write, PatchStatus) else None
     assert len(told(scene.later(PACE))) == 1
     assert told(scene.later(60)) == []
     assert len(told(scene.end("a", phase="Failed").later(PACE))) == 1

@@ -4,7 +4,7 @@ import pytest
 from integration_scenes import JOBS, PODS, WORKLOADS, Integrations, cluster_queue, job, member, node, pod
 
 from headgate.model.effects import Create, Delete
-from headgate.model.events import Gone, Trouble
+from headgate.model.events import Gone, WriteError
 from headgate.model.keys import Key, Kind
 
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
@@ -56,7 +56,7 @@ def a_child_job(scene, number):
 
 def a_job_that_never_got_its_workload(scene, number):
     """The server cannot be reached while the Workload is to be created, and then the Job is gone."""
-    scene.fault = lambda write: Trouble.UNAVAILABLE if isinstance(write, Create) else None
+    scene.fault = lambda write: WriteError.UNAVAILABLE if isinstance(write, Create) else None
     scene.create(JOBS, job(f"poor-{number}"))
     scene.settle().later(1.0)
     scene.delete(f"{JOBS}/poor-{number}").later(100.0)
@@ -88,7 +88,7 @@ def a_group(scene, number):
 
 
 def a_pod_whose_removal_fails(scene, number):
-    scene.fault = lambda write: Trouble.UNAVAILABLE if isinstance(write, Delete) else None
+    scene.fault = lambda write: WriteError.UNAVAILABLE if isinstance(write, Delete) else None
     a_pod(scene, number)
     scene.fault = lambda _: None
     scene.later(100.0)

@@ -4,7 +4,7 @@ import pytest
 from integration_scenes import CLUSTER_QUEUES, MANAGED, NODES, PODS, Integrations, cluster_queue, node, pod
 
 from headgate.model.effects import Delete
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 
 GRACE = 30
 PATIENCE = 60
@@ -76,7 +76,7 @@ def test_a_node_that_is_back_keeps_its_pods():
     assert is_there(scene.settle().later(GRACE + PATIENCE))
 
 
-@pytest.mark.parametrize("trouble", [Trouble.UNAVAILABLE, Trouble.UNKNOWN])
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN])
 def test_what_did_not_take_hold_is_tried_again(trouble):
     scene = leaving()
     scene.fault = lambda write: trouble if isinstance(write, Delete) else None

@@ -18,7 +18,7 @@ from integration_scenes import (
 )
 
 from headgate.model.effects import PatchSpec
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 
 LONG = {"terminationGracePeriodSeconds": 60}
 CORDON = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
@@ -282,7 +282,7 @@ def test_a_hold_ends_at_its_time_also_if_the_process_was_restarted():
 def test_a_hold_that_ended_does_not_come_back():
     """The node that ended it is gone again before the start took hold: the workload starts all the same."""
     scene = admitted(preempted(), pod("new"))
-    scene.fault = lambda write: Trouble.UNAVAILABLE if isinstance(write, PatchSpec) else None
+    scene.fault = lambda write: WriteError.UNAVAILABLE if isinstance(write, PatchSpec) else None
     scene.create(NODES, node("joins", 1))
     scene.settle()
     assert held_message(scene, "new")[0] == "False"

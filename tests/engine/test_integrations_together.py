@@ -21,13 +21,13 @@ from integration_scenes import (
 )
 
 from headgate.model.effects import EmitEvent
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.quota_settings import PodsReady, QuotaRelease
 
 LONG = {"terminationGracePeriodSeconds": 60}
 URGENT = {"kueue.x-k8s.io/priority-class": "urgent"}
 RESTS = {"active": 0, "startTime": None, "conditions": [{"type": "Suspended", "status": "True"}]}
-TROUBLES = (None, None, None, Trouble.CONFLICT, Trouble.UNAVAILABLE, Trouble.UNKNOWN)
+TROUBLES = (None, None, None, WriteError.CONFLICT, WriteError.UNAVAILABLE, WriteError.UNKNOWN)
 
 
 def cluster(cpu, **quota):

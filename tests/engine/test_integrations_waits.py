@@ -7,7 +7,7 @@ from integration_scenes import GATE, JOBS, PODS, WORKLOADS, Integrations, job, m
 
 from headgate.engine.distributions import Distribution
 from headgate.model.effects import Create
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 
 CREATION, REMOVAL = "kueue_workload_creation_latency_seconds", "kueue_pod_scheduling_gate_removal_seconds"
 
@@ -49,7 +49,7 @@ def test_a_job_that_was_changed_meanwhile_tells_nothing():
 
 def test_a_workload_that_was_not_created_is_not_told_of():
     scene = Integrations()
-    scene.fault = lambda write: Trouble.REFUSED if isinstance(write, Create) else None
+    scene.fault = lambda write: WriteError.REFUSED if isinstance(write, Create) else None
     scene.create(JOBS, job())
     scene.settle()
     assert told(scene, CREATION, job_kind="Job") is None

@@ -17,7 +17,7 @@ from headgate.model.effects import (
     PatchStatus,
     Suspension,
 )
-from headgate.model.events import Observed, Outcome, Trouble
+from headgate.model.events import Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target
 
 JOB = Key(Kind.JOB, "default", "job")
@@ -63,7 +63,7 @@ def test_one_decision_may_need_two_writes_but_not_two_of_one_version():
 
 def test_an_object_that_vanished_is_decided_about_at_once():
     writes, _ = decided(suspend())
-    assert writes.answer(Outcome(suspend(), Trouble.GONE), 0.0) == WORK
+    assert writes.answer(Outcome(suspend(), WriteError.GONE), 0.0) == WORK
     assert JOB not in writes.pending
 
 
@@ -80,10 +80,10 @@ def test_a_creation_is_not_forgotten_because_an_older_object_of_that_name_is_gon
 @pytest.mark.parametrize(
     "trouble, after, idle",
     [
-        pytest.param(Trouble.CONFLICT, 1.0, False, id="someone else wrote: soon, or as soon as that is seen"),
-        pytest.param(Trouble.UNAVAILABLE, 1.0, False, id="not reached: soon"),
-        pytest.param(Trouble.UNKNOWN, 1.0, False, id="the answer was lost: soon"),
-        pytest.param(Trouble.REFUSED, LONGEST_BACKOFF, True, id="refused: much later"),
+        pytest.param(WriteError.CONFLICT, 1.0, False, id="someone else wrote: soon, or as soon as that is seen"),
+        pytest.param(WriteError.UNAVAILABLE, 1.0, False, id="not reached: soon"),
+        pytest.param(WriteError.UNKNOWN, 1.0, False, id="the answer was lost: soon"),
+        pytest.param(WriteError.REFUSED, LONGEST_BACKOFF, True, id="refused: much later"),
         pytest.param(None, UNSEEN_AFTER, True, id="accepted and never seen: in the end"),
     ],
 )
@@ -103,7 +103,7 @@ def test_trouble_upon_trouble_is_tried_ever_more_rarely():
     waits = []
     for _ in range(8):
         assert list(writes.passing(WORK, [suspend()], {JOB: "1"})) == [suspend()]
-        writes.answer(Outcome(suspend(), Trouble.UNAVAILABLE), now)
+        writes.answer(Outcome(suspend(), WriteError.UNAVAILABLE), now)
         at = writes.next_deadline()
         waits.append(at - now)
         now = at
@@ -113,7 +113,7 @@ def test_trouble_upon_trouble_is_tried_ever_more_rarely():
 
 def test_an_answer_to_somebody_elses_write_changes_nothing():
     writes, _ = decided(suspend())
-    assert writes.answer(Outcome(PatchSpec(Target(JOB, "uid"), Suspension(False)), Trouble.GONE), 0.0) is None
+    assert writes.answer(Outcome(PatchSpec(Target(JOB, "uid"), Suspension(False)), WriteError.GONE), 0.0) is None
     assert JOB in writes.pending
 
 
@@ -153,7 +153,7 @@ def test_quota_is_not_released_while_a_start_may_still_take_hold():
 def test_a_lost_start_is_decided_anew():
     scene = admitted(job(), JOBS)
     (start,) = by_hand(scene, *scene.news())
-    assert by_hand(scene, Outcome(start, Trouble.UNKNOWN, "lost")) == []
+    assert by_hand(scene, Outcome(start, WriteError.UNKNOWN, "lost")) == []
     scene.now += 1
     assert by_hand(scene) == [start]
 
@@ -161,7 +161,7 @@ def test_a_lost_start_is_decided_anew():
 def test_an_unseen_write_of_another_makes_us_wait_for_it_and_decide_on_that():
     scene = admitted(pod(), PODS)
     (start,) = by_hand(scene, *scene.news())
-    assert by_hand(scene, Outcome(start, Trouble.CONFLICT, "the object has been modified")) == []
+    assert by_hand(scene, Outcome(start, WriteError.CONFLICT, "the object has been modified")) == []
     newer = replace(scene.decoded["pod"], version="later", gates=("kueue.x-k8s.io/admission", "example.com/new"))
     (again,) = by_hand(scene, Observed(newer))
     assert again.change.gates == start.change.gates
@@ -170,7 +170,7 @@ def test_an_unseen_write_of_another_makes_us_wait_for_it_and_decide_on_that():
 def test_a_refused_write_is_journalled_and_not_repeated():
     scene = admitted(job(), JOBS)
     (start,) = by_hand(scene, *scene.news())
-    assert by_hand(scene, Outcome(start, Trouble.REFUSED, "spec.template: is immutable")) == []
+    assert by_hand(scene, Outcome(start, WriteError.REFUSED, "spec.template: is immutable")) == []
     scene.now += 30
     assert by_hand(scene) == []
     assert [entry.message for entry in scene.journal.take() if entry.reason == "Refused"] == [
@@ -192,6 +192,6 @@ def test_a_workload_that_could_not_be_created_is_created_later():
     scene = Integrations()
     scene.create(JOBS, job())
     (create,) = by_hand(scene, *scene.news())
-    assert by_hand(scene, Outcome(create, Trouble.UNAVAILABLE, "not reached")) == []
+    assert by_hand(scene, Outcome(create, WriteError.UNAVAILABLE, "not reached")) == []
     scene.now += 1
     assert by_hand(scene) == [create]

@@ -7,7 +7,7 @@ from steps import Steps
 from test_preempting import evictions, gone, marks, nominations, preempted, recorded
 
 from headgate.model.effects import Bind, PatchStatus, PodCondition
-from headgate.model.events import Observed, Outcome, Trouble
+from headgate.model.events import Observed, Outcome, WriteError
 from headgate.model.groups import GroupKey
 
 TRAIN, SERVE = workload("train", gang(2)), workload("serve", gang(2))
@@ -150,7 +150,7 @@ def test_a_binding_that_fails_after_the_member_left_is_tried_again_without_its_g
     steps, binds = in_flight()
     second = next(each for each in binds if each.target.key.name == "w1")
     steps.see(alone(PAIR[1]))
-    steps.step(Outcome(second, Trouble.UNAVAILABLE))
+    steps.step(Outcome(second, WriteError.UNAVAILABLE))
     assert steps.later(20).binds.keys() == {"w1"}
 
 
@@ -212,5 +212,5 @@ def test_a_running_pod_is_never_called_unschedulable():
     steps = Steps(node("n", cpu=100), waits)
     (said,) = [each for each in steps.effects if isinstance(each, PatchStatus)]
     steps.see(bound(waits, "n"))
-    steps.step(Outcome(said, Trouble.UNAVAILABLE))
+    steps.step(Outcome(said, WriteError.UNAVAILABLE))
     assert says(steps.later(60)) == {}

@@ -4,7 +4,7 @@ from builders import bound, node, node_key, pod, pod_key
 from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, PatchStatus, PodCondition, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.settings import Profile, Settings
 
@@ -85,7 +85,7 @@ def test_a_pod_found_on_another_node_is_charged_there():
 
 def test_a_refused_binding_gives_the_room_back_and_tries_again_later():
     steps = Steps(node("n"), pod("a"))
-    steps.step(Outcome(Bind(pod("a").target, "n"), Trouble.CONFLICT, "the object has been modified"))
+    steps.step(Outcome(Bind(pod("a").target, "n"), WriteError.CONFLICT, "the object has been modified"))
     assert steps.effects == [WakeAt(1.0, "scheduling")]
     steps.later(1.0, TimerFired("scheduling"))
     assert steps.binds == {"a": "n"}
@@ -95,11 +95,11 @@ def test_a_refused_binding_gives_the_room_back_and_tries_again_later():
 def test_a_lost_answer_keeps_the_room_and_asks_again():
     bind = Bind(pod("a", cpu=900).target, "n")
     steps = Steps(node("n"), pod("a", cpu=900), pod("b", cpu=900, created=1.0))
-    steps.step(Outcome(bind, Trouble.UNKNOWN))
+    steps.step(Outcome(bind, WriteError.UNKNOWN))
     assert steps.binds == {}, "nobody else gets room that may be taken"
     steps.later(1.0, TimerFired("scheduling"))
     assert steps.binds == {"a": "n"}
-    steps.step(Outcome(bind, Trouble.CONFLICT, "already assigned"))
+    steps.step(Outcome(bind, WriteError.CONFLICT, "already assigned"))
     assert steps.binds == {}, "the conflict may be our own binding"
     steps.see(bound(pod("a", cpu=900), "n"))
     steps.later(60.0, TimerFired("scheduling"))
@@ -148,7 +148,7 @@ def test_no_more_bindings_are_under_way_than_allowed_and_a_late_urgent_pod_is_ne
 def test_a_condition_that_could_not_be_written_is_written_later():
     steps = Steps(node("n", cpu=50), pod("a"))
     patch = steps.only(PatchStatus)
-    steps.step(Outcome(patch, Trouble.UNAVAILABLE))
+    steps.step(Outcome(patch, WriteError.UNAVAILABLE))
     steps.later(1.0, TimerFired("scheduling"))
     assert steps.effects == [patch]
 
@@ -156,7 +156,7 @@ def test_a_condition_that_could_not_be_written_is_written_later():
 def test_a_condition_that_could_not_be_written_is_dropped_when_it_is_no_longer_true():
     steps = Steps(node("n", cpu=50), pod("a"))
     patch = steps.only(PatchStatus)
-    steps.step(Outcome(patch, Trouble.UNAVAILABLE))
+    steps.step(Outcome(patch, WriteError.UNAVAILABLE))
     steps.later(1.0, TimerFired("scheduling"), Observed(node("n")))
     assert patch not in steps.effects
 
@@ -208,6 +208,6 @@ def test_a_binding_says_after_how_many_attempts_and_how_long_without_the_time_be
 def test_an_older_condition_is_not_written_after_a_newer_one():
     steps = Steps(node("n", cpu=50), pod("a"))
     older = steps.only(PatchStatus)
-    steps.step(Outcome(older, Trouble.UNAVAILABLE))
+    steps.step(Outcome(older, WriteError.UNAVAILABLE))
     steps.later(60.0, Observed(node("m", cpu=50)))
     assert steps.only(PatchStatus).change.message == "0/2 nodes are available: 2 Insufficient cpu."

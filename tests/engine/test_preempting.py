@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchStatus, PodCondition
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Profile, Settings
 
@@ -79,7 +79,7 @@ def test_nobody_is_evicted_twice_however_stale_what_is_seen():
 
 
 def test_nobody_is_evicted_while_a_promise_cannot_be_recorded():
-    steps = recorded(Steps(FULL, LOW, HIGH), Trouble.UNAVAILABLE)
+    steps = recorded(Steps(FULL, LOW, HIGH), WriteError.UNAVAILABLE)
     assert evictions(steps) == []
     assert nominations(steps.later(5)) == {"high": "n"}
     assert evictions(recorded(steps)) == ["low"]
@@ -93,19 +93,19 @@ def test_nobody_is_evicted_for_one_who_went_away_meanwhile():
 
 def test_an_eviction_the_server_could_not_hear_is_sent_again():
     steps = preempted(FULL, LOW, HIGH)
-    steps.step(Outcome(steps.only(Evict), Trouble.UNAVAILABLE))
+    steps.step(Outcome(steps.only(Evict), WriteError.UNAVAILABLE))
     assert evictions(steps.later(5)) == ["low"]
 
 
 def test_an_eviction_is_not_sent_again_when_nobody_needs_it():
     steps = preempted(FULL, LOW, HIGH)
-    steps.step(Outcome(steps.only(Evict), Trouble.UNAVAILABLE), gone(HIGH))
+    steps.step(Outcome(steps.only(Evict), WriteError.UNAVAILABLE), gone(HIGH))
     assert evictions(steps.later(60)) == []
 
 
 def test_a_refused_eviction_is_thought_over_again():
     steps = preempted(FULL, LOW, HIGH)
-    assert evictions(steps.step(Outcome(steps.only(Evict), Trouble.REFUSED, "no"))) == []
+    assert evictions(steps.step(Outcome(steps.only(Evict), WriteError.REFUSED, "no"))) == []
     assert evictions(steps.later(20)) == ["low"]
 
 
@@ -189,7 +189,7 @@ def test_a_gang_that_leaves_whole_is_marked_before_the_first_of_it_goes():
     running = bound(member("w0"), "n"), bound(member("w1"), "m")
     steps = preempted(FULL, node("m", cpu=100), train, *running, HIGH)
     assert sorted(marks(steps)) == ["w0", "w1"]
-    assert evictions(recorded(steps, Trouble.CONFLICT)) == []
+    assert evictions(recorded(steps, WriteError.CONFLICT)) == []
 
 
 @pytest.mark.parametrize(
@@ -312,5 +312,5 @@ def test_a_mark_without_consequence_is_taken_back_until_it_is_gone():
     both = [member("w0", node="n", preempted=True), member("w1", node="m", preempted=True)]
     steps = Steps(FULL, node("m", cpu=100), workload("train", gang(2, whole=True)), *both)
     taken_back = [e for e in steps.effects if getattr(getattr(e, "change", None), "type", "") == "DisruptionTarget"]
-    steps.step(*(Outcome(each, Trouble.CONFLICT, "try again") for each in taken_back))
+    steps.step(*(Outcome(each, WriteError.CONFLICT, "try again") for each in taken_back))
     assert marks(steps.later(3)) == {"w0": "False", "w1": "False"}

@@ -8,7 +8,7 @@ from test_preempting import evictions, gone, nominations, preempted, recorded
 
 from headgate.model.affinity import PeerDemands, PodTerm
 from headgate.model.effects import PatchStatus, PodCondition
-from headgate.model.events import Observed, Outcome, Trouble
+from headgate.model.events import Observed, Outcome, WriteError
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import DisruptionBudget, Namespace
@@ -204,7 +204,7 @@ def test_a_lost_text_is_not_written_again_after_a_newer_one():
     steps.see(workload("train", gang(2)))
     (newer,) = _conditions(steps)
     assert older.change.message != newer.change.message
-    steps.step(Outcome(older, Trouble.UNKNOWN), Outcome(newer))
+    steps.step(Outcome(older, WriteError.UNKNOWN), Outcome(newer))
     assert _conditions(steps.later(60)) == []
 
 

@@ -7,7 +7,7 @@ from steps import Steps
 from test_preempting import FULL, HIGH, LOW, evictions, gone, marks, nominations, preempted, recorded
 
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Phase, pods_together
 
@@ -33,7 +33,7 @@ def test_nobody_leaves_while_one_of_several_promises_is_in_doubt():
     low = [bound(pod(f"low-{each}", priority=1), each) for each in ("n", "m")]
     steps = Steps(*TWO, *low, *URGENT, member("u0", "urgent"), member("u1", "urgent"))
     first, second = patches(steps, Nomination)
-    steps.step(Outcome(first, Trouble.CONFLICT), Outcome(second, Trouble.UNKNOWN))
+    steps.step(Outcome(first, WriteError.CONFLICT), Outcome(second, WriteError.UNKNOWN))
     steps.later(1.0)
     again = {each.target.key: each for each in patches(steps, Nomination)}
     assert evictions(steps.step(Outcome(again[first.target.key]))) == []
@@ -43,7 +43,7 @@ def test_nobody_leaves_while_one_of_several_promises_is_in_doubt():
 def test_a_promise_seen_on_record_after_a_lost_answer_is_kept():
     steps = Steps(FULL, LOW, HIGH)
     (nomination,) = patches(steps, Nomination)
-    steps.step(Outcome(nomination, Trouble.UNKNOWN), Observed(replace(HIGH, nominated="n")))
+    steps.step(Outcome(nomination, WriteError.UNKNOWN), Observed(replace(HIGH, nominated="n")))
     steps.later(5)
     assert evictions(recorded(steps)) == ["low"]
 
@@ -62,7 +62,7 @@ def test_members_that_no_longer_stand_in_line_keep_no_room_from_others():
     steps.step(gone(members[1]))
     assert nominations(steps) == {"u0": ""}
     (taken_back,) = patches(steps, Nomination)
-    steps.step(Outcome(taken_back, Trouble.CONFLICT))
+    steps.step(Outcome(taken_back, WriteError.CONFLICT))
     assert nominations(steps.later(1.0)) == {"u0": ""}
 
 
@@ -81,7 +81,7 @@ def test_room_whose_promise_could_not_be_recorded_is_free_for_others():
     rival = pod("rival", shape=shape(100, node_selector=(("zone", "a"),)), priority=5)
     steps = Steps(here, node("m", cpu=100), LOW, *URGENT, *members, rival)
     (nomination,) = patches(steps, Nomination)
-    steps.step(Outcome(nomination, Trouble.CONFLICT), Observed(replace(members[0], deleted=99.0)))
+    steps.step(Outcome(nomination, WriteError.CONFLICT), Observed(replace(members[0], deleted=99.0)))
     assert nominations(steps.later(2.0)) == {"rival": "n"}
 
 
@@ -101,7 +101,7 @@ def test_the_rest_of_a_kind_is_tried_although_the_one_that_went_to_see_is_of_ano
 def test_a_surplus_member_whose_binding_failed_rests_before_it_tries_again():
     steps = Steps(node("n"), workload("train", gang(1)), bound(member("w0"), "n"), member("w1"))
     (bind,) = bindings(steps)
-    assert steps.step(Outcome(bind, Trouble.CONFLICT)).binds == {}
+    assert steps.step(Outcome(bind, WriteError.CONFLICT)).binds == {}
     assert steps.later(1.0).binds == {"w1": "n"}
 
 
@@ -128,7 +128,7 @@ def test_members_that_wait_do_not_follow_a_gang_that_was_just_evicted():
 def test_the_rest_of_a_gang_that_leaves_whole_goes_however_often_that_fails():
     steps = recorded(preempted(*TWO, WHOLE, *RUNNING, HIGH))
     first, second = (each for each in steps.effects if isinstance(each, Evict))
-    steps.step(Outcome(first), Outcome(second, Trouble.CONFLICT), gone(HIGH))
+    steps.step(Outcome(first), Outcome(second, WriteError.CONFLICT), gone(HIGH))
     assert evictions(steps.later(1.0)) == [second.target.key.name]
 
 
@@ -136,7 +136,7 @@ def test_what_a_successor_finishes_is_tried_again_and_not_done_twice():
     rest = bound(member("w1"), "m", preempted=True)
     steps = Steps(*TWO, WHOLE, rest)
     assert evictions(steps) == ["w1"]
-    steps.step(Outcome(steps.only(Evict), Trouble.UNAVAILABLE), Observed(replace(rest, labels={"seen": "again"})))
+    steps.step(Outcome(steps.only(Evict), WriteError.UNAVAILABLE), Observed(replace(rest, labels={"seen": "again"})))
     assert evictions(steps) == []
     assert evictions(steps.later(1.0)) == ["w1"]
 
@@ -159,7 +159,7 @@ def test_a_gang_of_which_one_has_ended_has_not_begun_to_leave():
 def test_a_gang_that_lacks_a_pod_and_was_never_marked_has_not_begun_to_leave():
     steps = Steps(*TWO, workload("train", gang(3, whole=True)), *RUNNING, HIGH)
     (nomination,) = patches(steps, Nomination)
-    assert evictions(steps.step(Outcome(nomination, Trouble.CONFLICT))) == []
+    assert evictions(steps.step(Outcome(nomination, WriteError.CONFLICT))) == []
 
 
 def test_a_mark_that_is_being_taken_back_is_set_again_before_anyone_leaves():
@@ -170,7 +170,7 @@ def test_a_mark_that_is_being_taken_back_is_set_again_before_anyone_leaves():
     taken_back = patches(steps, PodCondition)
     assert marks(recorded(steps.see(pod("other", priority=10)))) == {"w0": "True", "w1": "True"}
     set_again = patches(steps, PodCondition)
-    steps.step(*(Outcome(each, trouble) for each, trouble in zip(taken_back, (None, Trouble.CONFLICT), strict=True)))
+    steps.step(*(Outcome(each, trouble) for each, trouble in zip(taken_back, (None, WriteError.CONFLICT), strict=True)))
     assert evictions(steps) == []
     assert marks(steps.later(5.0)) == {}
     assert sorted(evictions(steps.step(*(Outcome(each) for each in set_again)))) == ["w0", "w1"]
@@ -224,6 +224,6 @@ def test_the_marks_say_how_many_leave_together_and_hide_names_from_other_tenants
 def test_a_status_made_from_an_old_version_is_not_sent_again_and_again():
     steps = Steps(workload("train", gang(1)))
     (status,) = patches(steps, WorkloadStatus)
-    assert patches(steps.step(Outcome(status, Trouble.CONFLICT)), WorkloadStatus) == []
+    assert patches(steps.step(Outcome(status, WriteError.CONFLICT)), WorkloadStatus) == []
     (again,) = patches(steps.see(replace(workload("train", gang(1)), version="2")), WorkloadStatus)
     assert again.target.version == "2"

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from quota_steps import OWNER, QuotaSteps, check, local, queue, quota, work
 
-from headgate.engine.distributions import Distribution, Distributions, Spread
+from headgate.engine.distributions import Distribution, Distributions, Histogram
 from headgate.engine.quota.metrics import BOUNDS, AdmissionMetrics
 from headgate.model.queues import (
     CheckState,
@@ -169,7 +169,7 @@ def test_a_value_counts_for_the_first_bound_it_does_not_exceed():
 
 
 def test_what_was_told_by_finer_bounds_counts_by_the_coarser_ones():
-    fine, made = Spread((1.0, 2.0, 4.0)), Distributions({"m": (1.0, 2.0)})
+    fine, made = Histogram((1.0, 2.0, 4.0)), Distributions({"m": (1.0, 2.0)})
     for value in (1.0, 2.0, 3.0, 9.0):
         fine.add(value)
     made.observe("m", (), 2.0)

@@ -9,7 +9,7 @@ from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
 from headgate.lifecycle.workload.eviction import released
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
-from headgate.model.events import Observed, Outcome, Trouble
+from headgate.model.events import Observed, Outcome, WriteError
 from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
 
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY, reclaim=Reclaim.ANY)
@@ -77,7 +77,7 @@ def test_an_answer_without_the_observation_is_enough_to_go_on():
     assert steps.told == [("a", "Admitted")]
 
 
-@pytest.mark.parametrize("trouble", [Trouble.UNAVAILABLE, Trouble.UNKNOWN])
+@pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN])
 def test_a_write_without_an_answer_is_tried_again_as_it_was(trouble):
     steps = held(queue(cpu=1), work("a"))
     (write,) = about_workloads(steps)
@@ -94,7 +94,7 @@ def test_a_write_that_waits_to_be_tried_again_gives_way_to_what_is_newer():
     steps = held(queue(cpu=1), work("a"))
     (write,) = about_workloads(steps)
     steps.writes, steps.held = [], False
-    steps.step(Outcome(write, Trouble.UNAVAILABLE)).edit("a", labels={"changed": "yes"})
+    steps.step(Outcome(write, WriteError.UNAVAILABLE)).edit("a", labels={"changed": "yes"})
     assert steps.admitted == ["a"]
     assert steps["a"].labels == {"changed": "yes"}
 
@@ -104,7 +104,7 @@ def test_a_lost_answer_of_a_write_that_took_hold_is_no_trouble():
     (write,) = about_workloads(steps)
     steps.perform(write)
     steps.writes = []
-    steps.step(Outcome(write, Trouble.UNKNOWN), Observed(steps["a"])).later(5.0)
+    steps.step(Outcome(write, WriteError.UNKNOWN), Observed(steps["a"])).later(5.0)
     assert about_workloads(steps) == []
     assert steps.number("kueue_admitted_active_workloads", cluster_queue="cq") == 1
 
@@ -125,7 +125,7 @@ def test_a_conflict_that_nothing_newer_follows_is_decided_anew_after_a_rest_that
     for rest in (1.0, 2.0, 4.0):
         (write,) = about_workloads(steps)
         steps.writes = []
-        steps.step(Outcome(write, Trouble.CONFLICT))
+        steps.step(Outcome(write, WriteError.CONFLICT))
         assert steps.alarm == steps.now + rest
         steps.later(rest - 0.5).step(Observed(steps["a"]))
         assert about_workloads(steps) == []
@@ -138,7 +138,7 @@ def test_a_conflict_that_something_newer_follows_is_not_decided_twice():
     steps = held(queue(cpu=1), work("a"))
     (write,) = about_workloads(steps)
     steps.writes = []
-    steps.step(Outcome(write, Trouble.CONFLICT), Observed(steps.put(steps["a"]))).later(1.0)
+    steps.step(Outcome(write, WriteError.CONFLICT), Observed(steps.put(steps["a"]))).later(1.0)
     assert [again.target.version for again in about_workloads(steps)] == [steps["a"].version]
 
 
@@ -146,7 +146,7 @@ def test_what_follows_a_conflict_is_made_from_what_is_known_by_then():
     steps = held(queue(cpu=1), work("a"))
     (write,) = about_workloads(steps)
     steps.writes, steps.held = [], False
-    steps.step(Outcome(write, Trouble.CONFLICT)).see(work("b", priority=1)).later(1.0)
+    steps.step(Outcome(write, WriteError.CONFLICT)).see(work("b", priority=1)).later(1.0)
     assert steps.admitted == ["b"]
 
 
@@ -154,7 +154,7 @@ def test_what_the_server_will_never_accept_is_left_alone_until_it_changes():
     steps = held(queue(cpu=1), work("a"))
     (write,) = about_workloads(steps)
     steps.writes, steps.held = [], False
-    steps.step(Outcome(write, Trouble.REFUSED, "no")).see(work("b", created=1.0))
+    steps.step(Outcome(write, WriteError.REFUSED, "no")).see(work("b", created=1.0))
     assert steps.admitted == ["b"]
     steps.finish("b")
     assert steps.admitted == []

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from quota_steps import QuotaSteps, local, queue, work
 
 from headgate.model.effects import ClusterQueueStatus, PatchSpec, PatchStatus
-from headgate.model.events import Outcome, Trouble
+from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Target
 
-NOT_WRITTEN = [Trouble.CONFLICT, Trouble.UNAVAILABLE, Trouble.UNKNOWN]
+NOT_WRITTEN = [WriteError.CONFLICT, WriteError.UNAVAILABLE, WriteError.UNKNOWN]
 
 
 def about_queue(steps, kind=PatchStatus):

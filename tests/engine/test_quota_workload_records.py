@@ -7,7 +7,7 @@ from headgate.engine.quota.workload_records import PATIENCE, WorkloadRecords
 from headgate.lifecycle.workload.admission import refused, reserved
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.lifecycle.workload.eviction import preempted, released
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import PodShape
 from headgate.model.queues import Admission, PodSet, PodSetAssignment, QueuedWorkload
@@ -74,7 +74,7 @@ def test_quota_that_is_given_back_while_its_grant_is_under_way_is_held_until_tha
     assert sheet.held is None
 
 
-@pytest.mark.parametrize("trouble", [None, Trouble.CONFLICT], ids=["accepted", "refused as outdated"])
+@pytest.mark.parametrize("trouble", [None, WriteError.CONFLICT], ids=["accepted", "refused as outdated"])
 def test_what_was_answered_and_is_never_seen_is_decided_anew_in_the_end(records, trouble):
     records.want(KEY, says(records, "4 more needed"))
     (first,) = records.send(5.0)
@@ -113,7 +113,7 @@ def under_way(records, *names):
 def test_those_who_have_rested_are_sent_again_in_the_order_they_began_to(records):
     writes = under_way(records, "c", "a", "b")
     for write in writes:
-        records.answer(write, Trouble.UNAVAILABLE, 6.0)
+        records.answer(write, WriteError.UNAVAILABLE, 6.0)
     assert list(records.send(6.5)) == []
     assert list(records.send(7.0)) == writes
     assert records.next_deadline() is None
@@ -121,7 +121,7 @@ def test_those_who_have_rested_are_sent_again_in_the_order_they_began_to(records
 
 def test_the_next_deadline_is_that_of_the_first_who_still_rests(records):
     first, second = under_way(records, "a", "b")
-    records.answer(first, Trouble.UNAVAILABLE, 6.0)
+    records.answer(first, WriteError.UNAVAILABLE, 6.0)
     records.answer(second, None, 6.0)
     assert records.next_deadline() == 7.0
     records.observe(structs.replace(with_status(other("a"), first.change), version="2"))

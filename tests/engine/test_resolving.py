@@ -18,9 +18,9 @@ from headgate.model.claims import (
     VolumeClaim,
     ZoneDemand,
 )
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import PatchStatus
 from headgate.model.events import Gone, Observed
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import ReplicaOwner, Service
 from headgate.model.selectors import Operator, Requirement
@@ -164,7 +164,7 @@ UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 def test_a_pod_waits_for_its_claims(objects, incoming, why):
     found = resolver(*objects).resolve(incoming)
     assert isinstance(found, Unresolved)
-    assert (found.why, found.wake_on) == (why, {Happening.CLAIMS_CHANGED})
+    assert (found.why, found.wake_on) == (why, {ClusterEvent.CLAIMS_CHANGED})
     relaxed = resolver(*objects, profile=Profile(disabled=frozenset({found.rule, "VolumeZone"}))).resolve(incoming)
     assert not isinstance(relaxed, Unresolved), "with the rule switched off the pod does not wait"
 
@@ -237,7 +237,7 @@ def test_a_pod_without_claims_is_not_woken_by_them():
 
 
 def test_a_claim_seen_again_as_it_was_wakes_nobody():
-    same = Happening.CLAIMS_CHANGED
+    same = ClusterEvent.CLAIMS_CHANGED
     known = resolver(claim())
     assert known.observe(msgspec.structs.replace(claim(), version="2")) == ()
     assert known.observe(bound_claim()) == (same,)

@@ -4,10 +4,10 @@ import pytest
 from builders import bound, gang, member, node, pod, workload
 from steps import Steps
 
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, Evict, PatchStatus
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.groups import GroupKey
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import MOST_STALE, PodQueue
@@ -93,7 +93,7 @@ def test_nothing_is_kept_of_bindings_that_failed():
     sizes = []
     for number in range(12):
         steps.see(pod(f"p{number}"))
-        steps.step(Outcome(steps.only(Bind), (Trouble.UNKNOWN, Trouble.REFUSED, Trouble.GONE)[number % 3]))
+        steps.step(Outcome(steps.only(Bind), (WriteError.UNKNOWN, WriteError.REFUSED, WriteError.GONE)[number % 3]))
         steps.step(*gone(pod(f"p{number}")))
         steps.later(400.0)
         steps.later(400.0)
@@ -110,7 +110,7 @@ def test_equal_pods_that_come_and_go_leave_nothing_with_the_one_that_stays():
         queue.add(one)
         info = queue.pop()
         queue.set_equivalence(info, "equal")
-        queue.add_unschedulable(info, frozenset({Happening.ROOM_FREED}), 0.0)
+        queue.add_unschedulable(info, frozenset({ClusterEvent.ROOM_FREED}), 0.0)
         if number:
             queue.delete(one.key)
         sizes.append(kept(queue))

@@ -6,12 +6,12 @@ import pytest
 from builders import pod
 
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, InvalidPlugin, held_by, plugin_from
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 
 
 class Mine:
     name = "Mine"
-    wake_on = frozenset({Happening.NODE_ADDED})
+    wake_on = frozenset({ClusterEvent.NODE_ADDED})
 
     def refusal(self, candidate):
         return "no"
@@ -42,7 +42,7 @@ def test_a_plugin_comes_in_three_ways(found):
     plugin = plugin_from("Mine", found)
     held = held_by((plugin,), pod())
     assert held is not None
-    assert (held.plugin, held.reason, held.wake_on) == ("Mine", "no", frozenset({Happening.NODE_ADDED}))
+    assert (held.plugin, held.reason, held.wake_on) == ("Mine", "no", frozenset({ClusterEvent.NODE_ADDED}))
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_a_plugin_comes_in_three_ways(found):
         pytest.param(like(name="Yours"), "expected the attribute name to be 'Mine', got 'Yours'", id="another name"),
         pytest.param(lambda: object(), "expected the attribute name to be 'Mine', got None", id="any object"),
         pytest.param(like(refusal="no"), "expected a method refusal(pod)", id="a refusal that is no method"),
-        pytest.param(like(wake_on=["x"]), "expected wake_on to be a frozenset of Happening, got ['x']", id="a list"),
-        pytest.param(like(wake_on=frozenset({"x"})), "expected wake_on to be a frozenset of Happening", id="a text"),
+        pytest.param(like(wake_on=["x"]), "expected wake_on to be a frozenset of ClusterEvent, got ['x']", id="a list"),
+        pytest.param(like(wake_on=frozenset({"x"})), "expected wake_on to be a frozenset of ClusterEvent", id="a text"),
     ],
 )
 def test_what_is_no_plugin_is_told_precisely(found, problem):

@@ -20,7 +20,7 @@ from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import WebhookSettings
 from headgate.model.effects import WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
@@ -82,7 +82,7 @@ def _live(engine: GuardedEngine, first: list[Observed], later: list[Observed], d
                 continue
             for call in calls_for(effect, "headgate"):
                 assert call.body is not None
-            trouble = dice.choice((None, None, None, *Trouble))
+            trouble = dice.choice((None, None, None, *WriteError))
             batch.append(Outcome(effect, trouble, "m" if trouble else ""))
         if turn == 1:
             batch += later

@@ -32,7 +32,7 @@ from headgate.model.effects import (
     Unschedulability,
     Write,
 )
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import Phase
 
@@ -130,7 +130,7 @@ async def test_a_write_to_another_incarnation_is_refused_and_changes_nothing(
     trouble = await perform(client, write_to(another))
 
     assert trouble is not None
-    assert trouble[0] is Trouble.CONFLICT, trouble[1]
+    assert trouble[0] is WriteError.CONFLICT, trouble[1]
     assert await client.get(object_path(target.key)) == before
 
 
@@ -142,7 +142,7 @@ async def test_a_write_to_an_object_that_is_gone_is_refused_as_gone(
     nowhere = Target(Key(kind, namespace, name), "11111111-2222-3333-4444-555555555555")
     trouble = await perform(client, write_to(nowhere))
     assert trouble is not None
-    assert trouble[0] is Trouble.GONE, trouble[1]
+    assert trouble[0] is WriteError.GONE, trouble[1]
 
 
 async def test_creating_and_telling(client: Client, namespace: str) -> None:
@@ -163,7 +163,7 @@ async def test_another_gate_in_the_place_of_ours_is_left_alone(client: Client, n
     target = await target_of(client, Key(Kind.POD, namespace, "it"))
     trouble = await perform(client, RemoveGate(target, "headgate.dev/ours", 0))
     assert trouble is not None
-    assert trouble[0] is Trouble.CONFLICT
+    assert trouble[0] is WriteError.CONFLICT
     assert (await client.get(object_path(target.key)))["spec"]["schedulingGates"] == GATES
 
 
@@ -189,7 +189,7 @@ async def target_of(client: Client, key: Key) -> Target:
     return Target(key, (await client.get(object_path(key)))["metadata"]["uid"])
 
 
-async def perform(client: Client, write: Write) -> tuple[Trouble, str] | None:
+async def perform(client: Client, write: Write) -> tuple[WriteError, str] | None:
     for call in calls_for(write, "headgate.dev/test"):
         assert call.query == {}
         answer = await client.request(call.method, call.path, call.body, call.content_type)

@@ -14,7 +14,7 @@ from msgspec import Raw
 from headgate.live.loop import EventQueue, Timers
 from headgate.live.recorder import Recorder
 from headgate.model.effects import Bind, Delete, EmitEvent, EventType, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Namespace
 
@@ -170,7 +170,7 @@ def test_a_recording_holds_what_each_batch_showed():
     recorder.write([seen("a", 2), gone("b", "u9"), TimerFired("t")], 12.5)
     pod = Target(Key(Kind.POD, "default", "a"), "u1")
     event = EmitEvent(pod, EventType.NORMAL, "R", "A", "m", 1.0)
-    recorder.write([Outcome(Bind(pod, "n"), Trouble.CONFLICT, "changed"), Outcome(event)], 13.0)
+    recorder.write([Outcome(Bind(pod, "n"), WriteError.CONFLICT, "changed"), Outcome(event)], 13.0)
     recorder.write([Outcome(event)], 14.0)
     about = {"effect": "Bind", "object": "pods/default/a"}
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [

@@ -18,7 +18,7 @@ from headgate.live.logs import Log, LogLevel, json_line, text_line
 from headgate.live.metrics import Metrics
 from headgate.live.plugin_timing import Stopwatch
 from headgate.model.effects import Bind
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
@@ -120,7 +120,7 @@ async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     metrics = Metrics("headgate")
     metrics.stepped(3, 0.002, [BOUND, REFUSED, BOUND])
     metrics.performed(Bind(Target(POD, "u"), "n"), None, 0.25)
-    metrics.performed(Bind(Target(POD, "u"), "n"), Trouble.CONFLICT, 0.5)
+    metrics.performed(Bind(Target(POD, "u"), "n"), WriteError.CONFLICT, 0.5)
     metrics.restarted(Kind.NODE)
     metrics.event_dropped()
     attempts = ("scheduler_schedule_attempts_total", (("profile", "headgate"), ("result", "scheduled")))

@@ -25,7 +25,7 @@ from headgate.model.effects import (
     PodCondition,
     Write,
 )
-from headgate.model.events import Outcome, Trouble
+from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target
 
 
@@ -96,7 +96,7 @@ class Watcher:
         self.dropped = 0
         self.seconds: list[float] = []
 
-    def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None:
+    def performed(self, write: Write, trouble: WriteError | None, seconds: float) -> None:
         self.counted[type(write).__name__, trouble or "accepted"] += 1
         self.seconds.append(seconds)
 
@@ -122,15 +122,17 @@ async def performing(server: Server, clock: ImpatientClock | None = None) -> Asy
     "answers, asked, trouble",
     [
         pytest.param([], 1, None, id="accepted"),
-        pytest.param([409], 1, Trouble.CONFLICT, id="a conflict is reported, not repeated"),
-        pytest.param([404], 1, Trouble.GONE, id="an object that is gone"),
-        pytest.param([403], 1, Trouble.REFUSED, id="a refusal"),
-        pytest.param([500], 1, Trouble.UNKNOWN, id="an internal error may have done it, so it is not repeated"),
-        pytest.param([AnswerLost("cut")], 1, Trouble.UNKNOWN, id="a lost answer is not repeated"),
+        pytest.param([409], 1, WriteError.CONFLICT, id="a conflict is reported, not repeated"),
+        pytest.param([404], 1, WriteError.GONE, id="an object that is gone"),
+        pytest.param([403], 1, WriteError.REFUSED, id="a refusal"),
+        pytest.param([500], 1, WriteError.UNKNOWN, id="an internal error may have done it, so it is not repeated"),
+        pytest.param([AnswerLost("cut")], 1, WriteError.UNKNOWN, id="a lost answer is not repeated"),
         pytest.param([NeverSent("down"), 201], 2, None, id="what was never sent is sent again"),
         pytest.param([429, 503, 201], 3, None, id="a busy server is asked again"),
-        pytest.param([NeverSent("down"), 409], 2, Trouble.CONFLICT, id="the last answer counts"),
-        pytest.param([NeverSent("down")] * 9, TRIES, Trouble.UNAVAILABLE, id="in the end it is reported as not done"),
+        pytest.param([NeverSent("down"), 409], 2, WriteError.CONFLICT, id="the last answer counts"),
+        pytest.param(
+            [NeverSent("down")] * 9, TRIES, WriteError.UNAVAILABLE, id="in the end it is reported as not done"
+        ),
     ],
 )
 async def test_how_a_write_ends(answers, asked, trouble):
@@ -147,12 +149,12 @@ async def test_how_a_write_ends(answers, asked, trouble):
     "answers, asked, trouble",
     [
         pytest.param([], ["PATCH", "DELETE"], None, id="both requests"),
-        pytest.param([409], ["PATCH"], Trouble.CONFLICT, id="the first that fails ends it"),
-        pytest.param([200, 404], ["PATCH", "DELETE"], Trouble.GONE, id="the second one's trouble is the write's"),
+        pytest.param([409], ["PATCH"], WriteError.CONFLICT, id="the first that fails ends it"),
+        pytest.param([200, 404], ["PATCH", "DELETE"], WriteError.GONE, id="the second one's trouble is the write's"),
         pytest.param(
             [200, *[NeverSent("down")] * TRIES],
             ["PATCH", *["DELETE"] * TRIES],
-            Trouble.UNKNOWN,
+            WriteError.UNKNOWN,
             id="half done is not called not done",
         ),
     ],

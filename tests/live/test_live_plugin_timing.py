@@ -11,7 +11,7 @@ from builders import node, pod, shape
 from headgate.engine.scheduler.plugins import FILTER, POST_FILTER, SCORE, plugins_for, unwatched
 from headgate.live.plugin_timing import ONE_IN, Stopwatch
 from headgate.model.affinity import HostPort
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.settings import Profile
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placer
@@ -79,7 +79,7 @@ class Search(Rule):
         return self._answer
 
 
-ON_ROOM = frozenset({Happening.ROOM_FREED})
+ON_ROOM = frozenset({ClusterEvent.ROOM_FREED})
 NOWHERE, FIRST, SECOND = (np.array(where) for where in ([False, False], [True, False], [False, True]))
 
 

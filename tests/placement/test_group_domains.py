@@ -6,7 +6,7 @@ from builders import node, pod, shape
 from group_builders import Cluster, members, peers
 from peers_builders import HOST, ZONE, select, spread, term, zoned
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.settings import Profile
 from headgate.placement.groups import GroupPlacement
 
@@ -130,7 +130,7 @@ def test_a_refused_group_wakes_by_what_any_domain_lacks():
     nodes = [zoned("a1", "a", cpu=2000), zoned("b1", "b", cpu=1500)]
     found = Cluster(nodes, [("a1", peers(1, name="old")[0])]).place(peers(2, **APART), topology=ZONE)
     assert set(found.filters) == {"InterPodAffinity"}
-    assert {Happening.NEIGHBOURS_CHANGED, Happening.NODE_CHANGED, Happening.ROOM_FREED} <= found.wake_on
+    assert {ClusterEvent.NEIGHBOURS_CHANGED, ClusterEvent.NODE_CHANGED, ClusterEvent.ROOM_FREED} <= found.wake_on
     assert found.curable == 2
 
 

@@ -6,7 +6,7 @@ from group_builders import Cluster, members, peers
 from peers_builders import HOST, ZONE, select, spread, term, zoned
 
 from headgate.model.affinity import HostPort
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.placer import NoPlacement
 
@@ -127,10 +127,10 @@ def test_a_refused_group_is_told_why(nodes, pods, needed, message):
 def test_a_group_wakes_by_what_could_change_its_refusal():
     found = Cluster(TWO).place(members(5, cpu=500))
     assert (found.filters, found.curable) == (("NodeResourcesFit",), 2)
-    assert found.wake_on == {Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.ROOM_FREED}
+    assert found.wake_on == {ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.ROOM_FREED}
     apart = Cluster(ZONES).place(peers(4, **APART))
     assert apart.filters == ("InterPodAffinity",)
-    assert Happening.NEIGHBOURS_CHANGED in apart.wake_on
+    assert ClusterEvent.NEIGHBOURS_CHANGED in apart.wake_on
 
 
 def test_a_gang_stops_asking_when_too_few_are_left():

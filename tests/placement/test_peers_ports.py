@@ -5,7 +5,7 @@ from builders import pod_key
 from peers_builders import Around, pod_of, zoned
 
 from headgate.model.affinity import HostPort
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.placement.placer import NoPlacement
 
 
@@ -51,7 +51,7 @@ def test_a_port_is_free_again_when_its_pod_is_gone():
     refused = around.place(listening(HostPort(80)))
     assert isinstance(refused, NoPlacement)
     assert str(refused) == ("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")
-    assert Happening.ROOM_FREED in refused.wake_on
+    assert ClusterEvent.ROOM_FREED in refused.wake_on
     around.table.release(pod_key("placed-0"))
     assert around.takers(listening(HostPort(80))) == ["n"]
     assert around.takers(listening(HostPort(81))) == []

@@ -5,7 +5,7 @@ from builders import amounts, node, pod, shape, tolerating
 
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import HostPort, NodeTerm, PeerDemands, PodTerm, Spread, Toleration
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.pod import PodShape
 from headgate.model.selectors import Operator, Requirement
@@ -214,12 +214,12 @@ def test_of_many_reasons_the_most_frequent_are_shown():
 
 def test_a_refusal_for_lack_of_room_listens_for_room():
     short = placer(node("a"))[0].place(pod(shape=shape(2000)))
-    assert Happening.ROOM_FREED in short.wake_on
+    assert ClusterEvent.ROOM_FREED in short.wake_on
 
 
 def test_a_refusal_by_a_taint_does_not_listen_for_room():
     tainted = placer(node("a", taints=(NO_SCHEDULE,)))[0].place(pod(shape=shape(1)))
-    assert tainted.wake_on == {Happening.NODE_ADDED, Happening.NODE_CHANGED}
+    assert tainted.wake_on == {ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED}
 
 
 def test_equal_nodes_are_drawn_alike_whatever_the_order_they_came_in():

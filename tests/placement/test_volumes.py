@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.affinity import NodeTerm
 from headgate.model.claims import Attachment, ClaimDemands, ClaimName, ZoneDemand
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile
@@ -91,7 +91,7 @@ def test_claims_say_where_a_pod_may_run(demands, wanted):
     assert takers(ALL, demanding(**demands)) == wanted
 
 
-NODE_HAPPENINGS = {Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.CLAIMS_CHANGED}
+NODE_HAPPENINGS = {ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.CLAIMS_CHANGED}
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ NODE_HAPPENINGS = {Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.CLAIM
             "VolumeRestrictions",
             "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
             "already in-use by another pod",
-            {Happening.NODE_ADDED, Happening.ROOM_FREED, Happening.CLAIMS_CHANGED},
+            {ClusterEvent.NODE_ADDED, ClusterEvent.ROOM_FREED, ClusterEvent.CLAIMS_CHANGED},
             id="a claim in use",
         ),
     ],
 )
 def test_a_refusal_is_said_in_kube_schedulers_words_and_ends_when_it_can(demands, rule, reason, wake_on):
     found = world(EAST, WEST)[0].place(demanding(**demands))
-    curable = 2 if Happening.ROOM_FREED in wake_on else 0
+    curable = 2 if ClusterEvent.ROOM_FREED in wake_on else 0
     assert found == NoPlacement(2, ((reason, 2),), (rule,), frozenset(wake_on), curable=curable)
     switched_off = Profile(disabled=frozenset({rule}))
     assert takers([EAST], demanding(**demands), profile=switched_off) == ["east"]
@@ -177,7 +177,7 @@ def test_a_node_attaches_no_more_volumes_than_it_can(most, running, handles, fit
         assert isinstance(found, Placement)
     else:
         assert found.reasons == (("Insufficient cpu", 1), ("node(s) exceed max volume count", 1))
-        assert Happening.ROOM_FREED in found.wake_on
+        assert ClusterEvent.ROOM_FREED in found.wake_on
 
 
 def test_a_limit_of_another_driver_does_not_matter():

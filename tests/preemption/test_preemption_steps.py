@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
 
 from headgate.model.affinity import HostPort
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.preemption.search import NoPlan
 from headgate.preemption.units import Standing
 
@@ -76,7 +76,7 @@ def test_a_refusal_has_numbers():
     assert refused == NoPlan(
         "preemption would not help: no room even without all 9 pods (9 units) of lower priority",
         candidates=9,
-        wake_on=frozenset({Happening.CANDIDATES_CHANGED}),
+        wake_on=frozenset({ClusterEvent.CANDIDATES_CHANGED}),
     )
 
 

@@ -5,11 +5,11 @@ from builders import pod, pod_key, shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import PodQueue, QueueName
 
-ROOM = frozenset({Happening.ROOM_FREED})
+ROOM = frozenset({ClusterEvent.ROOM_FREED})
 
 
 def queue_of(*pods):
@@ -61,7 +61,7 @@ def test_a_withdrawn_pod_is_not_handed_out():
 def test_a_gated_pod_is_on_record_but_never_handed_out():
     queue = queue_of()
     queue.add_gated(pod("a", gates=("g",)))
-    queue.wake(Happening, now=99.0)
+    queue.wake(ClusterEvent, now=99.0)
     queue.flush_backoff(now=99.0)
     assert queue.queue_of(pod_key("a")) is QueueName.GATED
     assert popped(queue) == []
@@ -77,9 +77,9 @@ def test_a_pod_whose_gates_are_gone_is_handed_out():
 def test_a_refused_pod_waits_for_its_own_happening():
     queue = queue_of(pod("a"))
     refuse_all(queue)
-    queue.wake([Happening.NODE_ADDED], now=60.0)
+    queue.wake([ClusterEvent.NODE_ADDED], now=60.0)
     assert queue.queue_of(pod_key("a")) is QueueName.UNSCHEDULABLE
-    queue.wake([Happening.ROOM_FREED], now=60.0)
+    queue.wake([ClusterEvent.ROOM_FREED], now=60.0)
     assert popped(queue) == ["a"]
 
 
@@ -187,7 +187,7 @@ def test_every_pod_stands_in_one_line_and_the_sizes_add_up(history):
                 queue.delete(pod_key(name))
                 expected.discard(name)
             case "wake":
-                queue.wake([list(Happening)[kind]], float(now))
+                queue.wake([list(ClusterEvent)[kind]], float(now))
             case "ripen":
                 queue.flush_backoff(float(now))
             case _:

@@ -13,7 +13,7 @@ from headgate.model.queues import Reclaim, WithinQueue
 from headgate.model.quota_settings import DEFAULT_FAIR
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
-from headgate.preemption.quota.search import Preemptor
+from headgate.preemption.quota.search import QuotaPreemptor
 from headgate.quota.fair_sharing import ONE, by_resource, decayed, entry_penalty, remaining
 from headgate.quota.tree import FlavorResource
 
@@ -127,7 +127,7 @@ def books(*parts):
     ],
 )
 def test_victims_by_what_their_local_queues_used(victims_of, parts, cpu, victims):
-    preemptor = Preemptor("q", 2, 5.0, ((CPU, cpu * 1000),), (CPU,))
+    preemptor = QuotaPreemptor("q", 2, 5.0, ((CPU, cpu * 1000),), (CPU,))
     assert [victim.reservation.key.name for victim in victims_of(books(*parts), preemptor)] == victims
 
 
@@ -141,5 +141,5 @@ def test_between_cluster_queues_use_says_nothing():
         holds("r-busy", "r", 1, priority=-1, local="busy"),
         holds("s-middle", "s", 2, priority=0, local="busy"),
     )
-    found = classical_victims(world, Preemptor("q", 2, 5.0, ((CPU, 1000),), (CPU,)))
+    found = classical_victims(world, QuotaPreemptor("q", 2, 5.0, ((CPU, 1000),), (CPU,)))
     assert [victim.reservation.key.name for victim in found] == ["r-busy"]

@@ -10,7 +10,7 @@ from headgate.model.queues import BorrowWithinCohort, Quota, Reclaim, WithinQueu
 from headgate.model.quota_settings import DEFAULT_FAIR, FairStrategy
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
-from headgate.preemption.quota.search import Preemptor, fits
+from headgate.preemption.quota.search import QuotaPreemptor, fits
 from headgate.quota.tree import FlavorResource
 
 LOWER, NEWER = WithinQueue.LOWER_PRIORITY, WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
@@ -20,7 +20,7 @@ FAIRLY, BORROWING = "InCohortFairSharing", "InCohortReclaimWhileBorrowing"
 
 
 def preemptor(cpu, priority=2, ordered=5.0, of=CPU):
-    return Preemptor("q", priority, ordered, ((of, cpu * 1000),), (of,))
+    return QuotaPreemptor("q", priority, ordered, ((of, cpu * 1000),), (of,))
 
 
 def told(victims):
@@ -297,7 +297,7 @@ def shortages(dice, world):
         entry = node.queue.groups[0].flavors[0]
         of = FlavorResource(entry.flavor, entry.quotas[0][0])
         amount = max(0, node.accounts[of].available()) + dice.choice((1000, 2000))
-        yield books, Preemptor(name, dice.randint(0, 3), float(dice.randint(0, 3)), ((of, amount),), (of,))
+        yield books, QuotaPreemptor(name, dice.randint(0, 3), float(dice.randint(0, 3)), ((of, amount),), (of,))
 
 
 @pytest.mark.parametrize("seed", range(6))

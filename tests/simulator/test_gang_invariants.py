@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headgate.engine.journal import Entry
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.simulator.invariants import BrokenInvariant, SchedulingInvariants, WholeGangPreemption
 from headgate.simulator.virtual_time import run
 
@@ -74,10 +74,12 @@ def test_a_gang_that_starts_with_too_few_breaks(other):
     ("troubles", "counts"),
     [
         pytest.param([None], True, id="an accepted binding counts before it is seen"),
-        pytest.param([Trouble.UNKNOWN], True, id="one that may have taken hold counts"),
-        pytest.param([Trouble.UNKNOWN, Trouble.CONFLICT], True, id="a conflict after a lost answer may be our own"),
-        pytest.param([Trouble.CONFLICT], False, id="a refused one does not"),
-        pytest.param([Trouble.UNKNOWN, Trouble.GONE], False, id="nor that of a pod that is gone"),
+        pytest.param([WriteError.UNKNOWN], True, id="one that may have taken hold counts"),
+        pytest.param(
+            [WriteError.UNKNOWN, WriteError.CONFLICT], True, id="a conflict after a lost answer may be our own"
+        ),
+        pytest.param([WriteError.CONFLICT], False, id="a refused one does not"),
+        pytest.param([WriteError.UNKNOWN, WriteError.GONE], False, id="nor that of a pod that is gone"),
     ],
 )
 def test_a_binding_counts_as_long_as_it_may_have_taken_hold(troubles, counts):
@@ -86,7 +88,7 @@ def test_a_binding_counts_as_long_as_it_may_have_taken_hold(troubles, counts):
     start(fair, first, second)
     for trouble in troubles:
         fair.known.observe_outcome(Outcome(Bind(first.target, "n"), trouble))
-    fair.known.observe_outcome(Outcome(Bind(second.target, "n"), Trouble.CONFLICT))
+    fair.known.observe_outcome(Outcome(Bind(second.target, "n"), WriteError.CONFLICT))
     if counts:
         start(fair, second)
     else:
@@ -125,7 +127,7 @@ def test_an_eviction(seen, breaks):
 def test_a_promise_is_on_record_when_the_server_has_accepted_it():
     fair = law(LOW, BOSS)
     nomination = PatchStatus(BOSS.target, Nomination("n"))
-    fair.known.observe_outcome(Outcome(nomination, Trouble.UNKNOWN))
+    fair.known.observe_outcome(Outcome(nomination, WriteError.UNKNOWN))
     with pytest.raises(BrokenInvariant):
         leave(fair, LOW)
     fair = law(LOW, BOSS)
@@ -155,7 +157,7 @@ def test_a_shield_counts_and_not_the_priority():
 def test_nobody_is_evicted_twice_unless_the_write_failed():
     fair = law(LOW, PROMISED)
     leave(fair, LOW)
-    fair.known.observe_outcome(Outcome(evict(LOW), Trouble.UNAVAILABLE))
+    fair.known.observe_outcome(Outcome(evict(LOW), WriteError.UNAVAILABLE))
     fair.check([evict(LOW)], [], None)
     fair.known.observe_outcome(Outcome(evict(LOW)))
     with pytest.raises(BrokenInvariant, match="evicted twice"):

@@ -7,7 +7,7 @@ from msgspec import Raw, json
 
 from headgate.apiserver import INITIAL_OBJECTS, ApiServer
 from headgate.model.effects import Create
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.quota_settings import QuotaSettings
 from headgate.simulator.clients import perform
@@ -36,5 +36,5 @@ def test_our_own_writes_ask_nobody(server: ApiServer) -> None:
 
 def test_writes_of_the_world_ask_our_webhooks(server: ApiServer) -> None:
     outcome = perform(refused_flavor(), server, 0.0, CONTROLLER_MANAGER)
-    assert outcome.trouble is Trouble.REFUSED
+    assert outcome.trouble is WriteError.REFUSED
     assert "denied the request" in outcome.message

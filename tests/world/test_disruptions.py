@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from headgate.api.decode import decode
 from headgate.api.errors import InvalidObject
 from headgate.model.effects import BudgetStatus, PatchStatus
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import DisruptionBudget, PodCount
 from headgate.model.pod import Phase
@@ -114,8 +114,8 @@ WRITTEN = PatchStatus(Target(KEY, "budget-uid", "7"), BudgetStatus(3, 1, 1, 0, 1
             [1, 0],
             id="a pod that came back under its name is not the one that went",
         ),
-        pytest.param([[Observed(A)], [Outcome(WRITTEN, Trouble.CONFLICT)]], [1, 1], id="a lost write is made again"),
-        pytest.param([[Observed(A)], [Outcome(WRITTEN, Trouble.REFUSED)]], [1], id="a refused one is not"),
+        pytest.param([[Observed(A)], [Outcome(WRITTEN, WriteError.CONFLICT)]], [1, 1], id="a lost write is made again"),
+        pytest.param([[Observed(A)], [Outcome(WRITTEN, WriteError.REFUSED)]], [1], id="a refused one is not"),
         pytest.param([[Gone(KEY, "budget-uid")], [Observed(A)]], [], id="a budget that is gone is not written to"),
     ],
 )

@@ -10,7 +10,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from headgate.model.effects import Create, Delete, Effect, JobProgress, PatchStatus, WakeAt
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Job
 from headgate.model.pod import Phase, Pod, PodShape
@@ -174,7 +174,7 @@ def test_lower_parallelism_sends_the_least_worth_away():
 def test_a_name_that_is_taken_is_not_tried_again():
     controller = JobController()
     first = next(e for e in controller.react([Observed(job())], 0.0) if isinstance(e, Create))
-    again = controller.react([Outcome(first, Trouble.CONFLICT)], 0.0)
+    again = controller.react([Outcome(first, WriteError.CONFLICT)], 0.0)
     second = next(e for e in again if isinstance(e, Create))
     assert second.key != first.key
 
@@ -182,7 +182,7 @@ def test_a_name_that_is_taken_is_not_tried_again():
 def test_a_pod_the_server_will_never_accept_is_not_asked_for_again():
     controller = JobController()
     first = next(e for e in controller.react([Observed(job())], 0.0) if isinstance(e, Create))
-    assert controller.react([Outcome(first, Trouble.REFUSED)], 0.0) == []
+    assert controller.react([Outcome(first, WriteError.REFUSED)], 0.0) == []
     assert controller.react([Observed(job())], 1.0) == []
 
 

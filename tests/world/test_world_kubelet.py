@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.model.effects import Delete, Effect, PatchStatus, PodRun, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import Phase, Pod, PodShape
@@ -130,5 +130,5 @@ def test_stale_and_repeated_sights_change_nothing():
 def test_a_report_that_did_not_arrive_is_made_again():
     kubelet = Kubelet()
     report = kubelet.react([NODE, Observed(pod())], 0.0)[0]
-    kubelet.react([Outcome(report, Trouble.CONFLICT)], 0.0)
+    kubelet.react([Outcome(report, WriteError.CONFLICT)], 0.0)
     assert phases(kubelet.react([Observed(pod())], 1.0)) == [Phase.RUNNING]

@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from headgate.model.effects import Create, Delete, Effect
-from headgate.model.events import Event, Gone, Observed, Outcome, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.owners import StatefulSet
 from headgate.model.pod import Phase, Pod, PodShape
@@ -110,11 +110,11 @@ def test_pods_too_many_leave_the_last_first() -> None:
 @pytest.mark.parametrize(
     "trouble, made",
     [
-        pytest.param(Trouble.UNAVAILABLE, 1, id="what did not reach the server is asked for again"),
-        pytest.param(Trouble.REFUSED, 0, id="what the server will not have is not"),
+        pytest.param(WriteError.UNAVAILABLE, 1, id="what did not reach the server is asked for again"),
+        pytest.param(WriteError.REFUSED, 0, id="what the server will not have is not"),
     ],
 )
-def test_trouble(trouble: Trouble, made: int) -> None:
+def test_trouble(trouble: WriteError, made: int) -> None:
     controller = StatefulSetController()
     (create,) = controller.react([Observed(stateful_set())], 0.0)
     assert isinstance(create, Create)

@@ -35,7 +35,7 @@ from headgate.model.effects import (
     WorkloadStatus,
     Write,
 )
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Target
 
 JSON = "application/json"
@@ -229,17 +229,17 @@ class WireApiStatus(Wire, frozen=True):
 _decoder = msgspec.json.Decoder(WireApiStatus)
 
 _NOTHING_DONE = {
-    401: Trouble.UNAVAILABLE,  # our credentials are stale; fresh ones may do
-    404: Trouble.GONE,
-    409: Trouble.CONFLICT,
-    410: Trouble.GONE,
-    429: Trouble.UNAVAILABLE,
-    503: Trouble.UNAVAILABLE,
+    401: WriteError.UNAVAILABLE,  # our credentials are stale; fresh ones may do
+    404: WriteError.GONE,
+    409: WriteError.CONFLICT,
+    410: WriteError.GONE,
+    429: WriteError.UNAVAILABLE,
+    503: WriteError.UNAVAILABLE,
 }
 _MAYBE_DONE = frozenset({408, 500, 502, 504})  # the server, or one on the way to it, lost track
 
 
-def trouble_of(code: int, body: bytes) -> tuple[Trouble, str] | None:
+def trouble_of(code: int, body: bytes) -> tuple[WriteError, str] | None:
     """What went wrong with a write and what the server says about it; None when it was accepted."""
     if 200 <= code < 300:
         return None
@@ -255,12 +255,12 @@ def decode_status(body: bytes) -> WireApiStatus:
         return WireApiStatus()
 
 
-def _trouble(code: int, status: WireApiStatus) -> Trouble:
+def _trouble(code: int, status: WireApiStatus) -> WriteError:
     if code in _NOTHING_DONE:
         return _NOTHING_DONE[code]
     if code in _MAYBE_DONE or code > 504:
-        return Trouble.UNKNOWN
-    return Trouble.CONFLICT if code == 422 and _was_of_another_object(status) else Trouble.REFUSED
+        return WriteError.UNKNOWN
+    return WriteError.CONFLICT if code == 422 and _was_of_another_object(status) else WriteError.REFUSED
 
 
 def _was_of_another_object(status: WireApiStatus) -> bool:

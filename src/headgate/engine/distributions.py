@@ -23,7 +23,7 @@ class Distribution(Struct, frozen=True, gc=False):
         return sum(self.counts)
 
 
-class Spread:
+class Histogram:
     """A distribution that grows. A value costs the same however many there were."""
 
     __slots__ = ("_bounds", "_counts", "_total")
@@ -39,7 +39,7 @@ class Spread:
         if value > 0.0:
             self._total += value
 
-    def take_in(self, other: Spread) -> None:
+    def take_in(self, other: Histogram) -> None:
         """All that was added to the other, whose bounds begin with the bounds of this one."""
         last = len(self._bounds)
         for index, count in enumerate(other._counts):
@@ -56,12 +56,12 @@ class Distributions:
 
     def __init__(self, bounds: Mapping[str, Bounds]) -> None:
         self._bounds = bounds
-        self._spreads: dict[tuple[str, Labels], Spread] = {}
+        self._spreads: dict[tuple[str, Labels], Histogram] = {}
 
     def observe(self, name: str, labels: Labels, value: float) -> None:
         self._spread(name, labels).add(value)
 
-    def take_in(self, name: str, labels: Labels, other: Spread) -> None:
+    def take_in(self, name: str, labels: Labels, other: Histogram) -> None:
         self._spread(name, labels).take_in(other)
 
     def forget(self, labels: Mapping[str, str]) -> None:
@@ -73,8 +73,8 @@ class Distributions:
         for (name, labels), spread in self._spreads.items():
             yield name, labels, spread.so_far
 
-    def _spread(self, name: str, labels: Labels) -> Spread:
+    def _spread(self, name: str, labels: Labels) -> Histogram:
         spread = self._spreads.get((name, labels))
         if spread is None:
-            spread = self._spreads[name, labels] = Spread(self._bounds[name])
+            spread = self._spreads[name, labels] = Histogram(self._bounds[name])
         return spread

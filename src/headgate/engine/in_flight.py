@@ -16,13 +16,13 @@ from msgspec import Struct
 
 from headgate.engine.deadlines import Deadlines
 from headgate.model.effects import Write
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.queueing.backoff import Backoff
 
 S = TypeVar("S", bound=Hashable)
 W = TypeVar("W", bound=Write)
 
-RETRIABLE = frozenset({Trouble.UNAVAILABLE, Trouble.UNKNOWN})
+RETRIABLE = frozenset({WriteError.UNAVAILABLE, WriteError.UNKNOWN})
 """The server could not be asked, or its answer was lost: the same write may still take effect."""
 
 
@@ -97,7 +97,7 @@ class InFlightWrites(Generic[S, W]):
         flight.joined = (*flight.joined, write)
         return write
 
-    def answer(self, slot: S, write: W, trouble: Trouble | None, observed: str, now: float) -> WriteResult | None:
+    def answer(self, slot: S, write: W, trouble: WriteError | None, observed: str, now: float) -> WriteResult | None:
         """What the server's answer means, given the version observed last; None when the write is not in flight."""
         flight = self._writes.get(slot)
         if flight is None or (flight.write != write and write not in flight.joined):
@@ -111,11 +111,11 @@ class InFlightWrites(Generic[S, W]):
                 self._unanswered.pop(slot, None)
                 self._set_deadline(slot, now + policy.patience, policy.idle_nets)
             return WriteResult.PENDING
-        if trouble is Trouble.GONE or (trouble is Trouble.REFUSED and policy.refusal_rest is None):
+        if trouble is WriteError.GONE or (trouble is WriteError.REFUSED and policy.refusal_rest is None):
             return self._settle(slot, WriteResult.REFUSED)
         if moved:
             return self._settle(slot, WriteResult.FORGOTTEN)
-        if trouble is Trouble.REFUSED and policy.refusal_rest is not None:
+        if trouble is WriteError.REFUSED and policy.refusal_rest is not None:
             self._count_failure(slot, flight.base)
             self._unanswered.pop(slot, None)
             flight.state = WriteState.REFUSED

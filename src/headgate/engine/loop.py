@@ -12,7 +12,7 @@ from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduler.plane import SchedulerPlane
-from headgate.engine.scheduler.plugins import Watch, unwatched
+from headgate.engine.scheduler.plugins import PluginObserver, unwatched
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Create, Effect, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
@@ -49,7 +49,7 @@ class Engine:
         settings: Settings,
         pre_enqueue: tuple[PreEnqueue, ...] = PRE_ENQUEUE,
         certifier: Certifier | None = None,
-        watch: Watch = unwatched,
+        watch: PluginObserver = unwatched,
     ) -> None:
         self.journal = Journal()
         self._planes: list[Plane] = []

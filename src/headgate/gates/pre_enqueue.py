@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from msgspec import Struct
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 
 
@@ -21,8 +21,8 @@ class PreEnqueue(Protocol):
     def name(self) -> str: ...
 
     @property
-    def wake_on(self) -> frozenset[Happening]:
-        """Happenings other than a change of the pod that could change a refusal."""
+    def wake_on(self) -> frozenset[ClusterEvent]:
+        """Cluster events other than a change of the pod that could change a refusal."""
 
     def refusal(self, pod: Pod) -> str | None:
         """Why the pod is held; None if it may be queued."""
@@ -33,14 +33,14 @@ class Held(Struct, frozen=True):
 
     plugin: str
     reason: str
-    wake_on: frozenset[Happening]
+    wake_on: frozenset[ClusterEvent]
 
 
 class SchedulingGates:
     """Holds a pod until its last scheduling gate is removed."""
 
     name = "SchedulingGates"
-    wake_on: frozenset[Happening] = frozenset()
+    wake_on: frozenset[ClusterEvent] = frozenset()
 
     def refusal(self, pod: Pod) -> str | None:
         return f"waiting for scheduling gates: {', '.join(pod.gates)}" if pod.gates else None
@@ -84,8 +84,8 @@ def plugin_from(name: str, found: object) -> PreEnqueue:
     if not callable(getattr(made, "refusal", None)):
         raise InvalidPlugin(name, "expected a method refusal(pod) that answers with a reason or None")
     wake_on = getattr(made, "wake_on", None)
-    if not isinstance(wake_on, frozenset) or not all(isinstance(each, Happening) for each in wake_on):
-        raise InvalidPlugin(name, f"expected wake_on to be a frozenset of Happening, got {wake_on!r}")
+    if not isinstance(wake_on, frozenset) or not all(isinstance(each, ClusterEvent) for each in wake_on):
+        raise InvalidPlugin(name, f"expected wake_on to be a frozenset of ClusterEvent, got {wake_on!r}")
     return cast(PreEnqueue, made)
 
 

@@ -25,7 +25,7 @@ from headgate.engine.journal import Entry
 from headgate.engine.scheduler.plugins import ADMISSION
 from headgate.live.plugin_timing import FAILED, PASSED
 from headgate.model.effects import Bind, Write
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Kind
 
 ENGINE = "A gauge of the engine."
@@ -224,7 +224,7 @@ class Metrics:
         else:
             self._answers(plugin, point, status).observe(seconds)
 
-    def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None:
+    def performed(self, write: Write, trouble: WriteError | None, seconds: float) -> None:
         self._effects.labels(type(write).__name__, trouble.value if trouble else "accepted").inc()
         if isinstance(write, Bind):
             self.asked("DefaultBinder", "Bind", FAILED if trouble else PASSED, seconds)

@@ -19,7 +19,7 @@ from headgate.model.effects import (
     PodCondition,
     Write,
 )
-from headgate.model.events import Outcome, Trouble
+from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
 
 CONCURRENCY = 32  # writes under way
@@ -44,7 +44,7 @@ class Asks(Protocol):
 class WriteObserver(Protocol):
     """Is called for every write, for metrics."""
 
-    def performed(self, write: Write, trouble: Trouble | None, seconds: float) -> None: ...
+    def performed(self, write: Write, trouble: WriteError | None, seconds: float) -> None: ...
 
     def event_dropped(self) -> None: ...
 
@@ -172,12 +172,12 @@ class Performer:
 
     async def _carry_out(self, write: Write) -> None:
         began = self._clock()
-        trouble: Trouble | None
+        trouble: WriteError | None
         try:
             calls = calls_for(write, REPORTER)
         except Exception as error:  # what cannot be put into words is refused, and no reason to stop the others
             trouble, message = (
-                Trouble.REFUSED,
+                WriteError.REFUSED,
                 f"it cannot be written: {type(error).__name__}: {error}"[:LONGEST_REASON],
             )
         else:
@@ -186,34 +186,34 @@ class Performer:
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))
 
-    async def _ask_all(self, calls: tuple[Call, ...]) -> tuple[Trouble | None, str]:
+    async def _ask_all(self, calls: tuple[Call, ...]) -> tuple[WriteError | None, str]:
         """In order, up to the first that fails. After a first success "nothing was done" would not be true."""
         for position, call in enumerate(calls):
             trouble, message = await self._ask(call)
-            if trouble is Trouble.UNAVAILABLE and position > 0:
-                return Trouble.UNKNOWN, message
+            if trouble is WriteError.UNAVAILABLE and position > 0:
+                return WriteError.UNKNOWN, message
             if trouble is not None:
                 return trouble, message
         return None, ""
 
-    async def _ask(self, call: Call) -> tuple[Trouble | None, str]:
+    async def _ask(self, call: Call) -> tuple[WriteError | None, str]:
         """Asks again only where the server certainly did nothing."""
         pause = FIRST_RETRY
         for _ in range(TRIES - 1):
             trouble, message = await self._ask_once(call)
-            if trouble is not Trouble.UNAVAILABLE or self._stopping:
+            if trouble is not WriteError.UNAVAILABLE or self._stopping:
                 return trouble, message
             await self._sleep(pause)
             pause *= 2
         return await self._ask_once(call)
 
-    async def _ask_once(self, call: Call) -> tuple[Trouble | None, str]:
+    async def _ask_once(self, call: Call) -> tuple[WriteError | None, str]:
         try:
             answer = await self._client.perform(call)
         except NeverSent as trouble:
-            return Trouble.UNAVAILABLE, str(trouble)
+            return WriteError.UNAVAILABLE, str(trouble)
         except AnswerLost as trouble:
-            return Trouble.UNKNOWN, str(trouble)
+            return WriteError.UNKNOWN, str(trouble)
         return trouble_of(answer.status, answer.body) or (None, "")
 
 

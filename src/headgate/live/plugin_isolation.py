@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from headgate.api.wire import format_duration
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.live.plugin_timing import FAILED, PASSED, REFUSED_FOR_GOOD, Answered
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 
 POINT = "PreEnqueue"
@@ -35,7 +35,7 @@ class TimedPlugin:
         self._plugin, self._answered, self._clock = plugin, answered, clock
 
     @property
-    def wake_on(self) -> frozenset[Happening]:
+    def wake_on(self) -> frozenset[ClusterEvent]:
         return self._plugin.wake_on
 
     def refusal(self, pod: Pod) -> str | None:
@@ -74,7 +74,7 @@ class IsolatedPlugin:
         threading.Thread(target=self._work, name=f"plugin {plugin.name}", daemon=True).start()
 
     @property
-    def wake_on(self) -> frozenset[Happening]:
+    def wake_on(self) -> frozenset[ClusterEvent]:
         return self._plugin.wake_on
 
     def refusal(self, pod: Pod) -> str | None:

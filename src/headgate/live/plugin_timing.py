@@ -9,8 +9,8 @@ import numpy as np
 
 from headgate.engine.quota.admission_cycle import Admitted
 from headgate.engine.scheduler.plugins import ADMISSION, FILTER, POST_FILTER, RESERVE, SCORE
-from headgate.model.happenings import Happening
-from headgate.placement.plugins import Each, Named
+from headgate.model.cluster_events import ClusterEvent
+from headgate.placement.plugins import Each, NamedPlugin
 from headgate.preemption.search import Plan
 
 Answered = Callable[[str, str, str, float], None]
@@ -33,7 +33,7 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 }
 """The methods by which a rule answers at each extension point."""
 
-R = TypeVar("R", bound=Named)
+R = TypeVar("R", bound=NamedPlugin)
 
 
 class Stopwatch:
@@ -46,7 +46,7 @@ class Stopwatch:
         methods = [name for name in ANSWERS[point] if hasattr(rule, name)]
         return cast(R, _Watched(rule, {name: self._timed(rule, point, name) for name in methods}))
 
-    def _timed(self, rule: Named, point: str, method: str) -> Callable[..., Any]:
+    def _timed(self, rule: NamedPlugin, point: str, method: str) -> Callable[..., Any]:
         """The first call is timed, so that plugins that are rarely called have a series too."""
         ask, answered, clock = getattr(rule, method), self._answered, self._clock
         untimed = 0
@@ -71,7 +71,7 @@ class Stopwatch:
 class _Watched:
     """A plugin with some methods replaced by timed ones. It is an instance of the plugin's class to whoever asks."""
 
-    def __init__(self, rule: Named, methods: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, rule: NamedPlugin, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._rule = rule
         for name, method in methods.items():
             setattr(self, name, method)
@@ -87,13 +87,13 @@ class _Watched:
         return found
 
 
-def _status(rule: Named, method: str, answer: Any) -> str:
+def _status(rule: NamedPlugin, method: str, answer: Any) -> str:
     """One answer for many nodes counts as a refusal when it refuses all of them."""
     if method == "outcomes":
         return SUCCESS if any(isinstance(outcome, Admitted) for outcome in answer) else INADMISSIBLE
     if _passes(method, answer):
         return PASSED
-    curable = method == "plan" or Happening.ROOM_FREED in getattr(rule, "wake_on", ())
+    curable = method == "plan" or ClusterEvent.ROOM_FREED in getattr(rule, "wake_on", ())
     return REFUSED if curable else REFUSED_FOR_GOOD
 
 

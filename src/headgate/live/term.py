@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
-from headgate.engine.scheduler.plugins import Watch, unwatched
+from headgate.engine.scheduler.plugins import PluginObserver, unwatched
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.logs import Log
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps
@@ -62,7 +62,7 @@ class TermDependencies(Struct, frozen=True):
     wall: Callable[[], float]
     quarantine: Quarantine
 
-    def fresh(self, watch: Watch = unwatched) -> Engine:
+    def fresh(self, watch: PluginObserver = unwatched) -> Engine:
         preemption = self.settings.preemption
         exact = certifier(SolverLimits(seconds=preemption.certify_seconds)) if preemption.certify else None
         return Engine(self.settings, self.pre_enqueue, exact, watch)

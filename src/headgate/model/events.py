@@ -38,7 +38,7 @@ class TimerFired(Struct, frozen=True, gc=False):
     timer: str
 
 
-class Trouble(StrEnum):
+class WriteError(StrEnum):
     """Why an effect did not take hold, as far as that is known."""
 
     CONFLICT = "conflict"  # the object is not as it was decided on; nothing was done
@@ -52,7 +52,7 @@ class Outcome(Struct, frozen=True, gc=False):
     """How an effect went; `trouble` None means the server accepted it."""
 
     effect: Write
-    trouble: Trouble | None = None
+    trouble: WriteError | None = None
     message: str = ""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.affinity import PodTerm
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain
@@ -25,7 +25,7 @@ class InterPodAffinity:
     """What the pod demands of its neighbours, and what they demand of it."""
 
     name = "InterPodAffinity"
-    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED, Happening.CANDIDATES_CHANGED}
+    wake_on = frozenset(ClusterEvent) - {ClusterEvent.CLAIMS_CHANGED, ClusterEvent.CANDIDATES_CHANGED}
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import Node, Taint, TaintEffect
 from headgate.model.pod import PodShape
 from headgate.model.selectors import Operator
@@ -12,14 +12,14 @@ from headgate.placement.columns import times
 from headgate.placement.plugins import Each, LoadFilter, Mask, NodeFilter, Rows
 from headgate.placement.table import PODS, NodeTable, port_name
 
-ON_NODES = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED})
-ON_ROOM = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.ROOM_FREED})
+ON_NODES = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED})
+ON_ROOM = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.ROOM_FREED})
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 
 
 class NodeName:
     name = "NodeName"
-    wake_on = frozenset({Happening.NODE_ADDED})
+    wake_on = frozenset({ClusterEvent.NODE_ADDED})
 
     def demand(self, shape: PodShape) -> Hashable | None:
         return shape.node_name or None

@@ -10,7 +10,7 @@ from functools import partial, reduce
 import numpy as np
 from msgspec import Struct
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.neighbours import Neighbours
@@ -27,7 +27,7 @@ class NoPlacement(Struct, frozen=True):
     nodes: int
     reasons: tuple[tuple[str, int], ...]
     filters: tuple[str, ...]
-    wake_on: frozenset[Happening]
+    wake_on: frozenset[ClusterEvent]
     everywhere: str = ""  # what keeps the pod off all nodes alike, so that none was asked
     curable: int = 0  # nodes that might do if pods left them
     whom: str = ""  # which of several pods was refused, where they were asked for together
@@ -72,7 +72,7 @@ class RefusalCounts:
         """Each node counts for the first rule that refuses it, with all of that rule's reasons."""
         counts: dict[str, int] = {}
         refusing: list[str] = []
-        wake_on: set[Happening] = {Happening.NODE_ADDED}
+        wake_on: set[ClusterEvent] = {ClusterEvent.NODE_ADDED}
         curable = 0
         for rule, refused, hopeless in self._refused(pod, filters, within, counts):
             refusing.append(rule.name)
@@ -238,7 +238,7 @@ class Placer:
         """The rows that refuse the pod now and might not if pods left."""
         return self._refusals.curable(pod, self._voices.about(pod)[0])
 
-    def nowhere(self, rule: str, why: str, wake_on: frozenset[Happening]) -> NoPlacement:
+    def nowhere(self, rule: str, why: str, wake_on: frozenset[ClusterEvent]) -> NoPlacement:
         """The refusal of a pod that something keeps off all nodes alike."""
         return NoPlacement(len(self._nodes), (), (rule,), wake_on, why)
 

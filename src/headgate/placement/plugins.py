@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
@@ -30,14 +30,14 @@ MANY = 1 << 30
 NO_DOMAINS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
-class Named(Protocol):
+class NamedPlugin(Protocol):
     @property
     def name(self) -> str: ...
 
 
-class Refuser(Named, Protocol):
+class Refuser(NamedPlugin, Protocol):
     @property
-    def wake_on(self) -> frozenset[Happening]:
+    def wake_on(self) -> frozenset[ClusterEvent]:
         """Happenings that could change a refusal; nothing else retries the pod."""
 
 
@@ -109,14 +109,14 @@ class PeerFilter(Refuser, Protocol):
         """What it will demand for pods exactly like this one as they come one by one; None: ask it each time."""
 
 
-class RowScore(Named, Protocol):
+class RowScore(NamedPlugin, Protocol):
     """Prefers nodes for what they are and run, each judged by itself."""
 
     def scores(self, shape: PodShape, nodes: NodeTable, rows: Rows, already: Each) -> Each:
         """0 to 100 for each row."""
 
 
-class FieldScore(Named, Protocol):
+class FieldScore(NamedPlugin, Protocol):
     """Prefers nodes by comparison with the other nodes that will do."""
 
     def compares(self, pod: Pod) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from headgate.model.affinity import PodTerm, Spread, selects
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import Domain, Totals
@@ -50,7 +50,7 @@ class PodTopologySpread:
     """No domain gets too far ahead of the emptiest one (hard), and emptier domains are preferred (soft)."""
 
     name = "PodTopologySpread"
-    wake_on = frozenset(Happening) - {Happening.CLAIMS_CHANGED, Happening.CANDIDATES_CHANGED}
+    wake_on = frozenset(ClusterEvent) - {ClusterEvent.CLAIMS_CHANGED, ClusterEvent.CANDIDATES_CHANGED}
 
     def __init__(self, neighbours: Neighbours, affinity: Verdicts, taints: Verdicts) -> None:
         self._neighbours = neighbours

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.affinity import HostPort
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
@@ -123,7 +123,7 @@ class NodeTable:
         """A number that settles ties: the same for the same seed in every process, whatever came first."""
         return _draw(self._seed, name)
 
-    def charge(self, pod: Pod, node: str) -> tuple[Happening, ...]:
+    def charge(self, pod: Pod, node: str) -> tuple[ClusterEvent, ...]:
         """The pod takes its requests on that node, and on no other. Returns what that may mean to others."""
         known = self._charges.get(pod.key)
         if known is not None and known[0] == node and _counts_alike(known[1], pod):
@@ -137,8 +137,8 @@ class NodeTable:
             self._apply(row, pod, 1)
             self.load_changes.append(row)
         if known is None or (known[0] == node and known[1].shape == pod.shape):
-            return (Happening.NEIGHBOURS_CHANGED,)
-        return Happening.ROOM_FREED, Happening.NEIGHBOURS_CHANGED
+            return (ClusterEvent.NEIGHBOURS_CHANGED,)
+        return ClusterEvent.ROOM_FREED, ClusterEvent.NEIGHBOURS_CHANGED
 
     def _keep(self, pod: Pod, node: str) -> None:
         """The pod on record is the one seen last: nobody counts its priority, group or marks, but they may differ."""

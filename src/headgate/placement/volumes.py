@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from headgate.model.claims import Attachment, ZoneDemand
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
@@ -21,7 +21,7 @@ from headgate.placement.plugins import Foresight, Mask, NodeFilter
 from headgate.placement.table import NodeTable
 from headgate.placement.verdicts import Verdicts
 
-ON_PLACES = frozenset({Happening.NODE_ADDED, Happening.NODE_CHANGED, Happening.CLAIMS_CHANGED})
+ON_PLACES = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_CHANGED, ClusterEvent.CLAIMS_CHANGED})
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 PLACE_LABELS = (OLD_ZONE, OLD_REGION, ZONE, REGION)
@@ -34,7 +34,7 @@ class Seldom:
     def __init__(self, rule: NodeFilter, nodes: NodeTable) -> None:
         self.name, self.wake_on = rule.name, rule.wake_on
         self._rule, self._nodes = rule, nodes
-        self._curable = Happening.ROOM_FREED in rule.wake_on  # what a leaving pod changes, an evicted one does
+        self._curable = ClusterEvent.ROOM_FREED in rule.wake_on  # what a leaving pod changes, an evicted one does
         self._verdicts = Verdicts(rule, nodes)
 
     def concerns(self, pod: Pod) -> bool:
@@ -58,7 +58,7 @@ class VolumeRestrictions:
     """A claim that one pod alone may use is not in use."""
 
     name = "VolumeRestrictions"
-    wake_on = frozenset({Happening.ROOM_FREED, Happening.CLAIMS_CHANGED})
+    wake_on = frozenset({ClusterEvent.ROOM_FREED, ClusterEvent.CLAIMS_CHANGED})
 
     def demand(self, shape: PodShape) -> Hashable | None:
         return True if shape.bound_to is not None and shape.bound_to.taken else None
@@ -250,7 +250,7 @@ class NodeVolumeLimits:
     """The node can attach all of the pod's volumes."""
 
     name = "NodeVolumeLimits"
-    wake_on = frozenset({Happening.NODE_ADDED, Happening.ROOM_FREED, Happening.CLAIMS_CHANGED})
+    wake_on = frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.ROOM_FREED, ClusterEvent.CLAIMS_CHANGED})
 
     def __init__(self, attachments: Attachments) -> None:
         self._attachments = attachments

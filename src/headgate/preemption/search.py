@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
@@ -20,8 +20,8 @@ from headgate.preemption.units import Running, Unit
 
 __all__ = ["NoPlan", "Plan", "Preemption", "Preemptor"]
 
-ON_CANDIDATES = frozenset({Happening.CANDIDATES_CHANGED})
-ON_NEIGHBOURS = frozenset({Happening.NEIGHBOURS_CHANGED})
+ON_CANDIDATES = frozenset({ClusterEvent.CANDIDATES_CHANGED})
+ON_NEIGHBOURS = frozenset({ClusterEvent.NEIGHBOURS_CHANGED})
 
 
 class Plan(Struct, frozen=True):
@@ -37,7 +37,7 @@ class NoPlan(Struct, frozen=True):
 
     reason: str
     candidates: int  # how many units could have been asked to leave
-    wake_on: frozenset[Happening] = frozenset()  # what, besides what could make room as it is, could change that
+    wake_on: frozenset[ClusterEvent] = frozenset()  # what, besides what could make room as it is, could change that
 
 
 class Preemption:

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.queueing.backoff import Backoff
@@ -30,7 +30,7 @@ class PodEquivalenceClass:
     """
 
     def __init__(self) -> None:
-        self.wake_on: frozenset[Happening] = frozenset()
+        self.wake_on: frozenset[ClusterEvent] = frozenset()
         self.refusals = 0  # in a row
         self.not_before = 0.0
         self.probe: Key | None = None
@@ -117,8 +117,8 @@ class PodQueue:
         self._active: list[tuple[QueueOrder, Key]] = []
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
         self._classes: dict[Hashable, PodEquivalenceClass] = {}
-        self._listeners: dict[Happening, dict[Hashable, None]] = {happening: {} for happening in Happening}
-        self._gated_for: dict[Happening, dict[Key, None]] = {happening: {} for happening in Happening}
+        self._listeners: dict[ClusterEvent, dict[Hashable, None]] = {happening: {} for happening in ClusterEvent}
+        self._gated_for: dict[ClusterEvent, dict[Key, None]] = {happening: {} for happening in ClusterEvent}
         self._sizes = dict.fromkeys(QueueName, 0)
         self.incoming: Counter[tuple[QueueName, QueueingEvent]] = Counter()
         self.unschedulable_by: Counter[tuple[str, str]] = Counter()  # pods by plugin and profile
@@ -172,14 +172,14 @@ class PodQueue:
         info.failures += 1
         self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
 
-    def add_gated(self, pod: Pod, wake_on: frozenset[Happening] = frozenset(), plugin: str = "") -> None:
+    def add_gated(self, pod: Pod, wake_on: frozenset[ClusterEvent] = frozenset(), plugin: str = "") -> None:
         """Adds the pod to the gated queue. The plugin that holds it is asked again on `wake_on`."""
         self.delete(pod.key)
         self._enter(QueuedPodInfo(pod, rejected_by=(plugin,)), QueueName.GATED, QueueingEvent.POD_ADD)
         for happening in sorted(wake_on):
             self._gated_for[happening][pod.key] = None
 
-    def gated_for(self, happenings: Iterable[Happening]) -> list[Pod]:
+    def gated_for(self, happenings: Iterable[ClusterEvent]) -> list[Pod]:
         """The gated pods whose plugin is to be asked again on one of these."""
         keys: dict[Key, None] = {}
         for happening in happenings:
@@ -252,7 +252,7 @@ class PodQueue:
             self._forget_if_empty(info.equivalence, before)
         info.equivalence = alike
 
-    def add_unschedulable(self, info: QueuedPodInfo, wake_on: frozenset[Happening], now: float) -> None:
+    def add_unschedulable(self, info: QueuedPodInfo, wake_on: frozenset[ClusterEvent], now: float) -> None:
         """Ends an attempt: no node fits, and none will before one of these cluster events."""
         alike = self._classes.setdefault(info.equivalence, PodEquivalenceClass())
         was_probe = alike.probe == info.key
@@ -283,7 +283,7 @@ class PodQueue:
             self._send_probe(info.equivalence, alike)
         self._forget_if_empty(info.equivalence, alike)
 
-    def wake(self, happenings: Iterable[Happening], now: float) -> None:
+    def wake(self, happenings: Iterable[ClusterEvent], now: float) -> None:
         """Moves one probe of every equivalence class that listens for one of these events and has none out."""
         for name in self._listening(happenings):
             alike = self._classes[name]
@@ -303,13 +303,13 @@ class PodQueue:
         """When the next backoff is over."""
         return self._in_backoff[0][0] if self._in_backoff else None
 
-    def _listening(self, happenings: Iterable[Happening]) -> dict[Hashable, None]:
+    def _listening(self, happenings: Iterable[ClusterEvent]) -> dict[Hashable, None]:
         names: dict[Hashable, None] = {}
         for happening in happenings:
             names.update(self._listeners[happening])
         return names
 
-    def _listen(self, name: Hashable, alike: PodEquivalenceClass, wake_on: frozenset[Happening]) -> None:
+    def _listen(self, name: Hashable, alike: PodEquivalenceClass, wake_on: frozenset[ClusterEvent]) -> None:
         for happening in sorted(alike.wake_on - wake_on):
             del self._listeners[happening][name]
         for happening in sorted(wake_on):

@@ -8,7 +8,7 @@ from headgate.engine.journal import Entry, Journal
 from headgate.engine.scheduler.groups import Described, Groups
 from headgate.engine.scheduler.preemption_events import named
 from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, RemoveGate
-from headgate.model.events import Gone, Observed, Outcome, Trouble
+from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.groups import Gang, GroupKey, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
@@ -16,7 +16,7 @@ from headgate.model.objects import Object, PriorityClass
 from headgate.model.pod import Pod, PodShape
 from headgate.simulator.observing import ObjectChange
 
-IN_DOUBT = frozenset({Trouble.UNKNOWN})
+IN_DOUBT = frozenset({WriteError.UNKNOWN})
 GROUP_KINDS = frozenset({Kind.WORKLOAD, Kind.POD_GROUP, Kind.VOLCANO_POD_GROUP})
 KNOWN_KINDS = GROUP_KINDS | {Kind.POD, Kind.PRIORITY_CLASS}
 """The kinds ObservedState must observe."""
@@ -77,7 +77,7 @@ class NodeCapacityInvariant:
 
     def observe_outcome(self, outcome: Outcome) -> None:
         """A pod that no longer exists uses nothing, even before its deletion is observed."""
-        if isinstance(outcome.effect, Bind) and outcome.trouble is Trouble.GONE:
+        if isinstance(outcome.effect, Bind) and outcome.trouble is WriteError.GONE:
             self._release(outcome.effect.target.uid)
 
     def bound(self, bind: Bind, pod: Pod, journal: Journal | None) -> None:
@@ -144,8 +144,8 @@ class ObservedState:
     def __init__(self) -> None:
         self.groups = Groups()
         self.pods: dict[Key, Pod] = {}
-        self.bindings: dict[str, Trouble | None] = {}  # sent, by pod uid, with the error if there was one
-        self.evictions: dict[str, Trouble | None] = {}  # likewise
+        self.bindings: dict[str, WriteError | None] = {}  # sent, by pod uid, with the error if there was one
+        self.evictions: dict[str, WriteError | None] = {}  # likewise
         self._nominations: dict[str, str] = {}  # written and not observed yet, by pod uid
 
     def observe(self, changes: Iterable[ObjectChange]) -> None:
@@ -167,7 +167,7 @@ class ObservedState:
                     self._nominations[target.uid] = change.node
             case Bind(target):
                 doubtful = self.bindings.get(target.uid) in IN_DOUBT  # a conflict may then be with ourselves
-                if not doubtful or outcome.trouble in (None, Trouble.GONE):
+                if not doubtful or outcome.trouble in (None, WriteError.GONE):
                     self.bindings[target.uid] = outcome.trouble
             case Evict(target):
                 self.evictions[target.uid] = outcome.trouble

@@ -13,7 +13,7 @@ from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.engine.scheduler.gangs import PLUGIN as GANGS
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Bind, Create, Effect, Evict, PatchStatus, WakeAt, Write
-from headgate.model.events import Event, Outcome, TimerFired, Trouble, Unreadable
+from headgate.model.events import Event, Outcome, TimerFired, Unreadable, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Settings
@@ -191,7 +191,7 @@ class Process:
     def _tried(self, write: Write, now: float) -> Outcome | None:
         """The outcome as our process observes it; None if it crashes."""
         if not self.connected:
-            return Outcome(write, Trouble.UNAVAILABLE, "the cluster cannot be reached")
+            return Outcome(write, WriteError.UNAVAILABLE, "the cluster cannot be reached")
         match self._injector.for_write():
             case None:
                 return self._send(write, now)
@@ -204,9 +204,9 @@ class Process:
                 return None
             case WriteFault.LOST:
                 self._send(write, now)
-                return Outcome(write, Trouble.UNKNOWN, "the answer was lost")
+                return Outcome(write, WriteError.UNKNOWN, "the answer was lost")
             case WriteFault.CONFLICT:
-                return Outcome(write, Trouble.CONFLICT, "the object has been modified")
+                return Outcome(write, WriteError.CONFLICT, "the object has been modified")
 
     def _send(self, write: Write, now: float) -> Outcome:
         outcome = perform(write, self._server, now)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headgate.model.effects import Effect
-from headgate.model.events import Event, Trouble
+from headgate.model.events import Event, WriteError
 from headgate.model.keys import Kind
 
-PERMANENT = frozenset({Trouble.REFUSED, Trouble.GONE})
+PERMANENT = frozenset({WriteError.REFUSED, WriteError.GONE})
 """Write errors after which the same write is not tried again."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headgate.model.effects import BudgetStatus, Effect, PatchStatus
-from headgate.model.events import Event, Gone, Observed, Outcome, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import DisruptionBudget
 from headgate.model.pod import ENDED, Phase, Pod
@@ -48,7 +48,7 @@ class DisruptionController:
                 return pod.key.namespace
             case Gone(key, uid):
                 return self._delete(key, uid)
-            case Outcome(PatchStatus(target, BudgetStatus()), Trouble() as trouble) if trouble not in PERMANENT:
+            case Outcome(PatchStatus(target, BudgetStatus()), WriteError() as trouble) if trouble not in PERMANENT:
                 self._written.pop(target.uid, None)
                 return target.key.namespace
         return ""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from headgate.api.jobs import pod_from_template
 from headgate.model.effects import Create, Delete, Effect, JobProgress, PatchStatus, WakeAt, Write
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Job
 from headgate.model.pod import Phase, Pod
@@ -116,7 +116,7 @@ class JobController:
                 return self._delete_pod(uid)
             case TimerFired(timer):
                 return timer
-            case Outcome(effect, Trouble() as trouble):
+            case Outcome(effect, WriteError() as trouble):
                 return self._forget_write(effect, trouble)
         return ""
 
@@ -132,7 +132,7 @@ class JobController:
             self._jobs[job_uid].delete_pod(pod_uid)
         return job_uid
 
-    def _forget_write(self, effect: Write, trouble: Trouble) -> str:
+    def _forget_write(self, effect: Write, trouble: WriteError) -> str:
         """A failed write is forgotten, so that it is decided again, unless its error is permanent."""
         if trouble in PERMANENT:
             return ""

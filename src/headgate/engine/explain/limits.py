@@ -10,7 +10,7 @@ from headgate.engine.explain.explanation import FlavorReport, LimitingQuota, Lim
 from headgate.engine.explain.what_if import Decision, QuotaWhatIf
 from headgate.model.keys import Key
 from headgate.model.queues import QueuePreemption, Reclaim, ResourceGroup, WithinQueue
-from headgate.preemption.quota.search import Preemptor, may_take
+from headgate.preemption.quota.search import QuotaPreemptor, may_take
 from headgate.quota import messages
 from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, PodSetFlavors, assign, refusal
 from headgate.quota.ledger import Ledger, Reservation
@@ -72,7 +72,7 @@ def _preemptability(
         return True, "is being preempted for it" if chosen.evicted else "would be preempted for it"
     if reservation.evicted:
         return True, "is evicted"
-    preemptor = Preemptor(head.queue, head.priority, head.ordered, ((of, 1),), (of,))
+    preemptor = QuotaPreemptor(head.queue, head.priority, head.ordered, ((of, 1),), (of,))
     if not may_take(preemptor, policy, reservation):
         return False, _forbidden(policy, head, reservation)
     theirs = decision.ledger.forest.queues[reservation.queue]

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod, PodShape
@@ -26,7 +26,7 @@ class _Ready:
     """Nothing starts on a node that does not report."""
 
     name = "NodeReady"
-    wake_on: frozenset[Happening] = frozenset()
+    wake_on: frozenset[ClusterEvent] = frozenset()
 
     def demand(self, shape: PodShape) -> str:
         return self.name

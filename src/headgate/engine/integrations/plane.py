@@ -32,7 +32,7 @@ from headgate.model.effects import (
     PodStart,
     WakeAt,
 )
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Job, Namespace, Object
@@ -229,10 +229,10 @@ class IntegrationsPlane:
         self._has_news = True
         if outcome.trouble is None:
             self._latencies.written(outcome, job, now)
-        if outcome.trouble is Trouble.REFUSED:
+        if outcome.trouble is WriteError.REFUSED:
             message = outcome.message or "the server refuses the write"
             self._journal.write(Entry(now, job, "fail", "Refused", message))
-        if outcome.trouble is Trouble.GONE:
+        if outcome.trouble is WriteError.GONE:
             self._touched[job] = None
 
     # what to do

@@ -12,7 +12,7 @@ from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
-from headgate.preemption.quota.search import Preemptor, Victim, VictimSearch, fitness_with
+from headgate.preemption.quota.search import QuotaPreemptor, Victim, VictimSearch, fitness_with
 from headgate.quota import messages
 from headgate.quota.allocations import AllocationPlan
 from headgate.quota.fair_sharing import by_priority, by_share
@@ -46,10 +46,10 @@ class VictimsFor(Struct, gc=False):
         preemptor = self._preemptor(((of, amount),), (of,))
         return fitness_with(self.ledger, preemptor, self._victims(preemptor))
 
-    def _preemptor(self, usage: Usage, needed: Needed) -> Preemptor:
-        return Preemptor(self.head.queue, self.head.priority, self.head.ordered, usage, needed)
+    def _preemptor(self, usage: Usage, needed: Needed) -> QuotaPreemptor:
+        return QuotaPreemptor(self.head.queue, self.head.priority, self.head.ordered, usage, needed)
 
-    def _victims(self, preemptor: Preemptor) -> tuple[Victim, ...]:
+    def _victims(self, preemptor: QuotaPreemptor) -> tuple[Victim, ...]:
         question = preemptor.usage, preemptor.needed
         found = self.known.get(question)
         if found is None:
@@ -504,7 +504,7 @@ def _of_fewer_pods(whole: _Nominee, search: FlavorAssigner, victims: VictimsFor)
     return most_pods(head.kind.pod_set_requests, attempt)
 
 
-def _nobody(ledger: Ledger, preemptor: Preemptor) -> tuple[Victim, ...]:
+def _nobody(ledger: Ledger, preemptor: QuotaPreemptor) -> tuple[Victim, ...]:
     return ()
 
 

@@ -8,7 +8,7 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsages
 from headgate.model.effects import Finalizers, PatchSpec
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IN_USE
 from headgate.model.queues import AdmissionCheck, ClusterQueue, ResourceFlavor
@@ -45,7 +45,7 @@ class InUse:
         for known in (objects.queues, objects.flavors, objects.checks):
             self._dirty.update((one.key, None) for one in known.values() if one.deleted is not None)
 
-    def answered(self, patch: PatchSpec, trouble: Trouble | None, now: float) -> None:
+    def answered(self, patch: PatchSpec, trouble: WriteError | None, now: float) -> None:
         """Takes the server's answer. A write that did not take effect is decided anew."""
         key = patch.target.key
         found = self._find(key)

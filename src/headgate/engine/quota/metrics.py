@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from headgate.engine.distributions import Bounds, Distributions, Labels, Spread
+from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
 from headgate.engine.planes import Number
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
@@ -139,7 +139,7 @@ class _OriginMetrics:
 
     def __init__(self) -> None:
         self.turns: dict[str, int] = {}
-        self.waits: dict[str, Spread] = {}
+        self.waits: dict[str, Histogram] = {}
         self.evictions: dict[tuple[Labels, bool], int] = {}  # why, and whether for the first time
 
     def add(self, came: Came, waits: Iterable[tuple[str, float]]) -> None:
@@ -150,7 +150,7 @@ class _OriginMetrics:
         for name, seconds in waits:
             spread = spreads.get(name)
             if spread is None:
-                spread = spreads[name] = Spread(OF_QUEUES[name])
+                spread = spreads[name] = Histogram(OF_QUEUES[name])
             spread.add(seconds)
 
     def evict(self, one: EvictionCount) -> None:

@@ -28,7 +28,7 @@ from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
 from headgate.engine.scheduler.events import saturated_entry, saturated_event
-from headgate.engine.scheduler.plugins import ADMISSION, Watch, unwatched
+from headgate.engine.scheduler.plugins import ADMISSION, PluginObserver, unwatched
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
@@ -42,7 +42,7 @@ from headgate.model.effects import (
     QueuePriority,
     Write,
 )
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.queues import LocalQueue, QueuedWorkload
@@ -74,7 +74,7 @@ class QuotaPlane:
         Kind.KUEUE_WORKLOAD,
     )
 
-    def __init__(self, settings: Settings, journal: Journal, watch: Watch = unwatched) -> None:
+    def __init__(self, settings: Settings, journal: Journal, watch: PluginObserver = unwatched) -> None:
         self._settings = settings.quota
         self._journal = journal
         self._objects = QuotaObjectCache(settings.quota)
@@ -166,7 +166,7 @@ class QuotaPlane:
         """Renders events up to the rate limit and drops the rest: conditions say the same."""
         return [render() for render in emitted if self._event_limiter.try_accept(now)]
 
-    def _answer(self, written: Write, trouble: Trouble | None, now: float) -> Iterable[LazyEvent]:
+    def _answer(self, written: Write, trouble: WriteError | None, now: float) -> Iterable[LazyEvent]:
         """Takes the server's answer to a write; returns the events of a write that was accepted."""
         if not isinstance(written, _CHANGES):
             return ()

@@ -19,7 +19,7 @@ from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import ClusterQueue, Cohort, LocalQueue
 from headgate.model.resources import Resources
@@ -79,7 +79,7 @@ class QueueStatuses:
             known.pop(key, None)
         self._writes.forget(key)
 
-    def answered(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
+    def answered(self, patch: PatchStatus, trouble: WriteError | None, now: float) -> None:
         """A status that was not written is written anew after a back-off, unless the server refused it.
 
         What was written need not be waited for: if the object showed it before, there is no newer version to see.

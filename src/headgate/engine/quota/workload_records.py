@@ -25,7 +25,7 @@ from headgate.model.effects import (
     QueuedWorkloadStatus,
     QueuePriority,
 )
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key, Target
 from headgate.model.queues import Admission, QueuedWorkload
 from headgate.queueing.backoff import Backoff
@@ -254,7 +254,7 @@ class WorkloadRecords:
                 elif record.wanted is not None:
                     yield self._writes.send(key, record.send(record.wanted), record.base)
 
-    def answer(self, written: Written, trouble: Trouble | None, now: float) -> tuple[LazyEvent, ...]:
+    def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""
         key = written.target.key
         record = self._records.get(key)

@@ -14,8 +14,8 @@ from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.groups import GROUP_KINDS
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
@@ -73,7 +73,7 @@ class AbsorbStage:
         self._gangs.gone(pod)
         self._capacity.release(pod.key)
         if self._cache.nodes.release(pod.key) or reserved or nominated:
-            self._cache.note(Happening.ROOM_FREED)
+            self._cache.note(ClusterEvent.ROOM_FREED)
             self._preempt.left(pod)
 
     def _observe_again(self, pods: Iterable[Pod], now: float) -> list[Effect]:
@@ -91,7 +91,7 @@ class AbsorbStage:
         """Whether a running pod may be preempted, and with whom, may have changed."""
         if self._cache.nodes.charge_of(pod.key) is not None:
             self._cache.running.changed([pod])
-            self._cache.note(Happening.CANDIDATES_CHANGED)
+            self._cache.note(ClusterEvent.CANDIDATES_CHANGED)
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache, effects = self._cache, list[Effect]()
@@ -115,7 +115,7 @@ class AbsorbStage:
             self._update_assumed(assumed, pod)
         elif pod.scheduler_name in self._ours:
             if cache.nominations.put(pod):
-                cache.note(Happening.ROOM_FREED)
+                cache.note(ClusterEvent.ROOM_FREED)
             effects += self._pre_enqueue.enqueue(pod, now)
         return effects
 
@@ -157,7 +157,7 @@ class AbsorbStage:
         """The pod runs on the node it names, whatever was assumed."""
         cache = self._cache
         if self._stops_waiting(pod):
-            cache.note(Happening.ROOM_FREED)
+            cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)
         self._capacity.charge(pod)
         cache.note(*cache.nodes.charge(pod, pod.node))

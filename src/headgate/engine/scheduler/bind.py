@@ -12,7 +12,7 @@ from headgate.engine.scheduler import events
 from headgate.engine.scheduler.capacity import CapacityStages
 from headgate.engine.scheduler.plugins import Plugins
 from headgate.model.effects import Bind, Effect
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.keys import Key
 from headgate.placement.placer import Placement
 from headgate.queueing.queue import QueuedPodInfo
@@ -64,7 +64,7 @@ class BindStage:
         """Bindings sent and not answered yet."""
         return self.writes.unanswered
 
-    def answer(self, bind: Bind, trouble: Trouble | None, now: float) -> AssumedPod | None:
+    def answer(self, bind: Bind, trouble: WriteError | None, now: float) -> AssumedPod | None:
         """Takes in the server's answer; returns the assumed pod if its binding has failed for good.
 
         After a lost answer a conflict may be our own binding: the pod stays assumed until the truth is observed.
@@ -76,7 +76,7 @@ class BindStage:
         if trouble is None:
             assumed.doubtful = False
             self.writes.confirm(key)
-        elif trouble is Trouble.UNKNOWN or (assumed.doubtful and trouble is not Trouble.GONE):
+        elif trouble is WriteError.UNKNOWN or (assumed.doubtful and trouble is not WriteError.GONE):
             assumed.doubtful = True
             self.writes.retry(key, bind, now)
         else:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
 from headgate.engine.scheduler.resolving import READS, Resolver
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import Workload
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import DisruptionBudget, Namespace, Object, PriorityClass
@@ -36,14 +36,14 @@ class ClusterCache:
         self.budgets = Budgets()
         self.running = Running(self.nodes, self.groups.standing)
         self.touched_workloads: dict[Key, None] = {}  # their status may be outdated
-        self._events: dict[Happening, None] = {}
+        self._events: dict[ClusterEvent, None] = {}
 
-    def note(self, *events: Happening) -> None:
+    def note(self, *events: ClusterEvent) -> None:
         """These cluster events happened."""
         for event in events:
             self._events[event] = None
 
-    def take_events(self) -> dict[Happening, None]:
+    def take_events(self) -> dict[ClusterEvent, None]:
         """The cluster events since the last call, each once."""
         taken, self._events = self._events, {}
         return taken
@@ -60,7 +60,7 @@ class ClusterCache:
                 self._observe_node(found)
             case Namespace(key=key, labels=labels):
                 if self.neighbours.relabel(key.name, labels):
-                    self.note(Happening.NEIGHBOURS_CHANGED)
+                    self.note(ClusterEvent.NEIGHBOURS_CHANGED)
             case PriorityClass():
                 return self._pods_of(self.groups.put_class(found))
             case Workload(key=key):
@@ -79,7 +79,7 @@ class ClusterCache:
                 self._lose_node(key.name, uid)
             case Kind.NAMESPACE:
                 if self.neighbours.relabel(key.name, {}):
-                    self.note(Happening.NEIGHBOURS_CHANGED)
+                    self.note(ClusterEvent.NEIGHBOURS_CHANGED)
             case Kind.PRIORITY_CLASS:
                 return self._pods_of(self.groups.drop_class(key.name, uid))
             case Kind.DISRUPTION_BUDGET:
@@ -101,13 +101,13 @@ class ClusterCache:
         if known is not None and _same_for_scheduling(known, node):
             return
         self.nodes.put(node)
-        self.note(Happening.NODE_ADDED if known is None else Happening.NODE_CHANGED)
+        self.note(ClusterEvent.NODE_ADDED if known is None else ClusterEvent.NODE_CHANGED)
 
     def _lose_node(self, name: str, uid: str) -> None:
         known = self.nodes.get(name)
         if known is not None and known.uid == uid:
             self.nodes.drop(name)
-            self.note(Happening.NODE_CHANGED)
+            self.note(ClusterEvent.NODE_CHANGED)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from headgate.engine.scheduler.choose import Batch
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.queueing.queue import QueuedPodInfo
@@ -23,7 +23,7 @@ class NotNow(Struct, frozen=True):
 
     reason: str  # of the PodScheduled condition; autoscalers act on "Unschedulable" only
     message: str
-    wake_on: frozenset[Happening]  # the cluster events on which it is tried again
+    wake_on: frozenset[ClusterEvent]  # the cluster events on which it is tried again
     numbers: Mapping[str, int | str] = {}  # for the journal
     allowed: int = 0  # the pods before the first one this is said of; they may be placed now
     equivalence: Hashable = None  # what it shares with others that get the same answer; None: it waits alone

@@ -22,16 +22,16 @@ from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
-from headgate.engine.scheduler.plugins import POST_FILTER, Watch, plugins_for, unwatched
+from headgate.engine.scheduler.plugins import POST_FILTER, PluginObserver, plugins_for, unwatched
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
 from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, Trouble
-from headgate.model.happenings import Happening
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile, Settings
@@ -60,7 +60,7 @@ class SchedulerPlane:
         pre_enqueue: tuple[PreEnqueue, ...],
         journal: Journal,
         certifier: Certifier | None = None,
-        watch: Watch = unwatched,
+        watch: PluginObserver = unwatched,
         *,
         capacity: tuple[CapacityStage, ...] = CAPACITY_STAGES,
     ) -> None:
@@ -192,7 +192,7 @@ class SchedulerPlane:
         self._absorb.drop(pod)
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
-        elif pod.wants_node and outcome.trouble is not Trouble.GONE:
+        elif pod.wants_node and outcome.trouble is not WriteError.GONE:
             effects.append(self._preempt.keep(pod, assumed.bind.node))
         self._metrics.failed(pod.scheduler_name, as_group=self._gangs.failed(pod))
         return effects
@@ -243,7 +243,7 @@ class SchedulerPlane:
         cluster_events = self._cache.take_events()
         if self._flush_at is not None and self._flush_at <= now:
             self._flush_at = None
-            cluster_events = dict.fromkeys(Happening)
+            cluster_events = dict.fromkeys(ClusterEvent)
             effects += self._pre_enqueue.recheck_all(now)
         if cluster_events:
             self._preempt.forget_failed_searches()
@@ -298,9 +298,9 @@ class SchedulerPlane:
         pod = info.pod
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
-            self._cache.note(Happening.ROOM_FREED)
+            self._cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, found.node)
-        self._cache.note(Happening.NEIGHBOURS_CHANGED)
+        self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
         return self._bind.run(info, found, now)
 
     def _refuse(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> list[Effect]:

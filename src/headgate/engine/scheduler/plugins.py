@@ -19,7 +19,7 @@ from headgate.placement.affinity import InterPodAffinity
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Rules
-from headgate.placement.plugins import FieldScore, Named, PeerFilter, RowScore
+from headgate.placement.plugins import FieldScore, NamedPlugin, PeerFilter, RowScore
 from headgate.placement.preferences import ImageLocality, PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
 from headgate.placement.scores import BalancedAllocation, ResourceScore
@@ -39,10 +39,10 @@ from headgate.placement.volumes import (
 FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
 ADMISSION = "Admission"  # of workloads, one cycle: no extension point, but timed like one
 
-R = TypeVar("R", bound=Named)
+R = TypeVar("R", bound=NamedPlugin)
 
 
-class Watch(Protocol):
+class PluginObserver(Protocol):
     """Returns the plugin to use in place of the one given: itself, or one whose calls are timed."""
 
     def __call__(self, rule: R, point: str, /) -> R: ...
@@ -111,7 +111,7 @@ WEIGHTS: Mapping[str, int] = {
 
 
 def plugins_for(
-    profile: Profile, neighbours: Neighbours, attachments: Attachments | None = None, watch: Watch = unwatched
+    profile: Profile, neighbours: Neighbours, attachments: Attachments | None = None, watch: PluginObserver = unwatched
 ) -> Plugins:
     """The list of plugins, without those the profile turned off."""
     nodes = neighbours.nodes
@@ -152,11 +152,11 @@ def plugins_for(
     )
 
 
-def _filters(profile: Profile, rules: tuple[R, ...], watch: Watch) -> tuple[R, ...]:
+def _filters(profile: Profile, rules: tuple[R, ...], watch: PluginObserver) -> tuple[R, ...]:
     return tuple(watch(rule, FILTER) for rule in profile.kept(rules, Point.FILTER))
 
 
-def _scores(profile: Profile, rules: tuple[R, ...], watch: Watch) -> tuple[tuple[R, int], ...]:
+def _scores(profile: Profile, rules: tuple[R, ...], watch: PluginObserver) -> tuple[tuple[R, int], ...]:
     """Each with its weight."""
     kept = profile.kept(rules, Point.SCORE)
     return tuple((watch(rule, SCORE), profile.weights.get(rule.name, WEIGHTS[rule.name])) for rule in kept)

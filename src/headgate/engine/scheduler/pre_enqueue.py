@@ -10,8 +10,8 @@ from headgate.engine.scheduler.events import PodConditions, Report
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker, PodByPod, QueuedAsOne
 from headgate.engine.scheduler.groups import Undescribed
 from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import PatchStatus
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.queueing.queue import PodQueue, QueueName
@@ -81,7 +81,7 @@ class PreEnqueueStage:
                     assert_never(state)
         return reports
 
-    def recheck(self, cluster_events: Mapping[Happening, None], now: float) -> list[Report]:
+    def recheck(self, cluster_events: Mapping[ClusterEvent, None], now: float) -> list[Report]:
         """Asks the plugins again about the gated pods for which one of these events may matter."""
         return [report for pod in self._queue.gated_for(cluster_events) for report in self.enqueue(pod, now)]
 

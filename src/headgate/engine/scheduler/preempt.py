@@ -20,10 +20,10 @@ from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.groups import Groups
 from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus, PodCondition
-from headgate.model.events import Outcome, Trouble
+from headgate.model.events import Outcome, WriteError
 from headgate.model.groups import GroupKey
-from headgate.model.happenings import Happening
 from headgate.model.keys import Key, Target
 from headgate.model.pod import ENDED, Pod
 from headgate.placement.placer import NoPlacement, Placer
@@ -215,7 +215,7 @@ class PostFilterResult(Struct, frozen=True):
     says: str
     effects: tuple[Effect, ...] = ()
     helps: bool = False  # its victims will leave it a node
-    wake_on: frozenset[Happening] = frozenset()  # the events after which a search may find a plan
+    wake_on: frozenset[ClusterEvent] = frozenset()  # the events after which a search may find a plan
 
 
 class FailedSearch(Struct, frozen=True):
@@ -382,7 +382,7 @@ class PreemptStage:
         if outcome.trouble is not None:
             placed_there = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
             if self._nominations.drop(pod):
-                self._cache.note(Happening.ROOM_FREED)
+                self._cache.note(ClusterEvent.ROOM_FREED)
             self._nominated.pop(pod, None)
             self._abandon(entry)
             self._queue.back_off(entry, now)
@@ -441,7 +441,7 @@ class PreemptStage:
     def must_repeat(self, evict: Evict, outcome: Outcome) -> bool:
         """Whether an eviction that met a conflict must be sent again because the rest of the gang is evicted."""
         eviction = self._evictions.get(evict.target.key)
-        outdated = outcome.trouble is Trouble.CONFLICT and eviction is not None and eviction.evict == evict
+        outdated = outcome.trouble is WriteError.CONFLICT and eviction is not None and eviction.evict == evict
         return outdated and eviction is not None and eviction.with_others
 
     def still_wants(self, evict: Evict) -> bool:
@@ -529,7 +529,7 @@ class PreemptStage:
 
     def _write(self, pod: Pod, node: str) -> PatchStatus:
         if pod.nominated:
-            self._cache.note(Happening.ROOM_FREED)
+            self._cache.note(ClusterEvent.ROOM_FREED)
         self._nominated[pod.key] = node
         self._unrecorded[pod.key] = None
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))

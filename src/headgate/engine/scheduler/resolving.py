@@ -23,7 +23,7 @@ from headgate.model.claims import (
     VolumeClaim,
     ZoneDemand,
 )
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import ClaimObject, Object, OwnerObject
 from headgate.model.owners import ReplicaOwner, Service
@@ -226,7 +226,7 @@ class Unresolved(Struct, frozen=True):
 
     rule: str
     why: str
-    wake_on: frozenset[Happening] = frozenset({Happening.CLAIMS_CHANGED})
+    wake_on: frozenset[ClusterEvent] = frozenset({ClusterEvent.CLAIMS_CHANGED})
 
 
 class Resolver:
@@ -237,20 +237,20 @@ class Resolver:
         self._claims = Claims(attachments)
         self._spreading = DefaultSpreading()
 
-    def observe(self, found: Object) -> tuple[Happening, ...]:
+    def observe(self, found: Object) -> tuple[ClusterEvent, ...]:
         """The cluster events this causes; spreading is a preference and causes none."""
         if isinstance(found, OwnerObject):
             self._spreading.observe(found)
         elif isinstance(found, ClaimObject) and self._claims.observe(found):
-            return (Happening.CLAIMS_CHANGED,)
+            return (ClusterEvent.CLAIMS_CHANGED,)
         return ()
 
-    def lose(self, key: Key, uid: str) -> tuple[Happening, ...]:
+    def lose(self, key: Key, uid: str) -> tuple[ClusterEvent, ...]:
         """The cluster events this causes."""
         if key.kind in OWNER_KINDS:
             self._spreading.lose(key, uid)
         elif key.kind in CLAIM_KINDS and self._claims.lose(key, uid):
-            return (Happening.CLAIMS_CHANGED,)
+            return (ClusterEvent.CLAIMS_CHANGED,)
         return ()
 
     def resolve(self, pod: Pod) -> Pod | Unresolved:

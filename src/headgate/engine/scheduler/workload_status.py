@@ -10,7 +10,7 @@ from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.groups import Rank
 from headgate.model.conditions import Condition
 from headgate.model.effects import PatchStatus, WorkloadStatus
-from headgate.model.events import Trouble
+from headgate.model.events import WriteError
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
@@ -27,7 +27,7 @@ class WorkloadStatuses:
         self._groups = cache.groups
         self.writes = InFlightWrites[Key, PatchStatus](policy)
 
-    def answer(self, patch: PatchStatus, trouble: Trouble | None, now: float) -> None:
+    def answer(self, patch: PatchStatus, trouble: WriteError | None, now: float) -> None:
         """Takes in the server's answer. A write that failed is decided anew, as the workload may be another by now."""
         key = patch.target.key
         workload = self._groups.workloads.get(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.engine.in_flight import RETRIABLE, InFlightWrites, WritePolicy
 from headgate.model.effects import Evict, Nomination, PatchStatus, PodCondition, StatusChange
-from headgate.model.events import Outcome, Trouble
+from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
 
 Retried = PatchStatus | Evict
@@ -44,7 +44,7 @@ def may_take_hold_later(outcome: Outcome) -> bool:
             | PatchStatus(change=PodCondition(type="PodScheduled"))
             | PatchStatus(change=PodCondition(type="DisruptionTarget", status="False"))
         ):
-            return outcome.trouble in RETRIABLE or outcome.trouble is Trouble.CONFLICT
+            return outcome.trouble in RETRIABLE or outcome.trouble is WriteError.CONFLICT
     return outcome.trouble in RETRIABLE
 
 

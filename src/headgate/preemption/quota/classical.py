@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from headgate.model.queues import BorrowWithinCohort, ClusterQueue, QueuePreemption, Reclaim, WithinQueue
 from headgate.preemption.quota.search import (
-    Preemptor,
+    QuotaPreemptor,
     Victim,
     VictimReason,
     candidate_order,
@@ -47,7 +47,7 @@ class _Candidate(Struct, frozen=True, gc=False):
     meeting: QuotaNode | None = None
 
 
-def classical_victims(ledger: Ledger, preemptor: Preemptor) -> tuple[Victim, ...]:
+def classical_victims(ledger: Ledger, preemptor: QuotaPreemptor) -> tuple[Victim, ...]:
     """The first of the allowed attempts that makes room decides."""
     node = ledger.forest.queues[preemptor.queue]
     candidates = _candidates(ledger, preemptor, node, node.queue.preemption)
@@ -61,7 +61,7 @@ def classical_victims(ledger: Ledger, preemptor: Preemptor) -> tuple[Victim, ...
     return ()
 
 
-def _take(ledger: Ledger, preemptor: Preemptor, candidates: Sequence[_Candidate], borrow: bool) -> list[Victim]:
+def _take(ledger: Ledger, preemptor: QuotaPreemptor, candidates: Sequence[_Candidate], borrow: bool) -> list[Victim]:
     """Candidates leave one by one until there is room; none when all of them are too few."""
     victims: list[Victim] = []
     for candidate in candidates:
@@ -74,7 +74,7 @@ def _take(ledger: Ledger, preemptor: Preemptor, candidates: Sequence[_Candidate]
     return []
 
 
-def _still_counts(ledger: Ledger, preemptor: Preemptor, candidate: _Candidate, borrow: bool) -> bool:
+def _still_counts(ledger: Ledger, preemptor: QuotaPreemptor, candidate: _Candidate, borrow: bool) -> bool:
     """Others are only taken from queues and cohorts that borrow, which they may have ceased to by now."""
     if candidate.meeting is None:
         return True
@@ -92,7 +92,7 @@ def _still_counts(ledger: Ledger, preemptor: Preemptor, candidate: _Candidate, b
 
 
 def _attempts(
-    node: QuotaNode, queue: ClusterQueue, preemptor: Preemptor, candidates: Sequence[_Candidate]
+    node: QuotaNode, queue: ClusterQueue, preemptor: QuotaPreemptor, candidates: Sequence[_Candidate]
 ) -> tuple[bool, ...]:
     """Whether to try with borrowing, without, or both, in order."""
     no_borrowing = queue.preemption.borrow is BorrowWithinCohort.NEVER
@@ -108,7 +108,9 @@ def _attempts(
 _LISTS = {_Claim.NEARER: 0, _Claim.WITHOUT_BORROWING: 1, _Claim.WHILE_BORROWING: 1, _Claim.OWN_QUEUE: 2}
 
 
-def _candidates(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption) -> list[_Candidate]:
+def _candidates(
+    ledger: Ledger, preemptor: QuotaPreemptor, node: QuotaNode, policy: QueuePreemption
+) -> list[_Candidate]:
     """In the order they are tried: the evicted, then the rest; nearer quota, then by priority, then its own queue."""
     found = _from_own_queue(ledger, preemptor, policy) + _from_others(ledger, preemptor, node, policy)
     if not found:
@@ -121,7 +123,7 @@ def _candidates(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: Q
     return in_order(ledger, found, lambda candidate: candidate.reservation, place)
 
 
-def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemption) -> list[_Candidate]:
+def _from_own_queue(ledger: Ledger, preemptor: QuotaPreemptor, policy: QueuePreemption) -> list[_Candidate]:
     if policy.within_queue is WithinQueue.NEVER:
         return []
     priority, own = preemptor.priority, _Claim.OWN_QUEUE
@@ -132,7 +134,9 @@ def _from_own_queue(ledger: Ledger, preemptor: Preemptor, policy: QueuePreemptio
     ]
 
 
-def _from_others(ledger: Ledger, preemptor: Preemptor, node: QuotaNode, policy: QueuePreemption) -> list[_Candidate]:
+def _from_others(
+    ledger: Ledger, preemptor: QuotaPreemptor, node: QuotaNode, policy: QueuePreemption
+) -> list[_Candidate]:
     """Up the tree, of all queues that borrow what is short."""
     found: list[_Candidate] = []
     below, cohort = node, node.parent if policy.reclaim is not Reclaim.NEVER else None
@@ -174,7 +178,7 @@ def _borrowers(cohort: QuotaNode, visited: QuotaNode, needed: Sequence[FlavorRes
     return queues
 
 
-def _claim(preemptor: Preemptor, policy: QueuePreemption, reservation: Reservation, nearer: bool) -> _Claim:
+def _claim(preemptor: QuotaPreemptor, policy: QueuePreemption, reservation: Reservation, nearer: bool) -> _Claim:
     if nearer:
         return _Claim.NEARER
     too_important = reservation.priority >= preemptor.priority or (

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from headgate.model.queues import Reclaim, WithinQueue
 from headgate.model.quota_settings import FairStrategy
 from headgate.preemption.quota.search import (
-    Preemptor,
+    QuotaPreemptor,
     Victim,
     VictimReason,
     candidate_order,
@@ -22,7 +22,7 @@ from headgate.quota.ledger import Ledger, Reservation
 from headgate.quota.tree import QuotaNode, within_nominal
 
 
-def fair_victims(ledger: Ledger, preemptor: Preemptor, strategies: Sequence[FairStrategy]) -> tuple[Victim, ...]:
+def fair_victims(ledger: Ledger, preemptor: QuotaPreemptor, strategies: Sequence[FairStrategy]) -> tuple[Victim, ...]:
     """Shares are those with the preemptor admitted; the second strategy looks at whom the first one spared."""
     candidates = _candidates(ledger, preemptor)
     if not candidates:
@@ -37,7 +37,7 @@ def fair_victims(ledger: Ledger, preemptor: Preemptor, strategies: Sequence[Fair
         return give_back(ledger, preemptor, search.victims, borrow=True)
 
 
-def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Reservation]:
+def _candidates(ledger: Ledger, preemptor: QuotaPreemptor) -> list[Reservation]:
     node = ledger.forest.queues[preemptor.queue]
     policy = node.queue.preemption
     found = []
@@ -53,7 +53,7 @@ def _candidates(ledger: Ledger, preemptor: Preemptor) -> list[Reservation]:
 class _Search:
     """Victims no longer count as they are chosen; whoever is spared is kept for the second strategy."""
 
-    def __init__(self, ledger: Ledger, preemptor: Preemptor, candidates: Sequence[Reservation]) -> None:
+    def __init__(self, ledger: Ledger, preemptor: QuotaPreemptor, candidates: Sequence[Reservation]) -> None:
         self._ledger = ledger
         self._preemptor = preemptor
         self._node = ledger.forest.queues[preemptor.queue]

@@ -41,7 +41,7 @@ class Victim(Struct, frozen=True, gc=False):
     reason: VictimReason
 
 
-class Preemptor(Struct, frozen=True, gc=False):
+class QuotaPreemptor(Struct, frozen=True, gc=False):
     """A workload that quota must be freed for: all it wants, and what of that is short."""
 
     queue: str
@@ -51,7 +51,7 @@ class Preemptor(Struct, frozen=True, gc=False):
     needed: tuple[FlavorResource, ...]
 
 
-VictimSearch = Callable[[Ledger, Preemptor], tuple[Victim, ...]]
+VictimSearch = Callable[[Ledger, QuotaPreemptor], tuple[Victim, ...]]
 """Victims that make room and none of them needless; none at all when there is no way."""
 
 CandidateOrder = tuple[bool, bool, LocalUse, int, float, str]
@@ -88,7 +88,7 @@ _RECLAIMS_ANY, _RECLAIMS_LOWER = Reclaim.ANY, Reclaim.LOWER_PRIORITY
 _TAKES_LOWER, _TAKES_NEWER = WithinQueue.LOWER_PRIORITY, WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
 
 
-def may_take(preemptor: Preemptor, policy: QueuePreemption, reservation: Reservation) -> bool:
+def may_take(preemptor: QuotaPreemptor, policy: QueuePreemption, reservation: Reservation) -> bool:
     """Whether the policy of the preemptor's queue lets it preempt this one, wherever quota is short."""
     less_important = reservation.priority < preemptor.priority
     if reservation.queue != preemptor.queue:
@@ -102,7 +102,7 @@ def may_take(preemptor: Preemptor, policy: QueuePreemption, reservation: Reserva
     return allowed and reservation.uses_any(preemptor.needed)
 
 
-def fits(ledger: Ledger, preemptor: Preemptor, borrow: bool = True) -> bool:
+def fits(ledger: Ledger, preemptor: QuotaPreemptor, borrow: bool = True) -> bool:
     """Whether there is room now, without `borrow` within the queue's own quota."""
     node = ledger.forest.queues[preemptor.queue]
     for of, amount in preemptor.usage:
@@ -112,7 +112,7 @@ def fits(ledger: Ledger, preemptor: Preemptor, borrow: bool = True) -> bool:
     return True
 
 
-def give_back(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim], borrow: bool) -> tuple[Victim, ...]:
+def give_back(ledger: Ledger, preemptor: QuotaPreemptor, victims: Sequence[Victim], borrow: bool) -> tuple[Victim, ...]:
     """The victims less those without whom there is room as well, tried from the last but one to the first."""
     needed = list(victims[-1:])
     for victim in reversed(victims[:-1]):
@@ -123,7 +123,7 @@ def give_back(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim], b
     return tuple(reversed(needed))
 
 
-def fitness_with(ledger: Ledger, preemptor: Preemptor, victims: Sequence[Victim]) -> Fitness:
+def fitness_with(ledger: Ledger, preemptor: QuotaPreemptor, victims: Sequence[Victim]) -> Fitness:
     """How well one flavor does for one resource when these would go."""
     ((of, amount),) = preemptor.usage
     account = ledger.forest.queues[preemptor.queue].accounts[of]

@@ -57,7 +57,7 @@ def certifier(limits: SolverLimits) -> Certifier:
     return HighsCertifier(limits) if available() else Uncertified()
 
 
-class Found(Struct, frozen=True):
+class ExactResult(Struct, frozen=True):
     """A set that makes room enough, and what it costs in whole numbers."""
 
     victims: tuple[int, ...]
@@ -76,7 +76,7 @@ class HighsCertifier:
         """The chosen victims, who must make room enough, or others that cost less, and how good they are."""
         if self._too_large(problem):
             return Uncertified().improve(problem, chosen)
-        given = Found(tuple(sorted(chosen)), problem.cost(chosen))
+        given = ExactResult(tuple(sorted(chosen)), problem.cost(chosen))
         solver = self._solver(self._limits.steps, self._limits.seconds)
         best, needed = lowest_priority(problem, given, solver)
         best, gap = cheapest(problem, best, solver)
@@ -89,7 +89,7 @@ class HighsCertifier:
         return len(problem.candidates) > self._limits.candidates or seats > self._limits.seats
 
 
-def lowest_priority(problem: Problem, given: Found, solver: Solver) -> tuple[Found, int]:
+def lowest_priority(problem: Problem, given: ExactResult, solver: Solver) -> tuple[ExactResult, int]:
     """A set whose highest priority is as low as was found to do, and the priority below which none can do.
 
     If all candidates up to some priority will do, so will those up to any higher one: the levels are halved.
@@ -121,7 +121,7 @@ def without(gone: Sequence[int], problem: Problem) -> Problem:
     return structs.replace(problem, free=free, candidates=(), budgets=(), gangs=())
 
 
-def cheapest(problem: Problem, best: Found, solver: Solver) -> tuple[Found, Gap | None]:
+def cheapest(problem: Problem, best: ExactResult, solver: Solver) -> tuple[ExactResult, Gap | None]:
     """The cheapest set of no higher priority, or the best found and how much better one could be."""
     formulation = formulate(problem, up_to(best.cost.priority, problem))
     program = formulation.program
@@ -142,13 +142,13 @@ def cheapest(problem: Problem, best: Found, solver: Solver) -> tuple[Found, Gap 
 
 def checked(
     problem: Problem, formulation: Formulation, answer: ProgramResult, gone: Sequence[int] = ()
-) -> Found | None:
+) -> ExactResult | None:
     """What the solver found, unless whole numbers say otherwise."""
     if answer.values is None:
         return None
     victims = (*gone, *formulation.victims(answer.values))
     seats = formulation.seats(problem, answer.values)
-    return Found(victims, problem.cost(victims), seats) if problem.seated(victims, seats) else None
+    return ExactResult(victims, problem.cost(victims), seats) if problem.seated(victims, seats) else None
 
 
 class Folded(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.model.happenings import Happening
+from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 
 HOLD = "example.com/hold"
@@ -12,7 +12,7 @@ class AnnotationGate:
     """A pod waits as long as it carries the annotation, and says why with the annotation's own words."""
 
     name = "AnnotationGate"
-    wake_on: frozenset[Happening] = frozenset()
+    wake_on: frozenset[ClusterEvent] = frozenset()
 
     def refusal(self, pod: Pod) -> str | None:
         reason = pod.annotations.get(HOLD)
@@ -23,7 +23,7 @@ class ApprovalGate:
     """A pod waits until somebody has labelled it, however its profile came to ask for that."""
 
     name = "ApprovalGate"
-    wake_on: frozenset[Happening] = frozenset()
+    wake_on: frozenset[ClusterEvent] = frozenset()
 
     def refusal(self, pod: Pod) -> str | None:
         return None if "example.com/approved-by" in pod.labels else "nobody has approved it yet"

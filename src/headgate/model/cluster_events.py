@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum, auto
 
 
-class Happening(StrEnum):
+class ClusterEvent(StrEnum):
     NODE_ADDED = auto()
     NODE_CHANGED = auto()  # labels, taints, allocatable or unschedulable; or it is gone
     ROOM_FREED = auto()  # a pod left a node, or takes less of it
