@@ -26,9 +26,10 @@ from headgate.model.queues import (
 from headgate.model.resources import Resources
 from headgate.model.selectors import Requirement
 from headgate.quota import messages
+from headgate.quota.cohorts import ClusterQueueNode, FlavorOption, FlavorOptions
 from headgate.quota.pending_workload import FROM_THE_START, Progress
 from headgate.quota.requests import PodSetRequests
-from headgate.quota.tree import Account, ClusterQueueNode, FlavorOption, FlavorOptions, FlavorResource, Usage, usage_of
+from headgate.quota.tree import Account, FlavorResource, Usage, usage_of
 
 
 def refusal(shape: PodShape, flavor: ResourceFlavor) -> str:

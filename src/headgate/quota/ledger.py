@@ -9,7 +9,8 @@ from msgspec import Struct, structs
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, Cohort
 from headgate.quota.allocations import Allocations
-from headgate.quota.tree import Before, ClusterQueueNode, FlavorResource, QuotaNode, Usage, cohort_forest, take_back
+from headgate.quota.cohorts import ClusterQueueNode, cohort_forest
+from headgate.quota.tree import Before, FlavorResource, QuotaNode, Usage, take_back
 
 
 class Reservation(Struct, frozen=True, gc=False):

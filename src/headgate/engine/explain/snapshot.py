@@ -17,10 +17,10 @@ from headgate.model.objects import Job, Object
 from headgate.model.pod import Pod
 from headgate.model.queues import ClusterQueue, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
+from headgate.quota.cohorts import cohort_forest
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import PendingWorkload, has_rested, may_queue, ordered_at, pending_workload
 from headgate.quota.requests import reservation_of
-from headgate.quota.tree import cohort_forest
 
 READ = QuotaPlane.reads
 """The kinds that an explanation depends on. Jobs and pods may be added for workloads that are admitted."""
