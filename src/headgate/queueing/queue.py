@@ -117,8 +117,8 @@ class PodQueue:
         self._active: list[tuple[QueueOrder, Key]] = []
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
         self._classes: dict[Hashable, PodEquivalenceClass] = {}
-        self._listeners: dict[ClusterEvent, dict[Hashable, None]] = {happening: {} for happening in ClusterEvent}
-        self._gated_for: dict[ClusterEvent, dict[Key, None]] = {happening: {} for happening in ClusterEvent}
+        self._listeners: dict[ClusterEvent, dict[Hashable, None]] = {event: {} for event in ClusterEvent}
+        self._gated_for: dict[ClusterEvent, dict[Key, None]] = {event: {} for event in ClusterEvent}
         self._sizes = dict.fromkeys(QueueName, 0)
         self.incoming: Counter[tuple[QueueName, QueueingEvent]] = Counter()
         self.unschedulable_by: Counter[tuple[str, str]] = Counter()  # pods by plugin and profile
@@ -176,14 +176,14 @@ class PodQueue:
         """Adds the pod to the gated queue. The plugin that holds it is asked again on `wake_on`."""
         self.delete(pod.key)
         self._enter(QueuedPodInfo(pod, rejected_by=(plugin,)), QueueName.GATED, QueueingEvent.POD_ADD)
-        for happening in sorted(wake_on):
-            self._gated_for[happening][pod.key] = None
+        for event in sorted(wake_on):
+            self._gated_for[event][pod.key] = None
 
-    def gated_for(self, happenings: Iterable[ClusterEvent]) -> list[Pod]:
+    def gated_for(self, events: Iterable[ClusterEvent]) -> list[Pod]:
         """The gated pods whose plugin is to be asked again on one of these."""
         keys: dict[Key, None] = {}
-        for happening in happenings:
-            keys.update(self._gated_for[happening])
+        for event in events:
+            keys.update(self._gated_for[event])
         return [self._infos[key].pod for key in keys]
 
     def gated_pods(self) -> list[Pod]:
@@ -283,9 +283,9 @@ class PodQueue:
             self._send_probe(info.equivalence, alike)
         self._forget_if_empty(info.equivalence, alike)
 
-    def wake(self, happenings: Iterable[ClusterEvent], now: float) -> None:
+    def wake(self, events: Iterable[ClusterEvent], now: float) -> None:
         """Moves one probe of every equivalence class that listens for one of these events and has none out."""
-        for name in self._listening(happenings):
+        for name in self._listening(events):
             alike = self._classes[name]
             if alike.probe is None:
                 self._send_probe(name, alike, now)
@@ -303,17 +303,17 @@ class PodQueue:
         """When the next backoff is over."""
         return self._in_backoff[0][0] if self._in_backoff else None
 
-    def _listening(self, happenings: Iterable[ClusterEvent]) -> dict[Hashable, None]:
+    def _listening(self, events: Iterable[ClusterEvent]) -> dict[Hashable, None]:
         names: dict[Hashable, None] = {}
-        for happening in happenings:
-            names.update(self._listeners[happening])
+        for event in events:
+            names.update(self._listeners[event])
         return names
 
     def _listen(self, name: Hashable, alike: PodEquivalenceClass, wake_on: frozenset[ClusterEvent]) -> None:
-        for happening in sorted(alike.wake_on - wake_on):
-            del self._listeners[happening][name]
-        for happening in sorted(wake_on):
-            self._listeners[happening][name] = None
+        for event in sorted(alike.wake_on - wake_on):
+            del self._listeners[event][name]
+        for event in sorted(wake_on):
+            self._listeners[event][name] = None
         alike.wake_on = wake_on
 
     def _send_probe(self, name: Hashable, alike: PodEquivalenceClass, now: float = 0.0) -> None:

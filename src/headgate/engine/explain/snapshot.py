@@ -33,7 +33,6 @@ class ClusterSnapshot:
         self.settings, self.now = settings, now
         self.around = QuotaObjectCache(settings)
         self.workloads: dict[Key, QueuedWorkload] = {}
-        self.jobs: dict[Key, Job] = {}
         self.pods: dict[Key, Pod] = {}
         for found in objects:
             self._put(found)
@@ -80,7 +79,7 @@ class ClusterSnapshot:
             case QueuedWorkload():
                 self.workloads[found.key] = found
             case Job():
-                self.jobs[found.key] = found
+                pass  # it is named by its Workload
             case Pod():
                 self.pods[found.key] = found
             case _:
