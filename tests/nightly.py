@@ -38,7 +38,7 @@ class Suite(NamedTuple):
     histories: int
     objects: Mapping[str, int] = MappingProxyType(
         {}
-    )  # how many hostile objects one seed of a law is, where it is not one
+    )  # of one seed, where it is not one
 
 
 SUITES = {
