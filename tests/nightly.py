@@ -36,9 +36,7 @@ class Suite(NamedTuple):
 
     laws: dict[str, Callable[[int], object]]
     histories: int
-    objects: Mapping[str, int] = MappingProxyType(
-        {}
-    )  # of one seed, where it is not one
+    objects: Mapping[str, int] = MappingProxyType({})  # of one seed, where it is not one
 
 
 SUITES = {
