@@ -67,7 +67,8 @@ def _node_affinity_errors(path: str, affinity: NodeAffinity) -> list[FieldError]
     for index, preferred in enumerate(affinity.preferred_during_scheduling_ignored_during_execution or ()):
         here = f"{path}.{_PREFERRED}[{index}]"
         errors += _weight_errors(here, preferred.weight)
-        errors += _node_term_errors(f"{here}.preference", preferred.preference or NodeSelectorTerm(), check_values=False)
+        preference = preferred.preference or NodeSelectorTerm()
+        errors += _node_term_errors(f"{here}.preference", preference, check_values=False)
     return errors
 
 
