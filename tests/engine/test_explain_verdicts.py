@@ -177,7 +177,7 @@ def test_a_verdict_without_quota_agrees_with_what_the_engine_says_keeps_a_worklo
     for objects in worlds:
         there = cluster(*objects)
         (workload,) = there.workloads.values()
-        kept_out = inadmissible_reason(workload, there.circumstances(workload)) is not None
+        kept_out = inadmissible_reason(workload, there.queue_snapshot(workload)) is not None
         assert (state_before_quota(workload, there) is not None) == kept_out
 
 

@@ -26,11 +26,11 @@ def records():
 
 
 def says(records, text):
-    return refused(records.get(KEY).now, "WaitingForQuota", text, (), 5.0)
+    return refused(records.get(KEY).decided, "WaitingForQuota", text, (), 5.0)
 
 
 def seen(records, written, version):
-    found = structs.replace(with_status(records.get(KEY).seen, written.change), version=version)
+    found = structs.replace(with_status(records.get(KEY).observed, written.change), version=version)
     return list(records.observe(found))
 
 
@@ -62,16 +62,16 @@ def test_quota_that_is_given_back_while_its_grant_is_under_way_is_held_until_tha
     given = Admission("queue", (PodSetAssignment("main", (("cpu", "default"),), Resources.of({"cpu": 1000}), 1),))
     records.want(KEY, reserved(WORK, given, (), 5.0))
     (grant,) = records.send(5.0)
-    sheet = records.get(KEY)
-    evicted = with_status(sheet.now, preempted(sheet.now, "InClusterQueue", "make way", 6.0))
+    record = records.get(KEY)
+    evicted = with_status(record.decided, preempted(record.decided, "InClusterQueue", "make way", 6.0))
     records.want(KEY, released(evicted, 6.0, "PendingEvaluation"))
-    assert sheet.now.admission is None
-    assert sheet.held == given and sheet.now.is_true("Evicted")
+    assert record.decided.admission is None
+    assert record.held == given and record.decided.is_true("Evicted")
     seen(records, grant, "2")
     (back,) = records.send(7.0)
-    assert sheet.held == given
+    assert record.held == given
     seen(records, back, "3")
-    assert sheet.held is None
+    assert record.held is None
 
 
 @pytest.mark.parametrize("trouble", [None, WriteError.CONFLICT], ids=["accepted", "refused as outdated"])
@@ -83,7 +83,7 @@ def test_what_was_answered_and_is_never_seen_is_decided_anew_in_the_end(records,
     assert due is not None and due <= 6.0 + PATIENCE
     records.flush_due(due)
     assert records.take_forgotten() == [KEY]
-    assert records.get(KEY).now == WORK
+    assert records.get(KEY).decided == WORK
 
 
 def test_an_event_is_put_into_words_only_when_it_is_emitted(records):

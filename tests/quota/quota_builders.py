@@ -100,7 +100,7 @@ def ledger(*parts: ClusterQueue | Cohort | Reservation) -> Ledger:
     )
     for part in parts:
         if isinstance(part, Reservation):
-            made.hold(part)
+            made.reserve(part)
     return made
 
 

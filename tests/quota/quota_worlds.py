@@ -104,7 +104,7 @@ def worlds(draw, fair=choices_of_fairness):
     for index in range(draw(st.sampled_from((8, 4, 12, 0)))):
         holder = draw(holders(index, queues, resources))
         if books.fits(holder.queue, holder.usage):
-            books.hold(holder)
+            books.reserve(holder)
             world.holders.append(holder)
     return world
 
@@ -149,7 +149,7 @@ def crowded(dice: Random) -> tuple[World, list[PendingWorkload]]:
     for index in range(25):
         holder = _crowded_holder(dice, index, dice.choice(queues), resources)
         if books.fits(holder.queue, holder.usage):
-            books.hold(holder)
+            books.reserve(holder)
             world.holders.append(holder)
     heads = [crowded_applicant(dice, f"head-{one.name}", one) for one in queues if dice.random() < 0.85]
     return world, [structs.replace(head, is_preemptor=dice.random() < 0.1) for head in heads]

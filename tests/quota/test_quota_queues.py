@@ -394,5 +394,5 @@ def test_one_that_gives_up_waiting_lets_others_have_what_was_kept_for_it(strateg
     while heads := queues.heads():
         for head in heads:
             queues.refused(head, Requeue.GENERIC)
-    queues.leave(applies("gives-up", "first").key, 1.0)
+    queues.give_up(applies("gives-up", "first").key, 1.0)
     assert names(queues.heads()) == tried

@@ -88,7 +88,7 @@ class PendingQueues:
             self._with_rests[name] = None
         return changed
 
-    def leave(self, key: Key, now: float) -> None:
+    def give_up(self, key: Key, now: float) -> None:
         """The workload is removed without quota. What a StrictFIFO queue kept for it is free for others."""
         home = self._home.get(key)
         if home is None:

@@ -31,22 +31,22 @@ class ClusterSnapshot:
 
     def __init__(self, objects: Iterable[Object], settings: QuotaSettings, now: float) -> None:
         self.settings, self.now = settings, now
-        self.around = QuotaObjectCache(settings)
+        self.objects = QuotaObjectCache(settings)
         self.workloads: dict[Key, QueuedWorkload] = {}
         self.pods: dict[Key, Pod] = {}
         for found in objects:
             self._put(found)
-        self.around.take_reshaped()
+        self.objects.take_reshaped()
         for key, workload in self.workloads.items():
             self.workloads[key] = self._with_priority_of_class(workload)
         self.consumptions = self._consumptions()
-        self.forest = cohort_forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
+        self.forest = cohort_forest(list(self.objects.queues.values()), list(self.objects.cohorts.values()))
 
-    def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
-        return self.around.circumstances(workload)
+    def queue_snapshot(self, workload: QueuedWorkload) -> QueueSnapshot:
+        return self.objects.queue_snapshot(workload)
 
     def queue_of(self, workload: QueuedWorkload) -> ClusterQueue | None:
-        return self.around.queues.get(self.around.queue_of(workload))
+        return self.objects.queues.get(self.objects.queue_of(workload))
 
     def holders(self, queues: frozenset[str]) -> Iterator[Reservation]:
         """Workloads that hold quota of these queues, including evicted ones that have not released it."""
@@ -56,18 +56,18 @@ class ClusterSnapshot:
                 if reservation is not None and not workload.is_true(FINISHED):
                     yield reservation
 
-    def applicants(self, queues: frozenset[str]) -> Iterator[PendingWorkload]:
+    def pending(self, queues: frozenset[str]) -> Iterator[PendingWorkload]:
         """Pending workloads of these queues that would be considered now."""
         for workload in self.workloads.values():
-            queue = self.around.queue_of(workload)
+            queue = self.objects.queue_of(workload)
             if queue in queues and self.applies(workload):
-                yield pending_workload(workload, queue, self.settings, self.around.adjustments(workload))
+                yield pending_workload(workload, queue, self.settings, self.objects.adjustments(workload))
 
     def applies(self, workload: QueuedWorkload) -> bool:
         """Whether only quota and the order of its queue keep it pending."""
         if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
             return False
-        return has_rested(workload, self.now) and inadmissible_reason(workload, self.circumstances(workload)) is None
+        return has_rested(workload, self.now) and inadmissible_reason(workload, self.queue_snapshot(workload)) is None
 
     @property
     def all_ready(self) -> bool:
@@ -83,24 +83,24 @@ class ClusterSnapshot:
             case Pod():
                 self.pods[found.key] = found
             case _:
-                self.around.observe(found)
+                self.objects.observe(found)
 
     def _consumptions(self) -> Consumptions | None:
         """Usage of local queues by their statuses; None without usage-based fair sharing."""
         sharing = self.settings.usage_sharing
         if sharing is None:
             return None
-        made = Consumptions(sharing, self.around, QueueUsages())
-        for local in self.around.locals.values():
+        made = Consumptions(sharing, self.objects, QueueUsages())
+        for local in self.objects.locals.values():
             made.open(local, self.now)
-        for reservation in self.holders(frozenset(self.around.queues)):
+        for reservation in self.holders(frozenset(self.objects.queues)):
             workload = self.workloads[reservation.key]
-            made.place(workload, self.around.local_of(workload), reservation)
+            made.place(workload, self.objects.local_of(workload), reservation)
         return made
 
     def _with_priority_of_class(self, workload: QueuedWorkload) -> QueuedWorkload:
         """The workload with the current value of its priority class."""
-        value = self.around.priority_of(workload)
+        value = self.objects.priority_of(workload)
         return workload if value is None else structs.replace(workload, priority=value)
 
 

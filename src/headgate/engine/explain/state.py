@@ -105,7 +105,7 @@ def _flavors(given: Admission) -> str:
 
 
 def _waits_for_checks(workload: QueuedWorkload, given: Admission, cluster: ClusterSnapshot) -> StateReport:
-    queue = cluster.around.queues.get(given.cluster_queue)
+    queue = cluster.objects.queues.get(given.cluster_queue)
     states = {check.name: check for check in workload.checks}
     names = required_checks(queue, given) if queue is not None else tuple(sorted(states))
     open_ones = [states.get(name, CheckStatus(name)) for name in names]
@@ -151,10 +151,10 @@ def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | N
 
 
 def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    key = cluster.around.local_of(workload)
-    local = cluster.around.locals.get(key)
+    key = cluster.objects.local_of(workload)
+    local = cluster.objects.locals.get(key)
     if local is None:
-        there = [other.name for other in sorted(cluster.around.locals) if other.namespace == key.namespace]
+        there = [other.name for other in sorted(cluster.objects.locals) if other.namespace == key.namespace]
         listed = f"there are: {', '.join(there)}" if there else "there is none"
         named = f"LocalQueue {workload.queue} does not exist" if workload.queue else "it names no LocalQueue"
         act = f"create LocalQueue {workload.queue or '...'} in namespace {key.namespace}, or name one that exists"
@@ -175,8 +175,8 @@ def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
 
 
 def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    name = cluster.around.queue_of(workload)
-    queue = cluster.around.queues.get(name)
+    name = cluster.objects.queue_of(workload)
+    queue = cluster.objects.queues.get(name)
     if queue is None:
         summary = f"has no queue: ClusterQueue {name}, which LocalQueue {workload.queue} names, does not exist"
         return StateReport(WorkloadState.NO_QUEUE, summary, (f"create ClusterQueue {name}",))
@@ -185,12 +185,12 @@ def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
             WorkloadState.INACTIVE,
             f"cannot queue: ClusterQueue {name} is inactive, because its cohorts form a cycle",
         )
-    activity = cluster.around.activity(queue)
+    activity = cluster.objects.activity(queue)
     if not activity.active:
         only_stopped = activity.reason == "Stopped" and activity.message.endswith(": is stopped.")
         summary = f"is in an inactive ClusterQueue, {name}: {activity.message.rstrip('.')}"
         return StateReport(WorkloadState.INACTIVE, summary, tuple(_activations(queue, cluster)), only_stopped)
-    if not cluster.around.may_enter(queue, workload.key.namespace):
+    if not cluster.objects.may_enter(queue, workload.key.namespace):
         return _wrong_namespace(queue, workload.key.namespace)
     return None
 
@@ -199,10 +199,10 @@ def _activations(queue: ClusterQueue, cluster: ClusterSnapshot) -> Iterator[str]
     if queue.stop_policy is not StopPolicy.NONE:
         yield f"set spec.stopPolicy of ClusterQueue {queue.name} to None"
     for name in dict.fromkeys(entry.flavor for group in queue.groups for entry in group.flavors):
-        if name not in cluster.around.flavors:
+        if name not in cluster.objects.flavors:
             yield f"create ResourceFlavor {name}"
     for check in queue.checks:
-        if check.name not in cluster.around.checks:
+        if check.name not in cluster.objects.checks:
             yield f"create AdmissionCheck {check.name}"
 
 

@@ -148,7 +148,7 @@ class IntegrationsPlane:
             assert workload.is_true(ADMITTED), f"{key} was started though {workload.key} is not admitted"
             assert not workload.is_true(FINISHED), f"{key} was started though {workload.key} is finished"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         yield from self._latencies
         for queue, debt in self._debt.debts.by_queue():
             for (flavor, resource), amount in sorted(debt.items()):

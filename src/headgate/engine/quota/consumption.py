@@ -117,17 +117,17 @@ class Consumptions:
             self._samples.set(key, self._due(account))
         return moved
 
-    def place(self, seen: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
+    def place(self, observed: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
         """Charges the entry penalty of a reservation that is not observed as admitted, or drops it."""
         if reservation is None:
-            self.leave(seen.key)
-        elif not seen.is_true(ADMITTED) and self._matters(reservation.queue):
-            self._enter(seen.key, local, reservation)
+            self.drop_penalty(observed.key)
+        elif not observed.is_true(ADMITTED) and self._matters(reservation.queue):
+            self._enter(observed.key, local, reservation)
 
     def settle(self, workload: Key, local: Key, queue: str, now: float) -> None:
         """The workload is observed as admitted: its penalty becomes usage."""
         penalty = self._entered.get(workload, (local, {}))[1]
-        self.leave(workload)
+        self.drop_penalty(workload)
         account = self._accounts.get(local)
         if account is None or not self._matters(queue):
             return
@@ -136,7 +136,7 @@ class Consumptions:
             account.consumed[name] = account.consumed.get(name, 0) + amount
         account.show()
 
-    def leave(self, workload: Key) -> None:
+    def drop_penalty(self, workload: Key) -> None:
         """Drops the workload's entry penalty."""
         local, penalty = self._entered.pop(workload, (workload, {}))
         account = self._accounts.get(local)
@@ -147,7 +147,7 @@ class Consumptions:
         known = self._entered.get(workload)
         if known is not None and known[0] == local:
             return
-        self.leave(workload)
+        self.drop_penalty(workload)
         penalty = entry_penalty(by_resource(reservation.usage), self._sharing.interval, self._sharing.half_life)
         self._entered[workload] = local, penalty
         if local in self._accounts:

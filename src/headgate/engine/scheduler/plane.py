@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
+from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
@@ -22,7 +23,7 @@ from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
-from headgate.engine.scheduler.plugins import POST_FILTER, PluginObserver, plugins_for, unwatched
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
@@ -169,7 +170,7 @@ class SchedulerPlane:
             assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
             assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         return self._metrics.collect()
 
     # the answers of the server
@@ -284,7 +285,7 @@ class SchedulerPlane:
                 self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
                 self._queue.done(info)
                 return self._assume(info, found, now)
-            case GroupPlacement(seats=placements):
+            case GroupPlacement(placements=placements):
                 self._metrics.attempted(info, AttemptResult.SCHEDULED, len(placements))
                 self._queue.done(info)
                 members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
