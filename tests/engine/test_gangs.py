@@ -128,7 +128,7 @@ def test_a_binding_that_fails_is_tried_again_after_a_rest():
     assert steps.later(2).binds == {"w1": "n"}
 
 
-def test_the_seat_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests():
+def test_the_placement_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests():
     steps = Steps(node("n", cpu=200), workload("train", gang(2)), *members(2))
     first, second = [effect for effect in steps.effects if isinstance(effect, Bind)]
     steps.step(Outcome(first), Outcome(second, WriteError.CONFLICT, "no"))

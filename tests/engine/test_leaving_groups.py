@@ -119,10 +119,10 @@ def test_room_promised_to_a_gang_that_is_none_any_more_is_not_kept():
 
 def test_a_member_that_leaves_after_the_evictions_takes_its_room_by_itself():
     steps = Steps(*TWO, *LOW, HIGH, *PAIR)
-    seat = nominations(steps)["w1"]
+    placement = nominations(steps)["w1"]
     assert len(evictions(recorded(steps))) == 2
-    steps.see(replace(alone(PAIR[1]), nominated=seat))
-    assert steps.step(gone(LOW[0]), gone(LOW[1])).binds == {"w1": seat}
+    steps.see(replace(alone(PAIR[1]), nominated=placement))
+    assert steps.step(gone(LOW[0]), gone(LOW[1])).binds == {"w1": placement}
 
 
 # while bindings are in flight

@@ -284,7 +284,7 @@ class SchedulerPlane:
                 self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
                 self._queue.done(info)
                 return self._assume(info, found, now)
-            case GroupPlacement(seats=placements):
+            case GroupPlacement(placements=placements):
                 self._metrics.attempted(info, AttemptResult.SCHEDULED, len(placements))
                 self._queue.done(info)
                 members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
