@@ -7,10 +7,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, assert_never
 
-import yaml
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
+from headgate.api.yaml_documents import read_yaml_documents
 from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
@@ -228,5 +228,4 @@ def rights(*, queues: bool = True) -> tuple[Manifest, ...]:
 
 @lru_cache
 def _documents(folder: str, name: str) -> tuple[Manifest, ...]:
-    text = (files("headgate.api") / folder / name).read_text("utf-8")
-    return tuple(yaml.safe_load_all(text))
+    return tuple(read_yaml_documents((files("headgate.api") / folder / name).read_bytes()))
