@@ -120,7 +120,7 @@ def holders(draw, index: int, queues, resources):
 
 
 @st.composite
-def applicants(draw, name: str, to: ClusterQueue) -> PendingWorkload:
+def waiting(draw, name: str, to: ClusterQueue) -> PendingWorkload:
     sets = []
     for index in range(draw(st.sampled_from((1, 1, 1, 2)))):
         count = draw(st.sampled_from((1, 1, 1, 2, 3)))
@@ -134,7 +134,7 @@ def applicants(draw, name: str, to: ClusterQueue) -> PendingWorkload:
 @st.composite
 def worlds_with_heads(draw, fair=choices_of_fairness):
     world = draw(worlds(fair))
-    heads = [draw(applicants(f"head-{one.name}", one)) for one in world.queues if draw(st.integers(0, 3))]
+    heads = [draw(waiting(f"head-{one.name}", one)) for one in world.queues if draw(st.integers(0, 3))]
     return world, heads
 
 

@@ -90,8 +90,6 @@ class AdmissionLoop:
         """Runs cycles until no head could get another answer. Evicted workloads are passed to `evicted`."""
         self.assumed = {}
         cache, objects = self._cache, self._objects
-        for queue in cache.pending.flush_backoff(now):
-            cache.ledger.forget_allocations(queue)
         all_ready = not cache.usage.waiting_for_pods
         snapshot = QuotaSnapshot(cache.ledger, objects.flavors, objects.may_enter, objects.inactive, all_ready)
         for outcomes in admit_all(cache.pending, snapshot, self._settings, now, self._cycle.outcomes):

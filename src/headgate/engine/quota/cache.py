@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import CountedWorkload, QueueUsages, WorkloadPhase
@@ -40,7 +41,8 @@ class QuotaCache:
         self.consumptions = Consumptions(sharing, objects, self.usage) if sharing is not None else None
         used = self.consumptions
         self.ledger = Ledger(local_use=used.used_by_reservation if used is not None else None)
-        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None)
+        self.backoffs = Deadlines[Key]()  # of pending workloads
+        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None, self.backoffs)
         self._by_local: dict[Key, dict[Key, None]] = {}
 
     def reshape(self, now: float) -> None:
@@ -50,6 +52,11 @@ class QuotaCache:
         forest = self.ledger.forest
         trees = {name: forest.tree_of(name) for name in forest.queues}
         self.pending.configure(queues, trees, self._objects.inactive, now)
+
+    def flush_backoff(self, now: float) -> None:
+        """Pending workloads whose back-off is over are evaluated again, and may preempt as before it."""
+        for queue in self.pending.flush_backoff(self.backoffs.due(now), now):
+            self.ledger.forget_allocations(queue)
 
     def wake_all(self, now: float) -> None:
         for root in self.ledger.forest.roots:

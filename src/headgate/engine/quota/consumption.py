@@ -62,7 +62,7 @@ class Consumptions:
         self._objects = objects
         self._usage = usage
         self._accounts: dict[Key, _LocalQueueConsumption] = {}
-        self._samples = Deadlines[Key]()
+        self.samples = Deadlines[Key]()  # when to call `sample`
         self._entered: dict[Key, tuple[Key, Amounts]] = {}  # what counts in advance, by workload, with its local queue
 
     # what is asked
@@ -87,9 +87,6 @@ class Consumptions:
         account = self._accounts.get(local)
         return account.shown if account is not None else None
 
-    def next_deadline(self) -> float | None:
-        return self._samples.next_deadline()
-
     # what happens
 
     def open(self, local: LocalQueue, now: float) -> None:
@@ -100,21 +97,21 @@ class Consumptions:
         for entered, penalty in self._entered.values():
             if entered == local.key:
                 account.in_advance.update(penalty)
-        self._samples.set(local.key, self._due(account))
+        self.samples.set(local.key, self._due(account))
 
     def close(self, local: Key) -> None:
         self._accounts.pop(local, None)
-        self._samples.drop(local)
+        self.samples.drop(local)
 
     def sample(self, now: float) -> list[Key]:
         """Samples the LocalQueues that are due; returns those whose usage changed."""
         moved = []
-        for key in sorted(self._samples.due(now)):
+        for key in sorted(self.samples.due(now)):
             account = self._accounts[key]
             if self._due(account) <= now and self._move(key, account, now):
                 account.show()
                 moved.append(key)
-            self._samples.set(key, self._due(account))
+            self.samples.set(key, self._due(account))
         return moved
 
     def place(self, observed: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:

@@ -101,7 +101,16 @@ class QuotaPlane:
             consumptions=self._cache.consumptions,
         )
         self._deadlines = Deadlines[Key]()  # when workloads must be examined though nothing happens to them
-        self._timer = Timer(TIMER)
+        consumptions = self._cache.consumptions
+        self._timer = Timer(
+            TIMER,
+            self._deadlines,
+            self._records.writes.deadlines,
+            self._in_use.writes.deadlines,
+            self._cache.backoffs,
+            *self._statuses.deadlines,
+            *(() if consumptions is None else (consumptions.samples,)),
+        )
         self._dirty: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_limiter = RateLimiter(interval=0.125, burst=200)
         self._waited_for_pods = False
@@ -126,18 +135,21 @@ class QuotaPlane:
     def decide(self, now: float) -> Iterator[Effect]:
         self._apply_object_changes(now)
         self._sample(now)
-        for key in sorted(self._deadlines.due(now)):
-            self._mark_dirty(key)
+        if self._timer.at <= now:
+            self._mark_all_dirty(sorted(self._deadlines.due(now)))
+            self._records.flush_due(now)
         self._requeue_forgotten(now)
         self._examine_all(now)
         self._wake_when_pods_are_ready(now)
+        if self._timer.at <= now:
+            self._cache.flush_backoff(now)
         self._loop.run(now, self._mark_dirty)
         self._loop.report_refusals(now)
         self._examine_all(now)
-        yield from self._records.send(now)
+        yield from self._records.send()
         yield from self._in_use.settle(now)
         yield from self._statuses.settle(self._cache.ledger, now)
-        yield from self._timer.wake_at(self._next_deadlines(), now)
+        yield from self._timer.wake_at(now, self._loop.refusals.next_deadline(), self._statuses.next_count_at)
 
     def check(self) -> None:
         """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""
@@ -293,7 +305,6 @@ class QuotaPlane:
 
     def _requeue_forgotten(self, now: float) -> None:
         """Decisions that did not take effect are made anew, and so are refusals that followed from them."""
-        self._records.flush_due(now)
         for key in self._records.take_forgotten():
             record = self._records.get(key)
             if record is not None:
@@ -367,15 +378,3 @@ class QuotaPlane:
         if self._waited_for_pods and not waits:
             self._cache.wake_all(now)
         self._waited_for_pods = waits
-
-    def _next_deadlines(self) -> tuple[float | None, ...]:
-        consumptions = self._cache.consumptions
-        return (
-            self._deadlines.next_deadline(),
-            self._records.next_deadline(),
-            self._in_use.next_deadline(),
-            self._cache.pending.next_deadline(),
-            self._statuses.next_deadline(),
-            self._loop.refusals.next_deadline(),
-            consumptions.next_deadline() if consumptions is not None else None,
-        )

@@ -166,7 +166,7 @@ class WorkloadRecords:
     def __init__(self, backoff: Backoff) -> None:
         self._records: dict[Key, WorkloadRecord] = {}
         self.get = self._records.get  # asked for at every turn
-        self._writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
+        self.writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
         self._busy: dict[Key, None] = {}  # something is to be sent
         self._resent: list[Written] = []  # writes that may not have arrived and are sent again
         self._forgotten: dict[Key, None] = {}  # what was decided did not take effect
@@ -183,7 +183,7 @@ class WorkloadRecords:
         key = workload.key
         record = self._records.get(key)
         if record is None or record.observed.uid != workload.uid:
-            self._writes.forget(key)
+            self.writes.forget(key)
             self._records[key] = WorkloadRecord(workload)
             return ()
         record.observed, record.is_finished = workload, workload.is_true(FINISHED)
@@ -193,11 +193,11 @@ class WorkloadRecords:
                 self._forget(record)  # decided on what is no longer so
         elif record.shows_what_was_sent():
             events = record.take_events()
-            self._writes.confirm(key)
+            self.writes.confirm(key)
             record.settle()
             return events
         else:
-            self._conclude(record, self._writes.observe(key, workload.version))
+            self._conclude(record, self.writes.observe(key, workload.version))
         return ()
 
     def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
@@ -207,7 +207,7 @@ class WorkloadRecords:
             return None
         self._busy.pop(key, None)
         self._forgotten.pop(key, None)
-        self._writes.forget(key)
+        self.writes.forget(key)
         return self._records.pop(key)
 
     def want(self, key: Key, change: Change, *events: LazyEvent) -> None:
@@ -233,18 +233,17 @@ class WorkloadRecords:
 
         Those that may not have arrived are sent again by the next `send`.
         """
-        for key, write, result in self._writes.due(now):
+        for key, write, result in self.writes.due(now):
             if result is WriteResult.PENDING:
                 self._resent.append(write)
             else:
                 self._conclude(self._records[key], result)
 
-    def send(self, now: float) -> Iterator[Written]:
-        """The writes that can be sent now: to workloads that have none in flight."""
-        self.flush_due(now)
+    def send(self) -> Iterator[Written]:
+        """The writes that can be sent now: those that are due again, and to workloads that have none in flight."""
         resent, self._resent = self._resent, []
         for write in resent:
-            if write.target.key in self._writes:
+            if write.target.key in self.writes:
                 yield write
         for key in list(self._busy) if self._busy else ():
             record = self._records[key]
@@ -253,7 +252,7 @@ class WorkloadRecords:
                 if record.wanted is not None and _shows(record.observed, record.wanted):
                     record.want(None, ())  # it is so already: a write would make no version to be observed
                 elif record.wanted is not None:
-                    yield self._writes.send(key, record.send(record.wanted), record.base)
+                    yield self.writes.send(key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""
@@ -261,7 +260,7 @@ class WorkloadRecords:
         record = self._records.get(key)
         if record is None:
             return ()
-        result = self._writes.answer(key, written, trouble, record.observed.version, now)
+        result = self.writes.answer(key, written, trouble, record.observed.version, now)
         if result is None:
             return ()
         events = record.take_events() if trouble is None else ()
@@ -269,9 +268,6 @@ class WorkloadRecords:
             record.refused_version = record.base
         self._conclude(record, result)
         return events
-
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
 
     def _conclude(self, record: WorkloadRecord, result: WriteResult | None) -> None:
         """What is observed is the truth, unless the write is still in flight."""

@@ -114,7 +114,8 @@ class SchedulerPlane:
             journal=journal,
             ours=frozenset(plugins),
         )
-        self._timer = Timer(TIMER)
+        writes = (self._failed_writes.writes, self._bind.writes, self._statuses.writes)
+        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
 
@@ -152,7 +153,7 @@ class SchedulerPlane:
         if self._pre_enqueue.newly_gated:
             yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
-        if self._timer.at is not None and self._timer.at <= now:
+        if self._timer.at <= now:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
@@ -254,17 +255,11 @@ class SchedulerPlane:
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        deadlines = (
-            self._queue.next_deadline(),
-            self._failed_writes.writes.next_deadline(),
-            self._bind.writes.next_deadline(),
-            self._statuses.writes.next_deadline(),
-        )
-        yield from self._timer.wake_at(deadlines, now)
+        yield from self._timer.wake_at(now)
         sizes = self._queue.sizes
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
-            yield from self._flush_timer.wake_at((self._flush_at,), now)
+            yield from self._flush_timer.wake_at(now, self._flush_at)
 
     def _most_bindings(self) -> int:
         return self._max_in_flight - self._bind.in_flight
