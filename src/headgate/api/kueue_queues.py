@@ -16,6 +16,7 @@ from headgate.api.wire import (
     Amounts,
     Buffer,
     Int32,
+    Int64,
     Wire,
     WireConditions,
     WireFinalizedMetadata,
@@ -201,9 +202,18 @@ class WireCohortSpec(Wire, frozen=True):
     fair_sharing: WireFairSharing | None = None
 
 
+class WireShare(Wire, frozen=True):
+    weighted_share: Int64 = 0
+
+
+class WireCohortStatus(Wire, frozen=True):
+    fair_sharing: WireShare | None = None
+
+
 class WireCohort(Wire, frozen=True):
     metadata: WireMetadata
     spec: WireCohortSpec = WireCohortSpec()
+    status: WireCohortStatus = WireCohortStatus()
 
 
 _cluster_queues = msgspec.json.Decoder(WireClusterQueue)
@@ -289,7 +299,7 @@ def _consumption(status: WireLocalQueueStatus) -> tuple[Resources, float | None]
 
 def decode_cohort(raw: Buffer) -> Cohort:
     wire = _cohorts.decode(raw)
-    metadata, spec = wire.metadata, wire.spec
+    metadata, spec, share = wire.metadata, wire.spec, wire.status.fair_sharing
     return Cohort(
         key=metadata.key(Kind.COHORT),
         uid=metadata.uid,
@@ -299,6 +309,7 @@ def decode_cohort(raw: Buffer) -> Cohort:
         fair_weight=_weight(spec.fair_sharing),
         generation=metadata.generation,
         deleted=metadata.deleted,
+        shown_share=None if share is None else share.weighted_share,
     )
 
 

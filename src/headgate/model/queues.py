@@ -184,6 +184,7 @@ class Cohort(Struct, frozen=True, gc=False):
     fair_weight: int = WHOLE_WEIGHT
     generation: int = 0
     deleted: float | None = None
+    shown_share: int | None = None  # the weighted share its status shows
 
     @property
     def name(self) -> str:

@@ -319,7 +319,7 @@ def _spec(one: Described) -> Described:
         case ResourceFlavor():
             return structs.replace(one, version="", finalizers=())
         case Cohort():
-            return structs.replace(one, version="")
+            return structs.replace(one, version="", shown_share=None)
 
 
 def _activity(check: AdmissionCheck | None) -> tuple[object, ...] | None:

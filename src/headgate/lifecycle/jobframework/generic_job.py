@@ -13,6 +13,9 @@ from headgate.model.effects import Effect
 from headgate.model.keys import Key, Target
 from headgate.model.queues import QueuedWorkload
 
+COMPOSE_ERROR = "ErrWorkloadCompose"
+"""The reason of events that say why no Workload can be made of a job."""
+
 
 class Ending(Struct, frozen=True, gc=False):
     """How a job ended: Succeeded or Failed, and the message about it."""

@@ -77,16 +77,19 @@ class JobAdapter:
 
     @property
     def is_ready(self) -> bool:
+        """An index that failed for good gets no pod any more that could be ready."""
         job = self.job
-        return job.succeeded + job.ready + job.uncounted_succeeded >= self._count
+        return job.succeeded + job.ready + job.uncounted_succeeded + job.failed_indexes >= self._count
 
     @property
     def reclaimable(self) -> tuple[tuple[str, int], ...]:
         """Once fewer pods are left to run than may run at once, the others will never come."""
         job = self.job
-        if job.parallelism <= 1 or job.completions is None:
+        ended = job.succeeded + job.failed_indexes
+        if job.parallelism <= 1 or not ended:
             return ()
-        done = job.parallelism - max(0, job.completions - job.succeeded)
+        completions = job.parallelism if job.completions is None else job.completions
+        done = job.parallelism - max(0, completions - ended)
         return ((POD_SET_NAME, done),) if done > 0 else ()
 
     def is_active(self, now: float) -> bool:

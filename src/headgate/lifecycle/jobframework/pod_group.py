@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import COMPOSE_ERROR, Ending, PodSetInfos, Stop, WantedPodSet
 from headgate.lifecycle.jobframework.pod_writes import held, is_gated
 from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Owners, PatchSpec
@@ -297,6 +297,9 @@ class PodGroupAdapter:
         """Excess pods are deleted; those that were replaced, or need no replacement, lose our finalizer."""
         if workload is not None:
             yield from self._own(workload)
+        elif not self.is_complete and not self.may_run and not self.is_terminating and not self.problem:
+            message = f"group {group_of(self._pods[0])} has fewer pods than its {GROUP_TOTAL}"
+            yield EmitEvent(self.parts[0], EventType.WARNING, COMPOSE_ERROR, COMPOSE_ERROR, message, now)
         for pod in self._members.excess:
             yield from _send_away(pod, now)
         for pod in self._members.replaced:
