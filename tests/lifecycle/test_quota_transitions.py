@@ -254,9 +254,7 @@ def queue_snapshot(**fields):
     [
         pytest.param(work(), queue_snapshot(local=None), "LocalQueue lq doesn't exist", id="no local queue"),
         pytest.param(work(), queue_snapshot(queue=None), "ClusterQueue cq doesn't exist", id="no cluster queue"),
-        pytest.param(
-            work(), queue_snapshot(queue_is_active=False), "ClusterQueue cq is inactive", id="an inactive queue"
-        ),
+        pytest.param(work(), queue_snapshot(queue_is_active=False), "ClusterQueue cq is inactive", id="inactive queue"),
         pytest.param(
             work(),
             queue_snapshot(may_enter=False),
