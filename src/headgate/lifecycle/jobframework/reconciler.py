@@ -36,12 +36,16 @@ from headgate.model.effects import (
     Owners,
     PatchSpec,
     PatchStatus,
-    QueuedWorkloadStatus,
     WorkloadRewrite,
 )
 from headgate.model.keys import Target
 from headgate.model.kueue_names import IN_USE, MAX_EXECUTION_SECONDS, PREBUILT_WORKLOAD, QUEUE_NAME, positive
-from headgate.model.queues import ADMISSION_GATED_BY, PriorityClassRef, QueuedWorkload, ResourceFlavor
+from headgate.model.queues import (
+    ADMISSION_GATED_BY,
+    PriorityClassRef,
+    QueuedWorkload,
+    ResourceFlavor,
+)
 
 BY_US = f"{DEACTIVATED}DueTo"  # how the reason of an eviction begins when it was not the user who deactivated
 WORKLOAD_CLASS = "WorkloadPriorityClass"
@@ -177,8 +181,8 @@ def _start(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         yield _written(finished(workload, Ending("FailedToStart", str(conflict)), state.now))
         return
     yield from started
-    if started and workload.admission is not None:
-        yield _event(state, "Started", f"Admitted by clusterQueue {workload.admission.cluster_queue}")
+    if started and workload.status.admission is not None:
+        yield _event(state, "Started", f"Admitted by clusterQueue {workload.status.admission.cluster_queue}")
 
 
 def _stop(state: JobState, reason: StopReason, message: str) -> Iterator[Effect]:
@@ -247,7 +251,7 @@ def _remove(workload: QueuedWorkload) -> Iterator[Effect]:
 
 
 def _written(wanted: QueuedWorkload) -> PatchStatus:
-    return PatchStatus(_exact(wanted), QueuedWorkloadStatus.of(wanted))
+    return PatchStatus(_exact(wanted), wanted.status)
 
 
 def _exact(workload: QueuedWorkload) -> Target:
