@@ -65,7 +65,7 @@ def test_quota_that_is_given_back_while_its_grant_is_under_way_is_held_until_tha
     record = records.get(KEY)
     evicted = with_status(record.decided, preempted(record.decided, "InClusterQueue", "make way", 6.0))
     records.want(KEY, released(evicted, 6.0, "PendingEvaluation"))
-    assert record.decided.admission is None
+    assert record.decided.status.admission is None
     assert record.held == given and record.decided.is_true("Evicted")
     seen(records, grant, "2")
     (back,) = records.send()

@@ -1,6 +1,7 @@
 """Allocations since the last change from outside: preemption enters none of them again."""
 
 import pytest
+from builders import changed
 from msgspec import structs
 from quota_builders import applies, condition, flavor, group, holds, ledger, pending, policy, queue, snapshot, work
 
@@ -196,4 +197,4 @@ BEFORE = work("w", reclaimable=(("main", 1),))
     ],
 )
 def test_what_is_a_change_from_outside(changes, is_from_outside):
-    assert changed_from_outside(BEFORE, structs.replace(BEFORE, **changes)) is is_from_outside
+    assert changed_from_outside(BEFORE, changed(BEFORE, **changes)) is is_from_outside

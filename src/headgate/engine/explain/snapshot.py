@@ -64,7 +64,7 @@ class ClusterSnapshot:
     def holders(self, queues: frozenset[str]) -> Iterator[Reservation]:
         """Workloads that hold quota of these queues, including evicted ones that have not released it."""
         for workload in self.workloads.values():
-            if workload.admission is not None and workload.admission.cluster_queue in queues:
+            if workload.status.admission is not None and workload.status.admission.cluster_queue in queues:
                 reservation = reservation_of(workload, ordered_at(workload, self.settings))
                 if reservation is not None and not workload.is_true(FINISHED):
                     yield reservation
@@ -78,7 +78,7 @@ class ClusterSnapshot:
 
     def applies(self, workload: QueuedWorkload) -> bool:
         """Whether only quota and the order of its queue keep it pending."""
-        if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
+        if workload.status.admission is not None or workload.deleted is not None or not may_queue(workload):
             return False
         return has_rested(workload, self.now) and inadmissible_reason(workload, self.queue_snapshot(workload)) is None
 
@@ -135,7 +135,7 @@ class ClusterSnapshot:
 
 
 def _waits_for_pods(workload: QueuedWorkload) -> bool:
-    if workload.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
+    if workload.status.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
         return False
     told = workload.condition(PODS_READY)
     is_done = workload.is_true(FINISHED)

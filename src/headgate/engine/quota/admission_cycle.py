@@ -285,7 +285,7 @@ class _Cycle:
 
     def _inadmissible(self, head: PendingWorkload) -> Waits | None:
         """What makes the head inadmissible whatever quota there is."""
-        if head.workload.checks and has_failed_checks(head.workload):
+        if head.workload.status.checks and has_failed_checks(head.workload):
             return Waits(head, Unreserved.PENDING, Requeue.GENERIC, messages.FAILED_CHECKS)
         queue, forest = head.queue, self._ledger.forest
         node = forest.queues.get(queue)

@@ -179,7 +179,7 @@ class AdmissionLoop:
             message = events.preempted_message(head, chosen, self._cache.ledger)
             self._journal.write(events.preempted(record.decided, head, chosen, message, now))
             self.assumed.pop(chosen.reservation.key, None)
-            if record.assumed.admission is None:
+            if record.assumed.status.admission is None:
                 self._take_back(record, now)
             else:
                 self._evict(record.decided, head, chosen, message, now)

@@ -13,7 +13,7 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import CountedWorkload, QueueUsages, WorkloadPhase
 from headgate.engine.quota.workload_records import WorkloadRecord
-from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY
+from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY, with_status
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings
@@ -106,8 +106,8 @@ class QuotaCache:
         local = record.local or self._enter(record)
         if held is None:
             self._queue(record, local, now, may_wait=is_open)
-        elif workload.admission is None:
-            self._reserve(record, structs.replace(workload, admission=held), local, now)
+        elif workload.status.admission is None:
+            self._reserve(record, with_status(workload, structs.replace(workload.status, admission=held)), local, now)
         else:
             self._reserve(record, workload, local, now)
         if self.consumptions is not None:

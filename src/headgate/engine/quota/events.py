@@ -14,10 +14,10 @@ from headgate.engine.quota.metrics import queued_since
 from headgate.engine.quota.workload_records import LazyEvent
 from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, ConditionUpdate, true_since
 from headgate.lifecycle.workload.next_step import Step
-from headgate.model.effects import EmitEvent, EventType, QueuedWorkloadStatus
+from headgate.model.effects import EmitEvent, EventType
 from headgate.model.keys import Key
 from headgate.model.kueue_names import JOB_UID
-from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
 from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_workload import PendingWorkload
@@ -169,9 +169,9 @@ def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[La
         yield partial(_event, workload, f"EvictedDueTo{step.reason}", step.message, now)
     elif step.decision in WARNINGS:
         yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
-    elif step.reason == ADMITTED and workload.admission is not None:
+    elif step.reason == ADMITTED and workload.status.admission is not None:
         since = true_since(workload, QUOTA_RESERVED)
-        yield partial(_admitted_event, workload, workload.admission.cluster_queue, now if since is None else since, now)
+        yield partial(_admitted_event, workload, workload.status.admission.cluster_queue, now if since is None else since, now)
     elif step.reason in EVENTS_BY_REASON:
         yield partial(_event, workload, step.reason, step.message, now)
 

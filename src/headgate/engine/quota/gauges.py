@@ -241,7 +241,7 @@ def workload_gauges(of: Measured, records: WorkloadRecords, refusals: PendingRef
     finished: Counter[_Placement] = Counter()
     unadmitted: Unadmitted = Counter()
     for workload in records.observed():
-        true = {one.type for one in workload.conditions if one.status == "True"}
+        true = {one.type for one in workload.status.conditions if one.status == "True"}
         if FINISHED in true:
             finished[_placement(workload)] += 1
         elif ADMITTED not in true and workload.deleted is None:
@@ -261,7 +261,7 @@ def _count_pending_refusals(unadmitted: Unadmitted, records: WorkloadRecords, re
 
 
 def _placement(workload: QueuedWorkload) -> _Placement:
-    given = workload.admission
+    given = workload.status.admission
     return workload.key.namespace, workload.queue, given.cluster_queue if given is not None else ""
 
 

@@ -89,14 +89,14 @@ def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str,
         over.append((RESERVED_WAIT, waited))
     if admitted:
         over.append((ADMISSION_WAIT, waited))
-        if after.checks or not reserved:
+        if after.status.checks or not reserved:
             over.append((CHECKS_WAIT, 0.0 if reserved else now - _since(after, QUOTA_RESERVED, now)))
     if ready is not None and ready.reason == STARTED:
         over.append((READY_WAIT, waited))
         over.append((ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)))
     if FINISHED in came:
         running = now - _since(after, ADMITTED, now)
-        over.append((EXECUTION, after.past_execution_seconds + max(0.0, running)))
+        over.append((EXECUTION, after.status.past_execution_seconds + max(0.0, running)))
     return over
 
 
@@ -204,15 +204,15 @@ class AdmissionMetrics:
 
     def observe(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
-        if before.conditions != after.conditions:
-            came, released = turned(before.conditions, after.conditions)
+        if before.status.conditions != after.status.conditions:
+            came, released = turned(before.status.conditions, after.status.conditions)
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
                 if PREEMPTED in came:
                     self._preempted(after.key, came[PREEMPTED].reason)
-            if released and before.admission is not None:
+            if released and before.status.admission is not None:
                 self._released(after, queue, now)
-        if before.admission is not None and before.evictions != after.evictions:
+        if before.status.admission is not None and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)
 
     def lose(self, workload: Key) -> None:
@@ -269,8 +269,8 @@ class AdmissionMetrics:
             self._waits.observe(EVICTION_LATENCY, labels, took)
 
     def _evicted(self, before: QueuedWorkload, after: QueuedWorkload, queue: str) -> None:
-        times = {(one.reason, one.cause): one.count for one in before.evictions}
-        for one in after.evictions:
+        times = {(one.reason, one.cause): one.count for one in before.status.evictions}
+        for one in after.status.evictions:
             known = times.get((one.reason, one.cause), 0)
             if one.count > known:
                 self._counts_of(after, queue).evict(one)

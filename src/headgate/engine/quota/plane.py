@@ -32,20 +32,11 @@ from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
-from headgate.model.effects import (
-    Delete,
-    Effect,
-    EmitEvent,
-    PatchSpec,
-    PatchStatus,
-    QueuedWorkloadStatus,
-    QueuePriority,
-    Write,
-)
+from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
-from headgate.model.queues import LocalQueue, QueuedWorkload
+from headgate.model.queues import LocalQueue, QueuedWorkload, QueuedWorkloadStatus
 from headgate.model.resources import saturated
 from headgate.model.settings import Settings
 from headgate.queueing.backoff import Backoff
@@ -218,7 +209,7 @@ class QuotaPlane:
             self._cache.changed_from_outside(after, now)
         if before.queue != after.queue:
             self._cache.leave_local(record)
-        given = before.admission
+        given = before.status.admission
         queue = given.cluster_queue if given is not None else self._objects.queue_of(after)
         self._metrics.observe(before, after, queue, now)
         used = self._cache.consumptions
@@ -329,7 +320,7 @@ class QuotaPlane:
                 self._examine(record, now)
                 self._set_deadline(record, now)
             place(record, now)
-            if record.decided.admission is None:
+            if record.decided.status.admission is None:
                 self._loop.report_bypassed(record, now)
         self.deciding = None
 
@@ -361,7 +352,11 @@ class QuotaPlane:
     def _apply_step(self, workload: QueuedWorkload, step: Step, now: float) -> None:
         if step.decision:
             self._journal.write(events.stepped(workload, step, now))
-        if step.decision == "requeue" and workload.requeue is not None and workload.requeue.at is not None:
+        if (
+            step.decision == "requeue"
+            and workload.status.requeue is not None
+            and workload.status.requeue.at is not None
+        ):
             self._cache.changed_from_outside(workload, now)
         self._records.want(workload.key, step.change, *events.step_events(workload, step, now))
 

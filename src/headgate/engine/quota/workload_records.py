@@ -15,19 +15,10 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.queue_usage import CountedWorkload
 from headgate.lifecycle.workload.conditions import FINISHED, with_status
 from headgate.lifecycle.workload.next_step import Change, Removal
-from headgate.model.effects import (
-    Activation,
-    Delete,
-    EmitEvent,
-    Finalizers,
-    PatchSpec,
-    PatchStatus,
-    QueuedWorkloadStatus,
-    QueuePriority,
-)
+from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Target
-from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
 from headgate.queueing.backoff import Backoff
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import WorkloadRequests
@@ -104,7 +95,7 @@ class WorkloadRecord:
         """
         if self.is_finished:
             return None
-        return self.decided.admission or self.assumed.admission or self.observed.admission
+        return self.decided.status.admission or self.assumed.status.admission or self.observed.status.admission
 
     @property
     def is_examined(self) -> bool:
@@ -316,5 +307,5 @@ def _applied(workload: QueuedWorkload, change: Change) -> QueuedWorkload:
 def _shows(workload: QueuedWorkload, change: Change) -> bool:
     """What was sent can be seen, and nothing else has changed that we write."""
     if isinstance(change, QueuedWorkloadStatus):
-        return change.conditions == workload.conditions and change == QueuedWorkloadStatus.of(workload)
+        return change == workload.status
     return not isinstance(change, Removal) and _applied(workload, change) == workload

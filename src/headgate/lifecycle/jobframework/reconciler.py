@@ -36,7 +36,6 @@ from headgate.model.effects import (
     Owners,
     PatchSpec,
     PatchStatus,
-    QueuedWorkloadStatus,
     WorkloadRewrite,
 )
 from headgate.model.keys import Target
@@ -185,8 +184,8 @@ def _start(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         yield _written(finished(workload, Ending("FailedToStart", str(conflict)), state.now))
         return
     yield from started
-    if started and workload.admission is not None:
-        yield _event(state, "Started", f"Admitted by clusterQueue {workload.admission.cluster_queue}")
+    if started and workload.status.admission is not None:
+        yield _event(state, "Started", f"Admitted by clusterQueue {workload.status.admission.cluster_queue}")
 
 
 def _stop(state: JobState, reason: StopReason, message: str) -> Iterator[Effect]:
@@ -267,7 +266,7 @@ def _removed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
 
 
 def _written(wanted: QueuedWorkload) -> PatchStatus:
-    return PatchStatus(_exact(wanted), QueuedWorkloadStatus.of(wanted))
+    return PatchStatus(_exact(wanted), wanted.status)
 
 
 def _exact(workload: QueuedWorkload) -> Target:
