@@ -11,7 +11,7 @@ import random
 from collections import deque
 
 from builders import gang, node, pod, priority_class, shape, workload
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from headgate.engine.loop import Engine
 from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread
@@ -113,8 +113,8 @@ class Cluster:
                 return replace(known, preempted=True, leaves_with=pods_together(message))
             case PatchStatus(change=PodCondition(type="DisruptionTarget")):
                 return replace(known, preempted=False, leaves_with=0)
-            case PatchStatus(change=Status(priority=priority, preemption_priority=shield, conditions=conditions)):
-                return replace(known, priority=priority, preemption_priority=shield, conditions=conditions)
+            case PatchStatus(change=Status() as status):
+                return replace(known, **asdict(status))
         return None
 
 

@@ -157,7 +157,7 @@ def who_fits(history):
     workloads = [one for one in steps.workloads if not one.is_true("Finished")]
     for one in workloads:
         if one.admission is not None:
-            books.hold(reservation_of(one, ordered_at(one, settings)))
+            books.reserve(reservation_of(one, ordered_at(one, settings)))
     found = []
     for one in workloads:
         if one.admission is None:

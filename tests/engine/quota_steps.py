@@ -241,7 +241,7 @@ class QuotaSteps:
 
     def number(self, metric, **labels):
         wanted = tuple(sorted(labels.items()))
-        return {(name, at): value for name, at, value in self.plane.numbers()}.get((metric, wanted), 0)
+        return {(name, at): value for name, at, value in self.plane.collect()}.get((metric, wanted), 0)
 
 
 def _is_status(write):

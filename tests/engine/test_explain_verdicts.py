@@ -76,7 +76,7 @@ EVICTED = says("Evicted", reason="Preempted", message="for another")
     "objects, state, summary",
     [
         pytest.param([queue(), held("a")], WorkloadState.ADMITTED,
-                     "is admitted by ClusterQueue cq: 1 pods of main on default", id="it is admitted"),
+                     "is admitted by ClusterQueue cq: 1 pod of main on default", id="it is admitted"),
         pytest.param([queue(), work("a", conditions=(says("Finished", reason="Succeeded", message="done"),))],
                      WorkloadState.FINISHED, "has finished: Succeeded: done", id="it has finished"),
         pytest.param([queue(), held("a", conditions=(RESERVED, EVICTED))], WorkloadState.LEAVING,
@@ -177,7 +177,7 @@ def test_a_verdict_without_quota_agrees_with_what_the_engine_says_keeps_a_worklo
     for objects in worlds:
         there = cluster(*objects)
         (workload,) = there.workloads.values()
-        kept_out = inadmissible_reason(workload, there.circumstances(workload)) is not None
+        kept_out = inadmissible_reason(workload, there.queue_snapshot(workload)) is not None
         assert (state_before_quota(workload, there) is not None) == kept_out
 
 

@@ -26,6 +26,7 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_queue import BackoffDeadlines
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import PendingWorkload, pending_workload
 from headgate.quota.tree import FlavorResource, usage_of
@@ -100,7 +101,7 @@ def ledger(*parts: ClusterQueue | Cohort | Reservation) -> Ledger:
     )
     for part in parts:
         if isinstance(part, Reservation):
-            made.hold(part)
+            made.reserve(part)
     return made
 
 
@@ -109,11 +110,13 @@ def snapshot(books: Ledger, *flavors: ResourceFlavor, **fields: Any) -> QuotaSna
     return QuotaSnapshot(books, {one.name: one for one in flavors or (flavor(),)}, **fields)
 
 
-def pending(books: Ledger, *applicants: PendingWorkload, now: float = 0.0) -> PendingQueues:
-    queues = PendingQueues()
+def pending(
+    books: Ledger, *waiting: PendingWorkload, now: float = 0.0, backoffs: BackoffDeadlines | None = None
+) -> PendingQueues:
+    queues = PendingQueues(backoffs=backoffs)
     nodes = books.forest.queues
     queues.configure([node.queue for node in nodes.values()], {name: books.forest.tree_of(name) for name in nodes})
-    for one in applicants:
+    for one in waiting:
         queues.add(one, now)
     return queues
 

@@ -17,14 +17,14 @@ LOW, HIGH = holds("low", "q"), holds("high", "q", priority=1)
 def preempt(books, preemptor=HIGH, victim=LOW):
     """The victim leaves and the preemptor gets what it held."""
     books.preempt(preemptor, [victim])
-    books.leave(victim.queue, victim.uid)
-    books.hold(preemptor)
+    books.release(victim.queue, victim.uid)
+    books.reserve(preemptor)
 
 
 def put_back(books, first=HIGH, then=LOW):
     """By something else than preemption."""
-    books.leave(first.queue, first.uid)
-    books.hold(then)
+    books.release(first.queue, first.uid)
+    books.reserve(then)
 
 
 def full(*more):
@@ -85,7 +85,7 @@ def test_an_eviction_that_did_not_come_about_is_forgotten():
     books = full()
     for _ in range(3):
         books.preempt(HIGH, [LOW])
-        books.hold(LOW)
+        books.reserve(LOW)
         assert not closes(books)
 
 
@@ -139,8 +139,8 @@ def test_what_is_tried_out_leaves_no_trace():
 
 def test_nothing_is_noted_where_nobody_preempts():
     books = full()
-    books.leave("q", LOW.uid)
-    books.hold(HIGH)
+    books.release("q", LOW.uid)
+    books.reserve(HIGH)
     books.mark_evicted(HIGH)
     assert not books.allocations
 

@@ -74,6 +74,7 @@ def _workload_status(status: WorkloadStatus) -> dict[str, Any]:
     return {
         "priority": status.priority,
         "preemptionPriority": status.preemption_priority,
+        "preemptionPolicy": "PreemptLowerPriority" if status.preempts else "Never",
         "conditions": condition_entries(status.conditions),
     }
 

@@ -177,10 +177,11 @@ class NodeReadiness(Struct, frozen=True, gc=False):
 
 
 class WorkloadStatus(Struct, frozen=True, gc=False):
-    """The whole status of a Workload: its priorities as numbers, and all its conditions."""
+    """The whole status of a Workload: what its classes were worth when it was first seen, and all its conditions."""
 
     priority: int
     preemption_priority: int
+    preempts: bool = True
     conditions: tuple[Condition, ...] = ()
 
 

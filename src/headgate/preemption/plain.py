@@ -18,10 +18,10 @@ from headgate.placement.table import PODS, NodeTable
 from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.loads import After, Units
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import SearchDomain, Seats
+from headgate.preemption.worlds import Placements, SearchDomain
 
 
-def cannot_stay(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
+def not_reprieved(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
     """Which of the shares find no room when each row takes back whom it can, in the given order.
 
     `rows` are the rows they are on, ascending, and `left` says what each of these has left with nobody back. A share
@@ -58,7 +58,7 @@ class WhatIf(NodeTable):
         for name, amounts in promised.items():
             self.requested.open(name)[:] += amounts
 
-    def seat(self, shape: PodShape, row: int) -> None:
+    def place(self, shape: PodShape, row: int) -> None:
         """One more pod of this shape is there."""
         self.requested.add(row, shape.requests, 1)
         self.requested.open(PODS)[row] += 1
@@ -67,21 +67,21 @@ class WhatIf(NodeTable):
 
 
 class PlainPlacements:
-    """Finds seats for one pod after the other in such a table, many at once where they are alike."""
+    """Finds placements for one pod after the other in such a table, many at once where they are alike."""
 
     def __init__(self, table: WhatIf, rules: RowRules) -> None:
         self._table = table
         self._rules = RowRules(table, rules.node_filters, rules.load_filters, rules.scores)
         self._rankings: dict[PodShape, Ranking] = {}
 
-    def seats(self, shape: PodShape, count: int) -> list[int]:
+    def placements(self, shape: PodShape, count: int) -> list[int]:
         """The rows that so many pods of the shape get, which are taken from now on; fewer when room runs out."""
         ranking = self._rankings.get(shape)
         if ranking is None:
             ranking = self._rankings[shape] = Ranking(shape, self._rules)
         rows = [row for row, _ in ranking.plan(count)]
         for row in rows:
-            self._table.seat(shape, row)
+            self._table.place(shape, row)
         return rows
 
 
@@ -91,7 +91,7 @@ PLENTY = 1 << 62
 def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
     """Whether rows can be judged each by itself and by amounts alone for these pods, promised room aside.
 
-    Wishes that compare nodes are left out of account when others have to leave for a seat.
+    Wishes that compare nodes are left out of account when others have to leave for a placement.
     """
     rules = placer.rules
     near = [rule for rule in rules.peer_filters if rule is not placer.nominations]
@@ -116,7 +116,7 @@ def allowed_beside(placer: Placer, pod: Pod) -> Mask:
     return allowed
 
 
-def promised_room(placer: Placer, pods: Sequence[Pod]) -> dict[str, Amounts]:
+def nominated_capacity(placer: Placer, pods: Sequence[Pod]) -> dict[str, Amounts]:
     """By name and row, what is promised to pods at least as important as these, which are alike in that."""
     if not placer.nominations.concerns(pods[0]):
         return {}
@@ -160,43 +160,43 @@ class PlainWorld:
         self._promised = promised
         self._shapes = dict.fromkeys(pod.shape for pod in domain.pods)
         self._allowed = {shape: allowed_rows(rules, shape) for shape in self._shapes}
-        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)  # those with seats, ascending
-        self._left: dict[str, Amounts] = {}  # what each of them has left beside the seats
-        self._sitting: tuple[Flags | None, Seats] = (None, ())  # what the two above are known for
+        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)  # those with placements, ascending
+        self._left: dict[str, Amounts] = {}  # what each of them has left beside the placements
+        self._assumed_for: tuple[Flags | None, Placements] = (None, ())  # what the two above are known for
 
     def enough(self, gone: Flags) -> bool:
-        if self._domain.seats is not None or len(self._shapes) > 1:
+        if self._domain.placements is not None or len(self._shapes) > 1:
             return self.place(gone) is not None
         (shape,) = self._shapes
         return self._most(shape, self._among.after(gone)) >= self._domain.needed
 
-    def place(self, gone: Flags) -> Seats | None:
+    def place(self, gone: Flags) -> Placements | None:
         after = self._among.after(gone)
-        if self._domain.seats is not None:
-            return self._domain.seats if self._hold(self._domain.seats, after) else None
+        if self._domain.placements is not None:
+            return self._domain.placements if self._hold(self._domain.placements, after) else None
         table = WhatIf(self._nodes, after, self._promised)
-        seats = tuple(self._find(PlainPlacements(table, self._rules)))
-        return seats if len(seats) >= self._domain.needed else None
+        placements = tuple(self._find(PlainPlacements(table, self._rules)))
+        return placements if len(placements) >= self._domain.needed else None
 
-    def sit(self, gone: Flags, seats: Seats) -> None:
-        if self._sitting[0] is not gone or self._sitting[1] is not seats:
-            self._rows = np.unique([row for _, row in seats])
-            self._left = self._left_beside(seats, self._rows, self._among.after(gone))
-            self._sitting = gone, seats
+    def assume(self, gone: Flags, placements: Placements) -> None:
+        if self._assumed_for[0] is not gone or self._assumed_for[1] is not placements:
+            self._rows = np.unique([row for _, row in placements])
+            self._left = self._left_beside(placements, self._rows, self._among.after(gone))
+            self._assumed_for = gone, placements
 
     def doubtful(self, units: Units) -> Units:
         rows = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
         rows[self._rows] = True
         return units[self._among.on_rows(rows)[units]]
 
-    def cannot_stay(self, units: Units) -> Units:
+    def not_reprieved(self, units: Units) -> Units:
         shares = self._among.shares_on(self._rows, units)
         if not self._among.whole[units].any():
-            return shares.units[np.sort(cannot_stay(shares, self._rows, self._left))]
+            return shares.units[np.sort(not_reprieved(shares, self._rows, self._left))]
         return np.array(list(self._whole_units(shares)), dtype=np.intp)
 
     def _whole_units(self, shares: Shares) -> Iterator[int]:
-        """As `cannot_stay`, for units that stay on all of their rows or on none."""
+        """As `not_reprieved`, for units that stay on all of their rows or on none."""
         left = [amounts.tolist() for amounts in self._left.values()]
         places = np.searchsorted(self._rows, shares.rows).tolist()
         held = zip(*(shares.held(name).tolist() for name in self._left), strict=True)
@@ -221,22 +221,22 @@ class PlainWorld:
         free: Amounts = self._nodes.allocatable[name] - after.requested(name)
         return free - self._promised[name] if name in self._promised else free
 
-    def _find(self, seating: PlainPlacements) -> Iterator[tuple[int, int]]:
+    def _find(self, placing: PlainPlacements) -> Iterator[tuple[int, int]]:
         places = enumerate(self._domain.pods)
         for shape, run in itertools.groupby(places, key=lambda place: place[1].shape):
             waiting = [index for index, _ in run]
-            yield from zip(waiting, seating.seats(shape, len(waiting)), strict=False)
+            yield from zip(waiting, placing.placements(shape, len(waiting)), strict=False)
 
-    def _hold(self, seats: Seats, after: After) -> bool:
-        left = self._left_beside(seats, np.unique([row for _, row in seats]), after)
-        allowed = all(self._allowed[self._domain.pods[index].shape][row] for index, row in seats)
+    def _hold(self, placements: Placements, after: After) -> bool:
+        left = self._left_beside(placements, np.unique([row for _, row in placements]), after)
+        allowed = all(self._allowed[self._domain.pods[index].shape][row] for index, row in placements)
         return allowed and all(bool((amounts >= 0).all()) for amounts in left.values())
 
-    def _left_beside(self, seats: Seats, rows: NDArray[np.intp], after: After) -> dict[str, Amounts]:
-        """By name what is left on these rows when the seats are taken; plenty where nobody seated asks for it."""
+    def _left_beside(self, placements: Placements, rows: NDArray[np.intp], after: After) -> dict[str, Amounts]:
+        """By name what is left on these rows when the placements are taken; plenty where nobody placed asks for it."""
         asked = {name: np.zeros(len(rows), dtype=np.int64) for shape in self._shapes for name in asked_of([shape])}
         for shape in self._shapes:
-            taken = [row for index, row in seats if self._domain.pods[index].shape == shape]
+            taken = [row for index, row in placements if self._domain.pods[index].shape == shape]
             here = np.bincount(np.searchsorted(rows, taken), minlength=len(rows))
             for name, amount in asked_of([shape]).items():
                 asked[name] += times(amount, here)

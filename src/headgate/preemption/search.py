@@ -25,9 +25,9 @@ ON_NEIGHBOURS = frozenset({ClusterEvent.NEIGHBOURS_CHANGED})
 
 
 class Plan(Struct, frozen=True):
-    """These leave, and the preemptor has these seats. Nothing has happened yet."""
+    """These leave, and the preemptor has these placements. Nothing has happened yet."""
 
-    seats: tuple[tuple[Pod, str], ...]
+    placements: tuple[tuple[Pod, str], ...]
     victims: tuple[Unit, ...]
     receipt: Receipt
 
@@ -56,7 +56,7 @@ class Preemption:
     def plan(self, preemptor: Preemptor, placer: Placer, now: float) -> Plan | NoPlan:
         """The best way to make room for the preemptor.
 
-        Seats nominated to it come first, so that a plan that is being carried out is not exchanged for another.
+        Placements nominated to it come first, so that a plan that is being carried out is not exchanged for another.
         """
         among = Candidates(self._running, preemptor.priority, now, preemptor.key)
         if not all(pod.preempts for pod in preemptor.pods):
@@ -69,12 +69,12 @@ class Preemption:
             return self._plan(preemptor, found)
         return NoPlan(_hopeless(among), among.count, ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS)
 
-    def holds(self, preemptor: Preemptor, seats: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
-        """Whether these seats will do once all pods being deleted are gone, without any further victim."""
+    def holds(self, preemptor: Preemptor, placements: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
+        """Whether these placements will do once all pods being deleted are gone, without any further victim."""
         among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key)
         with placer.nominations.set_aside(preemptor.pods):
             plain = is_plain(placer, preemptor.pods)
-            return Search(placer, preemptor, among, self._budgets, plain=plain).holds(seats)
+            return Search(placer, preemptor, among, self._budgets, plain=plain).holds(placements)
 
     def still_victims(self, preemptor: Preemptor, units: Iterable[Unit]) -> bool:
         """Whether those of them that still run are whole units of lower priority as they stand now."""
@@ -82,8 +82,8 @@ class Preemption:
         return all(among.is_whole_unit(unit.pods) for unit in units)
 
     def _plan(self, preemptor: Preemptor, found: Found) -> Plan:
-        seats = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.seats)
-        return Plan(seats, found.victims, found.receipt)
+        placements = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.placements)
+        return Plan(placements, found.victims, found.receipt)
 
 
 def _hopeless(among: Candidates) -> str:

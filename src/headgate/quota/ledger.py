@@ -80,7 +80,7 @@ class Ledger:
             root.generation = fresh._generation
         for reservations in self._reservations.values():
             for reservation in reservations.values():
-                fresh.hold(reservation)
+                fresh.reserve(reservation)
         return fresh
 
     def node(self, queue: str) -> ClusterQueueNode | None:
@@ -98,7 +98,7 @@ class Ledger:
     def reservation(self, queue: str, uid: str) -> Reservation | None:
         return self._reservations.get(queue, {}).get(uid)
 
-    def hold(self, reservation: Reservation) -> None:
+    def reserve(self, reservation: Reservation) -> None:
         """The workload holds this much quota, in place of whatever it held of the same queue."""
         queue, uid = reservation.queue, reservation.uid
         held = self._reservations.setdefault(queue, {})
@@ -119,7 +119,7 @@ class Ledger:
                 if self.allocations:
                     self.allocations.replace(node.root, before, reservation)
 
-    def leave(self, queue: str, uid: str) -> Reservation | None:
+    def release(self, queue: str, uid: str) -> Reservation | None:
         """The workload gives back what it holds of this queue."""
         held = self._reservations.get(queue, {})
         reservation = held.pop(uid, None)

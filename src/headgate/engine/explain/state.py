@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
@@ -20,6 +21,8 @@ from headgate.lifecycle.workload.conditions import (
     without,
 )
 from headgate.model.conditions import Condition
+from headgate.model.counting import counted
+from headgate.model.pod import Pod
 from headgate.model.queues import (
     Admission,
     CheckState,
@@ -31,6 +34,7 @@ from headgate.model.queues import (
 from headgate.model.selectors import Requirement
 from headgate.quota.pending_workload import has_failed_checks, has_rested
 
+MOST_REASONS = 3  # why pods have no node
 WAITS_FOR_REPLACEMENT = "WaitingForReplacementPods"
 
 
@@ -90,22 +94,46 @@ def _holds_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
         actions = ("wait for these pods to end; it starts at the time named in any case",)
         return StateReport(WorkloadState.NO_ROOM, f"is admitted and held: {held.message}", actions)
     if workload.is_true(ADMITTED):
-        return StateReport(
-            WorkloadState.ADMITTED, f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}"
+        said, unplaced = (
+            f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}",
+            _unplaced(workload, cluster),
         )
+        return StateReport(WorkloadState.NO_NODE if unplaced else WorkloadState.ADMITTED, f"{said}{unplaced}")
     return _waits_for_checks(workload, given, cluster)
 
 
 def _flavors(given: Admission) -> str:
-    parts = [
-        f"{one.count} pods of {one.name} on {', '.join(sorted({flavor for _, flavor in one.flavors})) or 'no flavor'}"
-        for one in given.pod_sets
-    ]
+    parts = []
+    for one in given.pod_sets:
+        flavors = ", ".join(sorted({flavor for _, flavor in one.flavors})) or "no flavor"
+        parts.append(f"{counted(one.count, 'pod')} of {one.name} on {flavors}")
     return "; ".join(parts)
 
 
+def _unplaced(workload: QueuedWorkload, cluster: ClusterSnapshot) -> str:
+    """Its pods without a node, and what the scheduler says of them; empty if there are none."""
+    pods = [
+        pod
+        for pod in cluster.pods.values()
+        if (its := cluster.jobs.workload_for(pod)) is not None and its.key == workload.key
+    ]
+    waiting = [pod for pod in pods if pod.wants_node]
+    if not waiting:
+        return ""
+    whys = Counter(_not_scheduled(pod) for pod in waiting).most_common(MOST_REASONS)
+    verb = "has" if len(waiting) == 1 else "have"
+    return f"; {len(waiting)} of {counted(len(pods), 'pod')} {verb} no node: {'; '.join(why for why, _ in whys)}"
+
+
+def _not_scheduled(pod: Pod) -> str:
+    told = pod.scheduled
+    if told is None or told.status != "False":
+        return f"no scheduler has answered yet (schedulerName {pod.scheduler_name})"
+    return f"{told.reason}: {told.message.rstrip('.')}" if told.message else told.reason
+
+
 def _waits_for_checks(workload: QueuedWorkload, given: Admission, cluster: ClusterSnapshot) -> StateReport:
-    queue = cluster.around.queues.get(given.cluster_queue)
+    queue = cluster.objects.queues.get(given.cluster_queue)
     states = {check.name: check for check in workload.checks}
     names = required_checks(queue, given) if queue is not None else tuple(sorted(states))
     open_ones = [states.get(name, CheckStatus(name)) for name in names]
@@ -159,10 +187,10 @@ def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | N
 
 
 def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    key = cluster.around.local_of(workload)
-    local = cluster.around.locals.get(key)
+    key = cluster.objects.local_of(workload)
+    local = cluster.objects.locals.get(key)
     if local is None:
-        there = [other.name for other in sorted(cluster.around.locals) if other.namespace == key.namespace]
+        there = [other.name for other in sorted(cluster.objects.locals) if other.namespace == key.namespace]
         listed = f"there are: {', '.join(there)}" if there else "there is none"
         named = f"LocalQueue {workload.queue} does not exist" if workload.queue else "it names no LocalQueue"
         act = f"create LocalQueue {workload.queue or '...'} in namespace {key.namespace}, or name one that exists"
@@ -182,9 +210,21 @@ def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
     return None
 
 
+def _unreadable(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    """Without the rights to read all that admission depends on, what the workload's own status says."""
+    if not cluster.hidden:
+        return None
+    found = _failed_checks(workload, cluster) or _rests(workload, cluster)
+    if found is not None:
+        return structs.replace(found, then_quota=False)
+    told = workload.condition(QUOTA_RESERVED)
+    why = f"its status says: {condition_text(told).rstrip('.')}" if told is not None else "its status says nothing yet"
+    return StateReport(WorkloadState.PENDING, f"is pending; {why}")
+
+
 def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    name = cluster.around.queue_of(workload)
-    queue = cluster.around.queues.get(name)
+    name = cluster.objects.queue_of(workload)
+    queue = cluster.objects.queues.get(name)
     if queue is None:
         summary = f"has no queue: ClusterQueue {name}, which LocalQueue {workload.queue} names, does not exist"
         return StateReport(WorkloadState.NO_QUEUE, summary, (f"create ClusterQueue {name}",))
@@ -193,12 +233,12 @@ def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
             WorkloadState.INACTIVE,
             f"cannot queue: ClusterQueue {name} is inactive, because its cohorts form a cycle",
         )
-    activity = cluster.around.activity(queue)
+    activity = cluster.objects.activity(queue)
     if not activity.active:
         only_stopped = activity.reason == "Stopped" and activity.message.endswith(": is stopped.")
         summary = f"is in an inactive ClusterQueue, {name}: {activity.message.rstrip('.')}"
         return StateReport(WorkloadState.INACTIVE, summary, tuple(_activations(queue, cluster)), only_stopped)
-    if not cluster.around.may_enter(queue, workload.key.namespace):
+    if not cluster.objects.may_enter(queue, workload.key.namespace):
         return _wrong_namespace(queue, workload.key.namespace)
     return None
 
@@ -207,10 +247,10 @@ def _activations(queue: ClusterQueue, cluster: ClusterSnapshot) -> Iterator[str]
     if queue.stop_policy is not StopPolicy.NONE:
         yield f"set spec.stopPolicy of ClusterQueue {queue.name} to None"
     for name in dict.fromkeys(entry.flavor for group in queue.groups for entry in group.flavors):
-        if name not in cluster.around.flavors:
+        if name not in cluster.objects.flavors:
             yield f"create ResourceFlavor {name}"
     for check in queue.checks:
-        if check.name not in cluster.around.checks:
+        if check.name not in cluster.objects.checks:
             yield f"create AdmissionCheck {check.name}"
 
 
@@ -260,6 +300,7 @@ _RULES: tuple[Callable[[QueuedWorkload, ClusterSnapshot], StateReport | None], .
     _gated,
     _held,
     _local_queue,
+    _unreadable,
     _cluster_queue,
     _failed_checks,
     _rests,

@@ -202,7 +202,7 @@ def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float)
     """Applies the outcome: quota is reserved, victims are marked evicted, refused heads are requeued."""
     head = outcome.head
     if isinstance(outcome, Admitted):
-        ledger.hold(_reservation(head, outcome.assignment.usage, now))
+        ledger.reserve(_reservation(head, outcome.assignment.usage, now))
         pending.delete(head.workload.key)
     elif isinstance(outcome, Preempting):
         victims = [victim.reservation for victim in outcome.victims]
@@ -442,7 +442,7 @@ class _Cycle:
         """Assigns the same flavors as if all victims so far were gone."""
         with self._ledger.trial():
             for reservation in nominee.tree.leaving.values():
-                self._ledger.leave(reservation.queue, reservation.uid)
+                self._ledger.release(reservation.queue, reservation.uid)
             return self._nominate(nominee.head, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:

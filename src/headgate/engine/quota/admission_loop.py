@@ -97,8 +97,6 @@ class AdmissionLoop:
         """Runs cycles until no head could get another answer. Evicted workloads are passed to `evicted`."""
         self.assumed = {}
         cache, objects = self._cache, self._objects
-        for queue in cache.pending.flush_backoff(now):
-            cache.ledger.forget_allocations(queue)
         all_ready = not cache.usage.waiting_for_pods
         snapshot = QuotaSnapshot(cache.ledger, objects.flavors, objects.may_enter, objects.inactive, all_ready)
         for outcomes in admit_all(cache.pending, snapshot, self._settings, now, self._cycle.outcomes):
@@ -121,9 +119,9 @@ class AdmissionLoop:
         """Writes QuotaReserved=False with its reason to workloads that do not show it yet, within the rate limit."""
         for key, refusal in self.refusals.take(now, self._can_be_written):
             record = self._records.get(key)
-            if record is None or key not in self._cache.pending or _shows(record.now, refusal):
+            if record is None or key not in self._cache.pending or _shows(record.decided, refusal):
                 continue
-            workload, asked = record.now, self._asked(record.now)
+            workload, asked = record.decided, self._asked(record.decided)
             status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
             self._records.want(key, status, partial(events.refused_event, workload, refusal, now))
 
@@ -134,10 +132,10 @@ class AdmissionLoop:
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""
-        shown = record.now.condition(QUOTA_RESERVED)
+        shown = record.decided.condition(QUOTA_RESERVED)
         if shown is None or shown.reason not in BETTER_TOLD:
             return
-        found = self._cache.pending.passed_over(record.now.key)
+        found = self._cache.pending.passed_over(record.decided.key)
         if found is not None:
             head, why = found
             self._refuse(head, Refusal(why.value, messages.PASSED_OVER), now)
@@ -164,7 +162,7 @@ class AdmissionLoop:
         key, queue = head.workload.key, self._objects.queues[head.queue]
         record = self._records.get(key)
         assert record is not None
-        given, workload = admission(head.queue, assignment.pod_sets), record.now
+        given, workload = admission(head.queue, assignment.pod_sets), record.decided
         status = reserved(workload, given, required_checks(queue, given), now)
         self._journal.write(events.reserved(workload, status, assignment.borrow, now))
         self._records.want(key, status, *events.reserved_events(workload, status, now))
@@ -176,15 +174,15 @@ class AdmissionLoop:
         """Evicts the victims that are not evicted yet; yields their keys."""
         for chosen in victims:
             record = self._records.get(chosen.reservation.key)
-            if record is None or not record.is_open or record.now.is_true(EVICTED):
+            if record is None or not record.is_open or record.decided.is_true(EVICTED):
                 continue
             message = events.preempted_message(head, chosen, self._cache.ledger)
-            self._journal.write(events.preempted(record.now, head, chosen, message, now))
+            self._journal.write(events.preempted(record.decided, head, chosen, message, now))
             self.assumed.pop(chosen.reservation.key, None)
-            if record.so_far.admission is None:
+            if record.assumed.admission is None:
                 self._take_back(record, now)
             else:
-                self._evict(record.now, head, chosen, message, now)
+                self._evict(record.decided, head, chosen, message, now)
             yield chosen.reservation.key
 
     def _take_back(self, record: WorkloadRecord, now: float) -> None:
@@ -193,7 +191,7 @@ class AdmissionLoop:
         It lines up again when it is looked at once more, after all cycles of this step. Otherwise it could get and lose
         the same quota over and over, while the one it has to make way for waits for others to leave.
         """
-        key = record.seen.key
+        key = record.observed.key
         self._records.take_back(key)
         self._cache.place(record, now)
         self._cache.pending.delete(key)
@@ -211,11 +209,11 @@ class AdmissionLoop:
     def _refuse(self, head: PendingWorkload, refusal: Refusal, now: float) -> None:
         """Notes the refusal, unless the workload shows it already; a gate that blocked preemption may no longer."""
         record = self._records.get(head.key)
-        if record is not None and record.now.is_true(BLOCKED_ON_GATES) and IS_GATED not in refusal.also:
+        if record is not None and record.decided.is_true(BLOCKED_ON_GATES) and IS_GATED not in refusal.also:
             refusal = structs.replace(refusal, also=(*refusal.also, no_longer_gated(refusal.reason)))
         if self.refusals.unwritten.get(head.key) == refusal:
             return
-        if record is not None and _shows(record.now, refusal):
+        if record is not None and _shows(record.decided, refusal):
             self.refusals.drop(head.key)
             return
         last = self._journal.last(head.key)

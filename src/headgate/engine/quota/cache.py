@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import CountedWorkload, QueueUsages, WorkloadPhase
@@ -40,7 +41,8 @@ class QuotaCache:
         self.consumptions = Consumptions(sharing, objects, self.usage) if sharing is not None else None
         used = self.consumptions
         self.ledger = Ledger(local_use=used.used_by_reservation if used is not None else None)
-        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None)
+        self.backoffs = Deadlines[Key]()  # of pending workloads
+        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None, self.backoffs)
         self._by_local: dict[Key, dict[Key, None]] = {}
 
     def reshape(self, now: float) -> None:
@@ -50,6 +52,11 @@ class QuotaCache:
         forest = self.ledger.forest
         trees = {name: forest.tree_of(name) for name in forest.queues}
         self.pending.configure(queues, trees, self._objects.inactive, now)
+
+    def flush_backoff(self, now: float) -> None:
+        """Pending workloads whose back-off is over are evaluated again, and may preempt as before it."""
+        for queue in self.pending.flush_backoff(self.backoffs.due(now), now):
+            self.ledger.forget_allocations(queue)
 
     def wake_all(self, now: float) -> None:
         for root in self.ledger.forest.roots:
@@ -89,13 +96,13 @@ class QuotaCache:
 
     def place(self, record: WorkloadRecord, now: float) -> None:
         """Brings the reservation, the pending queues and the usage in line with the record."""
-        workload, held, is_open, placed = record.now, record.held, record.is_open, record.placed
-        if placed is not None:
-            before, held_before, was_open = placed
+        workload, held, is_open = record.decided, record.held, record.is_open
+        if record.cached is not None:
+            before, held_before, was_open = record.cached
             same = workload is before or workload.looks_like(before)
             if same and was_open is is_open and held_before == held:
                 return
-        record.placed = workload, held, is_open
+        record.cached = workload, held, is_open
         local = record.local or self._enter(record)
         if held is None:
             self._queue(record, local, now, may_wait=is_open)
@@ -104,23 +111,23 @@ class QuotaCache:
         else:
             self._reserve(record, workload, local, now)
         if self.consumptions is not None:
-            self.consumptions.place(record.seen, local, record.reservation)
+            self.consumptions.place(record.observed, local, record.reservation)
 
     def assume(self, record: WorkloadRecord, queue: str) -> None:
         """A cycle reserved quota of this queue, in the ledger and the pending queues: the record follows."""
-        workload, local = record.now, record.local
+        workload, local = record.decided, record.local
         reservation = self.ledger.reservation(queue, workload.uid)
         assert reservation is not None and local is not None, "only pending workloads are given quota"
-        record.placed = workload, record.held, record.is_open
+        record.cached = workload, record.held, record.is_open
         record.reservation, record.requests = reservation, None
         self._count(record, workload, local, reservation)
         if self.consumptions is not None:
-            self.consumptions.place(record.seen, local, reservation)
+            self.consumptions.place(record.observed, local, reservation)
 
     def _enter(self, record: WorkloadRecord) -> Key:
         """The workload is one of those that name its LocalQueue."""
-        local = record.local = self._objects.local_of(record.seen)
-        self._by_local.setdefault(local, {})[record.seen.key] = None
+        local = record.local = self._objects.local_of(record.observed)
+        self._by_local.setdefault(local, {})[record.observed.key] = None
         return local
 
     def _reserve(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, now: float) -> None:
@@ -142,7 +149,7 @@ class QuotaCache:
         if known is not None and reservation.evicted and structs.replace(known, evicted=True) == reservation:
             self.ledger.mark_evicted(known)
             return
-        self.ledger.hold(reservation)
+        self.ledger.reserve(reservation)
         if known is not None and _gives_back(known, reservation):
             self.pending.wake(reservation.queue, now)
 
@@ -150,12 +157,12 @@ class QuotaCache:
         """The quota it held is free, and workloads that wait for it are evaluated again."""
         reservation, record.reservation = record.reservation, None
         if reservation is not None:
-            self.ledger.leave(reservation.queue, reservation.uid)
+            self.ledger.release(reservation.queue, reservation.uid)
             self.pending.wake(reservation.queue, now)
 
     def _queue(self, record: WorkloadRecord, local: Key, now: float, *, may_wait: bool) -> None:
         """The workload holds no quota, and waits for it if its LocalQueue lets it in."""
-        workload = record.now
+        workload = record.decided
         self._release(record, now)
         queue = self._queue_for(local, workload) if may_wait else None
         if queue is None:
@@ -167,7 +174,7 @@ class QuotaCache:
         self._count_as(record, CountedWorkload(local, queue, _PENDING) if is_pending else None)
 
     def _dequeue(self, record: WorkloadRecord, now: float) -> None:
-        self.pending.leave(record.seen.key, now)
+        self.pending.give_up(record.observed.key, now)
         record.requests = None
         self._count_as(record, None)
 
@@ -189,16 +196,16 @@ class QuotaCache:
         self._dequeue(record, now)
         self.leave_local(record)
         if self.consumptions is not None:
-            self.consumptions.leave(record.seen.key)
+            self.consumptions.drop_penalty(record.observed.key)
 
     def leave_local(self, record: WorkloadRecord) -> None:
         """The workload no longer names the LocalQueue it named."""
         if record.local is not None:
             members = self._by_local[record.local]
-            del members[record.seen.key]
+            del members[record.observed.key]
             if not members:
                 del self._by_local[record.local]
-            record.local = record.placed = None  # it may come back to it before it is examined
+            record.local = record.cached = None  # it may come back to it before it is examined
 
     def _queue_for(self, local: Key, workload: QueuedWorkload) -> str | None:
         """The ClusterQueue it may wait for; None when its LocalQueue or the workload itself keeps it out."""

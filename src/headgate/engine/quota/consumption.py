@@ -62,7 +62,7 @@ class Consumptions:
         self._objects = objects
         self._usage = usage
         self._accounts: dict[Key, _LocalQueueConsumption] = {}
-        self._samples = Deadlines[Key]()
+        self.samples = Deadlines[Key]()  # when to call `sample`
         self._entered: dict[Key, tuple[Key, Amounts]] = {}  # what counts in advance, by workload, with its local queue
 
     # what is asked
@@ -87,9 +87,6 @@ class Consumptions:
         account = self._accounts.get(local)
         return account.shown if account is not None else None
 
-    def next_deadline(self) -> float | None:
-        return self._samples.next_deadline()
-
     # what happens
 
     def open(self, local: LocalQueue, now: float) -> None:
@@ -100,34 +97,34 @@ class Consumptions:
         for entered, penalty in self._entered.values():
             if entered == local.key:
                 account.in_advance.update(penalty)
-        self._samples.set(local.key, self._due(account))
+        self.samples.set(local.key, self._due(account))
 
     def close(self, local: Key) -> None:
         self._accounts.pop(local, None)
-        self._samples.drop(local)
+        self.samples.drop(local)
 
     def sample(self, now: float) -> list[Key]:
         """Samples the LocalQueues that are due; returns those whose usage changed."""
         moved = []
-        for key in sorted(self._samples.due(now)):
+        for key in sorted(self.samples.due(now)):
             account = self._accounts[key]
             if self._due(account) <= now and self._move(key, account, now):
                 account.show()
                 moved.append(key)
-            self._samples.set(key, self._due(account))
+            self.samples.set(key, self._due(account))
         return moved
 
-    def place(self, seen: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
+    def place(self, observed: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
         """Charges the entry penalty of a reservation that is not observed as admitted, or drops it."""
         if reservation is None:
-            self.leave(seen.key)
-        elif not seen.is_true(ADMITTED) and self._matters(reservation.queue):
-            self._enter(seen.key, local, reservation)
+            self.drop_penalty(observed.key)
+        elif not observed.is_true(ADMITTED) and self._matters(reservation.queue):
+            self._enter(observed.key, local, reservation)
 
     def settle(self, workload: Key, local: Key, queue: str, now: float) -> None:
         """The workload is observed as admitted: its penalty becomes usage."""
         penalty = self._entered.get(workload, (local, {}))[1]
-        self.leave(workload)
+        self.drop_penalty(workload)
         account = self._accounts.get(local)
         if account is None or not self._matters(queue):
             return
@@ -136,7 +133,7 @@ class Consumptions:
             account.consumed[name] = account.consumed.get(name, 0) + amount
         account.show()
 
-    def leave(self, workload: Key) -> None:
+    def drop_penalty(self, workload: Key) -> None:
         """Drops the workload's entry penalty."""
         local, penalty = self._entered.pop(workload, (workload, {}))
         account = self._accounts.get(local)
@@ -147,7 +144,7 @@ class Consumptions:
         known = self._entered.get(workload)
         if known is not None and known[0] == local:
             return
-        self.leave(workload)
+        self.drop_penalty(workload)
         penalty = entry_penalty(by_resource(reservation.usage), self._sharing.interval, self._sharing.half_life)
         self._entered[workload] = local, penalty
         if local in self._accounts:

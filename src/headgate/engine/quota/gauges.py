@@ -240,7 +240,7 @@ def workload_gauges(of: Measured, records: WorkloadRecords, refusals: PendingRef
     """Finished workloads that still exist, and unadmitted workloads by reason."""
     finished: Counter[_Placement] = Counter()
     unadmitted: Unadmitted = Counter()
-    for workload in records.seen():
+    for workload in records.observed():
         true = {one.type for one in workload.conditions if one.status == "True"}
         if FINISHED in true:
             finished[_placement(workload)] += 1
@@ -255,9 +255,9 @@ def _count_pending_refusals(unadmitted: Unadmitted, records: WorkloadRecords, re
     """Refusals that are not written yet count as if they were."""
     for key, refusal in refusals.unwritten.items():
         record = records.get(key)
-        if record is not None and unadmitted[_placement(record.seen), _underlying_cause(record.seen)] > 0:
-            unadmitted[_placement(record.seen), _underlying_cause(record.seen)] -= 1
-            unadmitted[_placement(record.seen), refusal.reason] += 1
+        if record is not None and unadmitted[_placement(record.observed), _underlying_cause(record.observed)] > 0:
+            unadmitted[_placement(record.observed), _underlying_cause(record.observed)] -= 1
+            unadmitted[_placement(record.observed), refusal.reason] += 1
 
 
 def _placement(workload: QueuedWorkload) -> _Placement:

@@ -200,9 +200,9 @@ class AdmissionMetrics:
     def preempts(self, victim: Key, by_queue: str) -> None:
         self._preemptors[victim] = by_queue
 
-    # what is seen
+    # what is observed
 
-    def seen(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
+    def observe(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
         if before.conditions != after.conditions:
             came, released = turned(before.conditions, after.conditions)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import assert_never
 
 from headgate.engine.deadlines import Deadlines, Timer
+from headgate.engine.extension_points import ADMISSION, PluginObserver, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.quota import events
@@ -27,8 +28,7 @@ from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
-from headgate.engine.scheduler.events import saturated_entry, saturated_event
-from headgate.engine.scheduler.plugins import ADMISSION, PluginObserver, unwatched
+from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
@@ -101,7 +101,16 @@ class QuotaPlane:
             consumptions=self._cache.consumptions,
         )
         self._deadlines = Deadlines[Key]()  # when workloads must be examined though nothing happens to them
-        self._timer = Timer(TIMER)
+        consumptions = self._cache.consumptions
+        self._timer = Timer(
+            TIMER,
+            self._deadlines,
+            self._records.writes.deadlines,
+            self._in_use.writes.deadlines,
+            self._cache.backoffs,
+            *self._statuses.deadlines,
+            *(() if consumptions is None else (consumptions.samples,)),
+        )
         self._dirty: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_limiter = RateLimiter(interval=0.125, burst=200)
         self._waited_for_pods = False
@@ -126,18 +135,21 @@ class QuotaPlane:
     def decide(self, now: float) -> Iterator[Effect]:
         self._apply_object_changes(now)
         self._sample(now)
-        for key in sorted(self._deadlines.due(now)):
-            self._mark_dirty(key)
+        if self._timer.at <= now:
+            self._mark_all_dirty(sorted(self._deadlines.due(now)))
+            self._records.flush_due(now)
         self._requeue_forgotten(now)
         self._examine_all(now)
         self._wake_when_pods_are_ready(now)
+        if self._timer.at <= now:
+            self._cache.flush_backoff(now)
         self._loop.run(now, self._mark_dirty)
         self._loop.report_refusals(now)
         self._examine_all(now)
-        yield from self._records.send(now)
+        yield from self._records.send()
         yield from self._in_use.settle(now)
         yield from self._statuses.settle(self._cache.ledger, now)
-        yield from self._timer.wake_at(self._next_deadlines(), now)
+        yield from self._timer.wake_at(now, self._loop.refusals.next_deadline(), self._statuses.next_count_at)
 
     def check(self) -> None:
         """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""
@@ -150,7 +162,7 @@ class QuotaPlane:
                 assert over <= 0, f"{assumed.key} got {amount} of {of}, {over} more than there is"
             assert assumed.key not in self._cache.pending, f"{assumed.key} both waits and holds quota"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         """All metrics of the plane: name, labels and value."""
         yield from self._metrics.collect()
         measured = Measured(self._objects, self._cache, self._settings)
@@ -183,11 +195,11 @@ class QuotaPlane:
     def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterable[LazyEvent]:
         key = workload.key
         record = self._records.get(key)
-        if record is not None and record.seen.uid == workload.uid:
-            self._note_change(record, record.seen, workload, now)
+        if record is not None and record.observed.uid == workload.uid:
+            self._note_change(record, record.observed, workload, now)
         else:
             if record is not None:
-                self._delete(key, record.seen.uid, now)
+                self._delete(key, record.observed.uid, now)
             self._cache.came_from_outside(workload)
         self._dirty.setdefault(key, False)
         emitted = self._records.observe(workload)
@@ -208,7 +220,7 @@ class QuotaPlane:
             self._cache.leave_local(record)
         given = before.admission
         queue = given.cluster_queue if given is not None else self._objects.queue_of(after)
-        self._metrics.seen(before, after, queue, now)
+        self._metrics.observe(before, after, queue, now)
         used = self._cache.consumptions
         if used is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
             local = self._objects.local_of(after)
@@ -237,7 +249,7 @@ class QuotaPlane:
         record = self._records.lose(key, uid)
         if record is not None:
             if not record.is_finished:
-                self._cache.changed_from_outside(record.seen, now)
+                self._cache.changed_from_outside(record.observed, now)
             self._cache.remove(record, now)
             self._loop.refusals.drop(key)
             self._metrics.lose(key)
@@ -294,13 +306,12 @@ class QuotaPlane:
 
     def _requeue_forgotten(self, now: float) -> None:
         """Decisions that did not take effect are made anew, and so are refusals that followed from them."""
-        self._records.flush_due(now)
         for key in self._records.take_forgotten():
             record = self._records.get(key)
             if record is not None:
-                self._journal.write(events.forgotten(record.seen, now))
+                self._journal.write(events.forgotten(record.observed, now))
                 self._mark_dirty(key)
-                self._cache.pending.wake(self._objects.queue_of(record.seen), now)
+                self._cache.pending.wake(self._objects.queue_of(record.observed), now)
 
     def _examine_all(self, now: float) -> None:
         if not self._dirty:
@@ -313,31 +324,31 @@ class QuotaPlane:
             if record is None:
                 continue
             if looks_again:
-                record.rested = record.placed = None
-            if not record.is_at_rest and record.is_open:
+                record.examined = record.cached = None
+            if not record.is_examined and record.is_open:
                 self._examine(record, now)
                 self._set_deadline(record, now)
             place(record, now)
-            if record.now.admission is None:
+            if record.decided.admission is None:
                 self._loop.report_bypassed(record, now)
         self.deciding = None
 
     def _set_deadline(self, record: WorkloadRecord, now: float) -> None:
         """Of a workload just examined, so only a deadline in the future counts."""
-        at = next_deadline(record.now, self._settings)
+        at = next_deadline(record.decided, self._settings)
         if at is None or at <= now:
-            self._deadlines.drop(record.seen.key)
+            self._deadlines.drop(record.observed.key)
         else:
-            self._deadlines.set(record.seen.key, at)
+            self._deadlines.set(record.observed.key, at)
 
     def _examine(self, record: WorkloadRecord, now: float) -> None:
         """Applies lifecycle steps until none is left, or one needs a write of its own, as a change of the spec."""
         for _ in range(MOST_STEPS):
-            workload = record.now
+            workload = record.decided
             step = self._priority_step(workload) if workload.priority_class is not None else None
-            step = step or next_step(workload, self._objects.circumstances(workload), now)
+            step = step or next_step(workload, self._objects.queue_snapshot(workload), now)
             if step is None:
-                record.rested = workload
+                record.examined = workload
                 return
             is_status = isinstance(step.change, QueuedWorkloadStatus)
             if not is_status and (record.wanted is not None or record.sent is not None):
@@ -345,7 +356,7 @@ class QuotaPlane:
             self._apply_step(workload, step, now)
             if not is_status:
                 return
-        raise AssertionError(f"{record.seen.key} never comes to rest")
+        raise AssertionError(f"{record.observed.key} never comes to rest")
 
     def _apply_step(self, workload: QueuedWorkload, step: Step, now: float) -> None:
         if step.decision:
@@ -368,15 +379,3 @@ class QuotaPlane:
         if self._waited_for_pods and not waits:
             self._cache.wake_all(now)
         self._waited_for_pods = waits
-
-    def _next_deadlines(self) -> tuple[float | None, ...]:
-        consumptions = self._cache.consumptions
-        return (
-            self._deadlines.next_deadline(),
-            self._records.next_deadline(),
-            self._in_use.next_deadline(),
-            self._cache.pending.next_deadline(),
-            self._statuses.next_deadline(),
-            self._loop.refusals.next_deadline(),
-            consumptions.next_deadline() if consumptions is not None else None,
-        )

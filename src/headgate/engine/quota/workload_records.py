@@ -38,48 +38,49 @@ LazyEvent = Callable[[], EmitEvent]
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 
-Placed = tuple[QueuedWorkload, Admission | None, bool]
+CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
 
 
 class WorkloadRecord:
     """One workload: as observed, the write in flight, what is decided and not sent, and what the quota cache has of it.
 
-    `seen` is the workload as last observed, `so_far` with the write in flight applied, `now` with all that is decided.
+    `observed` is the workload as last observed, `assumed` with the write in flight applied, `decided` with all that is
+    decided. `examined` and `cached` are what it was when lifecycle rules and the quota cache last had nothing to add.
     """
 
     __slots__ = (
+        "assumed",
         "base",
+        "cached",
         "counted",
+        "decided",
         "events",
+        "examined",
         "is_finished",
         "local",
-        "now",
-        "placed",
+        "observed",
+        "refused_version",
         "requests",
         "reservation",
-        "rested",
-        "seen",
         "sent",
         "sent_events",
-        "so_far",
-        "stuck",
         "wanted",
     )
 
-    def __init__(self, seen: QueuedWorkload) -> None:
-        self.seen = seen
-        self.is_finished = seen.is_true(FINISHED)
+    def __init__(self, observed: QueuedWorkload) -> None:
+        self.observed = observed
+        self.is_finished = observed.is_true(FINISHED)
         self.sent: Change | None = None  # in flight
         self.sent_events: tuple[LazyEvent, ...] = ()
         self.base = ""  # the version it was made from
         self.wanted: Change | None = None  # decided, to be sent next
         self.events: tuple[LazyEvent, ...] = ()  # that go with it
-        self.stuck = ""  # the version for which the server refused our write
-        self.so_far = seen
-        self.now = seen
-        self.rested: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
-        self.placed: Placed | None = None
+        self.refused_version = ""  # the version for which the server refused our write
+        self.assumed = observed
+        self.decided = observed
+        self.examined: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
+        self.cached: CachedAs | None = None
         self.local: Key | None = None  # the LocalQueue it is counted for
         self.counted: CountedWorkload | None = None  # in the usage of its queues
         self.reservation: Reservation | None = None  # on the ledger
@@ -92,8 +93,8 @@ class WorkloadRecord:
         A workload is closed while the server refuses our writes to this version, and while a version newer than the
         one the write in flight was made from is observed: it cannot be told yet which of the two came first.
         """
-        version = self.seen.version
-        return self.stuck != version and (self.sent is None or version == self.base)
+        version = self.observed.version
+        return self.refused_version != version and (self.sent is None or version == self.base)
 
     @property
     def held(self) -> Admission | None:
@@ -103,13 +104,13 @@ class WorkloadRecord:
         """
         if self.is_finished:
             return None
-        return self.now.admission or self.so_far.admission or self.seen.admission
+        return self.decided.admission or self.assumed.admission or self.observed.admission
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_examined(self) -> bool:
         """Nothing about it has changed since there was nothing more to decide."""
-        now, rested = self.now, self.rested
-        return now is rested or (rested is not None and now.looks_like(rested))
+        decided, examined = self.decided, self.examined
+        return decided is examined or (examined is not None and decided.looks_like(examined))
 
     def shows_what_was_sent(self) -> bool:
         """The observed workload is in a newer version and equals what the write in flight makes of it.
@@ -117,42 +118,42 @@ class WorkloadRecord:
         Where nothing else has changed, what was decided about the assumed workload holds for the observed one.
         """
         change = self.sent
-        if change is None or isinstance(change, Removal) or self.seen.version == self.base:
+        if change is None or isinstance(change, Removal) or self.observed.version == self.base:
             return False
-        if self.wanted is None and self.seen.looks_like(self.now):
-            self._follow(self.seen)
+        if self.wanted is None and self.observed.looks_like(self.decided):
+            self._follow(self.observed)
             return True
-        return _shows(self.seen, change)
+        return _shows(self.observed, change)
 
     def _follow(self, same: QueuedWorkload) -> None:
-        if self.rested is self.now:
-            self.rested = same
-        if self.placed is not None and self.placed[0] is self.now:
-            self.placed = same, self.placed[1], self.placed[2]
+        if self.examined is self.decided:
+            self.examined = same
+        if self.cached is not None and self.cached[0] is self.decided:
+            self.cached = same, self.cached[1], self.cached[2]
 
-    def foresee(self) -> None:
+    def apply_writes(self) -> None:
         """Applies what was sent and what is decided to the workload as observed."""
         sent, wanted = self.sent, self.wanted
-        self.so_far = self.seen if sent is None else _applied(self.seen, sent)
-        self.now = self.so_far if wanted is None else _applied(self.so_far, wanted)
+        self.assumed = self.observed if sent is None else _applied(self.observed, sent)
+        self.decided = self.assumed if wanted is None else _applied(self.assumed, wanted)
 
     def want(self, change: Change | None, events: tuple[LazyEvent, ...]) -> None:
         """This is sent next; None: nothing."""
         self.wanted, self.events = change, events
-        self.now = self.so_far if change is None else _applied(self.so_far, change)
+        self.decided = self.assumed if change is None else _applied(self.assumed, change)
 
     def send(self, change: Change) -> Written:
         """The write of what was decided, which is in flight from now on."""
         self.sent, self.wanted = change, None
         self.sent_events, self.events = self.events, ()
-        self.base = self.seen.version
-        self.so_far = self.now
-        return _write(self.seen, change)
+        self.base = self.observed.version
+        self.assumed = self.decided
+        return _write(self.observed, change)
 
     def settle(self) -> None:
         """Nothing is in flight any more, and nothing but what is observed and decided is assumed."""
         self.sent, self.sent_events = None, ()
-        self.foresee()
+        self.apply_writes()
 
     def take_events(self) -> tuple[LazyEvent, ...]:
         events, self.sent_events = self.sent_events, ()
@@ -165,7 +166,7 @@ class WorkloadRecords:
     def __init__(self, backoff: Backoff) -> None:
         self._records: dict[Key, WorkloadRecord] = {}
         self.get = self._records.get  # asked for at every turn
-        self._writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
+        self.writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
         self._busy: dict[Key, None] = {}  # something is to be sent
         self._resent: list[Written] = []  # writes that may not have arrived and are sent again
         self._forgotten: dict[Key, None] = {}  # what was decided did not take effect
@@ -173,40 +174,40 @@ class WorkloadRecords:
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
 
-    def seen(self) -> Iterator[QueuedWorkload]:
+    def observed(self) -> Iterator[QueuedWorkload]:
         """All of them, as last observed."""
-        return (record.seen for record in self._records.values())
+        return (record.observed for record in self._records.values())
 
     def observe(self, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
         """Takes the workload as observed; returns the events of the write that is confirmed by it."""
         key = workload.key
         record = self._records.get(key)
-        if record is None or record.seen.uid != workload.uid:
-            self._writes.forget(key)
+        if record is None or record.observed.uid != workload.uid:
+            self.writes.forget(key)
             self._records[key] = WorkloadRecord(workload)
             return ()
-        record.seen, record.is_finished = workload, workload.is_true(FINISHED)
+        record.observed, record.is_finished = workload, workload.is_true(FINISHED)
         if record.sent is None:
-            record.foresee()
+            record.apply_writes()
             if record.wanted is not None:
                 self._forget(record)  # decided on what is no longer so
         elif record.shows_what_was_sent():
             events = record.take_events()
-            self._writes.confirm(key)
+            self.writes.confirm(key)
             record.settle()
             return events
         else:
-            self._conclude(record, self._writes.observe(key, workload.version))
+            self._conclude(record, self.writes.observe(key, workload.version))
         return ()
 
     def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
         """The workload is gone; None when another one has taken its place."""
         record = self._records.get(key)
-        if record is None or record.seen.uid != uid:
+        if record is None or record.observed.uid != uid:
             return None
         self._busy.pop(key, None)
         self._forgotten.pop(key, None)
-        self._writes.forget(key)
+        self.writes.forget(key)
         return self._records.pop(key)
 
     def want(self, key: Key, change: Change, *events: LazyEvent) -> None:
@@ -232,27 +233,26 @@ class WorkloadRecords:
 
         Those that may not have arrived are sent again by the next `send`.
         """
-        for key, write, result in self._writes.due(now):
+        for key, write, result in self.writes.due(now):
             if result is WriteResult.PENDING:
                 self._resent.append(write)
             else:
                 self._conclude(self._records[key], result)
 
-    def send(self, now: float) -> Iterator[Written]:
-        """The writes that can be sent now: to workloads that have none in flight."""
-        self.flush_due(now)
+    def send(self) -> Iterator[Written]:
+        """The writes that can be sent now: those that are due again, and to workloads that have none in flight."""
         resent, self._resent = self._resent, []
         for write in resent:
-            if write.target.key in self._writes:
+            if write.target.key in self.writes:
                 yield write
         for key in list(self._busy) if self._busy else ():
             record = self._records[key]
             if record.sent is None:
                 del self._busy[key]
-                if record.wanted is not None and _shows(record.seen, record.wanted):
+                if record.wanted is not None and _shows(record.observed, record.wanted):
                     record.want(None, ())  # it is so already: a write would make no version to be observed
                 elif record.wanted is not None:
-                    yield self._writes.send(key, record.send(record.wanted), record.base)
+                    yield self.writes.send(key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""
@@ -260,22 +260,19 @@ class WorkloadRecords:
         record = self._records.get(key)
         if record is None:
             return ()
-        result = self._writes.answer(key, written, trouble, record.seen.version, now)
+        result = self.writes.answer(key, written, trouble, record.observed.version, now)
         if result is None:
             return ()
         events = record.take_events() if trouble is None else ()
         if result is WriteResult.REFUSED:
-            record.stuck = record.base
+            record.refused_version = record.base
         self._conclude(record, result)
         return events
-
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
 
     def _conclude(self, record: WorkloadRecord, result: WriteResult | None) -> None:
         """What is observed is the truth, unless the write is still in flight."""
         if result is WriteResult.PENDING or result is None:
-            record.foresee()
+            record.apply_writes()
             return
         as_planned = result is WriteResult.CONFIRMED and record.wanted is None
         record.settle()
@@ -283,19 +280,19 @@ class WorkloadRecords:
             self._forget(record)
 
     def _forget(self, record: WorkloadRecord) -> None:
-        self.take_back(record.seen.key)
-        self._forgotten[record.seen.key] = None
+        self.take_back(record.observed.key)
+        self._forgotten[record.observed.key] = None
 
 
-def _write(seen: QueuedWorkload, change: Change) -> Written:
-    exact = Target(seen.key, seen.uid, seen.version)
+def _write(observed: QueuedWorkload, change: Change) -> Written:
+    exact = Target(observed.key, observed.uid, observed.version)
     match change:
         case QueuedWorkloadStatus():
             return PatchStatus(exact, change)
         case Activation() | QueuePriority() | Finalizers():
             return PatchSpec(exact, change)
         case Removal():
-            return Delete(seen.target)
+            return Delete(observed.target)
         case _:
             assert_never(change)
 

@@ -58,7 +58,7 @@ class PlaceStage:
         resolved = self._resolver.resolve(pod)
         if isinstance(resolved, Unresolved):
             return info.key
-        return self._placers[pod.scheduler_name].kin(resolved), pod.priority, pod.preempts
+        return self._placers[pod.scheduler_name].equivalence_class(resolved), pod.priority, pod.preempts
 
     def preemptor(self, info: QueuedPodInfo) -> Preemptor | None:
         """The pod or gang of this entry as a preemptor.

@@ -380,7 +380,9 @@ class PreemptStage:
             return  # another one is on its way
         self._unrecorded.pop(pod, None)
         if outcome.trouble is not None:
-            placed_there = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
+            placed_there = (
+                [each for each, _ in assumed.plan.placements if each.key == pod] if assumed is not None else []
+            )
             if self._nominations.drop(pod):
                 self._cache.note(ClusterEvent.ROOM_FREED)
             self._nominated.pop(pod, None)
@@ -396,7 +398,7 @@ class PreemptStage:
         assumed = self._assumed.get(self._entry_of.get(target.key, target.key))
         if assumed is None or target.key not in assumed.unanswered:
             return self._nominated.get(target.key) == nomination.node
-        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.seats)
+        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.placements)
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
@@ -476,10 +478,10 @@ class PreemptStage:
             self._gangs.scheduled(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
     def _assume(self, entry: Key, assumed: AssumedPreemption) -> AssumedPreemption:
-        for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.seats))):
+        for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.placements))):
             self._abandon(each)
         self._assumed[entry] = assumed
-        for pod, _ in assumed.plan.seats:
+        for pod, _ in assumed.plan.placements:
             self._entry_of[pod.key] = entry
         return assumed
 
@@ -487,7 +489,7 @@ class PreemptStage:
         assumed = self._assumed.pop(entry, None)
         if assumed is None:
             return
-        for pod, _ in assumed.plan.seats:
+        for pod, _ in assumed.plan.placements:
             self._entry_of.pop(pod.key, None)
         self._forget_marking(entry, assumed)
         for unit in assumed.plan.victims:
@@ -506,7 +508,7 @@ class PreemptStage:
 
     def _nominate(self, assumed: AssumedPreemption) -> tuple[Effect, ...]:
         effects: list[Effect] = []
-        for pod, node in assumed.plan.seats:
+        for pod, node in assumed.plan.placements:
             if pod.nominated != node:
                 effects.append(self._write(pod, node))
             if pod.key in self._unrecorded:
@@ -559,7 +561,7 @@ class PreemptStage:
         outdated = not unchanged or not self._search.still_victims(assumed.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if outdated or not self._search.holds(assumed.preemptor, plan.seats, assumed.placer):
+        if outdated or not self._search.holds(assumed.preemptor, plan.placements, assumed.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._abandon(entry)
@@ -574,7 +576,7 @@ class PreemptStage:
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] > 1))
         yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
-        self._await_victims(entry, plan.seats)
+        self._await_victims(entry, plan.placements)
 
     def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:
         """Whether the queue entry is still the preemptor of the plan, with the same demand."""
@@ -591,7 +593,7 @@ class PreemptStage:
 
     def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
         """Withdraws lower-priority nominations to the same nodes."""
-        nodes = dict.fromkeys(node for _, node in assumed.plan.seats)
+        nodes = dict.fromkeys(node for _, node in assumed.plan.placements)
         own = {pod.key for pod in assumed.preemptor.pods}
         for pod in self._nominations.lower_on(nodes, assumed.preemptor.priority):
             if pod.key not in own:

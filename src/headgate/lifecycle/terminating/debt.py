@@ -69,11 +69,6 @@ def places_of(workload: QueuedWorkload | None) -> dict[str, int]:
     return {assigned.name: assigned.count for assigned in workload.admission.pod_sets}
 
 
-def debt_of(pod: Pod, reserved_since: float | None) -> Mapping[DebtKey, int]:
-    """What one pod by itself still takes although its quota is free; nothing while quota is held for it."""
-    return {} if not is_terminating(pod) or _has_quota(pod, reserved_since) else taken_by(pod)
-
-
 def taken_by(pod: Pod) -> Mapping[DebtKey, int]:
     """What the pod takes, by the quota it was started with."""
     queue = pod.labels.get(CLUSTER_QUEUE_NAME, "")
