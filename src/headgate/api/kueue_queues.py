@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Raw, structs
 
 from headgate.api.affinities import WireToleration, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
@@ -149,6 +149,7 @@ class WireClusterQueueSpec(Wire, frozen=True):
     stop_policy: StopPolicy | None = None
     fair_sharing: WireFairSharing | None = None
     admission_scope: WireAdmissionScope | None = None
+    concurrent_admission_policy: Raw | None = None
 
 
 class WireOwedResource(Wire, frozen=True):
@@ -237,6 +238,7 @@ def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
         checks=_required_checks(spec.admission_checks_strategy),
         stop_policy=spec.stop_policy or StopPolicy.NONE,
         fair_weight=_weight(spec.fair_sharing),
+        concurrent_admission=spec.concurrent_admission_policy is not None,
         usage_based=spec.admission_scope is not None and spec.admission_scope.admission_mode == USAGE_BASED,
         conditions=conditions_of(wire.status.conditions),
         finalizers=tuple(metadata.finalizers or ()),

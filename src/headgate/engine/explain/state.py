@@ -164,6 +164,14 @@ def _gated(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | 
     return StateReport(WorkloadState.GATED, f"is gated by {names}", (act,), True)
 
 
+def _unsupported(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    found = workload.unsupported
+    if not found:
+        return None
+    summary = f"asks for what is not supported, so it is not admitted: {'; '.join(found)}"
+    return StateReport(WorkloadState.INVALID, summary, tuple(f"remove {one}" for one in found))
+
+
 def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if workload.is_on_hold:
         return StateReport(
@@ -288,6 +296,7 @@ _RULES: tuple[Callable[[QueuedWorkload, ClusterSnapshot], StateReport | None], .
     _deleted,
     _finished,
     _holds_quota,
+    _unsupported,
     _deactivated,
     _gated,
     _held,

@@ -14,6 +14,7 @@ from headgate.engine.quota.metrics import queued_since
 from headgate.engine.quota.workload_records import LazyEvent
 from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, ConditionUpdate, true_since
 from headgate.lifecycle.workload.next_step import Step
+from headgate.lifecycle.workload.queue_snapshot import MISCONFIGURED
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.keys import Key
 from headgate.model.kueue_names import JOB_UID
@@ -170,8 +171,10 @@ def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[La
     elif step.decision in WARNINGS:
         yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
     elif step.reason == ADMITTED and workload.status.admission is not None:
-        since = true_since(workload, QUOTA_RESERVED)
-        yield partial(_admitted_event, workload, workload.status.admission.cluster_queue, now if since is None else since, now)
+        since, queue = true_since(workload, QUOTA_RESERVED), workload.status.admission.cluster_queue
+        yield partial(_admitted_event, workload, queue, now if since is None else since, now)
+    elif step.decision == "wait" and step.reason == MISCONFIGURED:
+        yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
     elif step.reason in EVENTS_BY_REASON:
         yield partial(_event, workload, step.reason, step.message, now)
 

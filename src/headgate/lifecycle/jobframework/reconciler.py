@@ -12,6 +12,7 @@ from headgate.lifecycle.jobframework.workload_manifest import (
     JobPriority,
     common_labels,
     create_workload,
+    is_elastic,
     priority_of,
     rewritten_spec,
 )
@@ -40,6 +41,7 @@ from headgate.model.effects import (
 )
 from headgate.model.keys import Target
 from headgate.model.kueue_names import (
+    ELASTIC_JOB,
     IN_USE,
     MAX_EXECUTION_SECONDS,
     PREBUILT_WORKLOAD,
@@ -167,6 +169,9 @@ def _moved_on(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     yield from _renamed(state, workload)
     if workload.gated_by:
         yield from _ungated(state, workload)
+    if is_elastic(state.job) is not (ELASTIC_JOB in workload.annotations) and workload.status.admission is None:
+        change = Annotations({ELASTIC_JOB: "true" if is_elastic(state.job) else None})
+        yield PatchSpec(workload.target, change)
 
 
 def _deleted(state: JobState) -> Iterator[Effect]:
