@@ -70,7 +70,7 @@ class SchedulerPlane:
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
         self._queue = queue = PodQueue(backoff)
-        self._gangs = gangs = GangTracker(cache.groups, queue)
+        self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._failed_writes = FailedWrites(WritePolicy(backoff))
         self._conditions = PodConditions(journal, self._failed_writes)
