@@ -299,6 +299,7 @@ class SchedulerPlane:
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
             self._cache.note(ClusterEvent.ROOM_FREED)
+        self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
         return self._bind.run(info, found, now)

@@ -298,6 +298,11 @@ class PreemptStage:
         for entry in self._awaited.left(pod.key):
             self._queue.activate(entry)
 
+    def charged(self, node: str, below: int = 1 << 31) -> None:
+        """A pod came to the node: preemptors below this priority, nominated there, may have to look elsewhere."""
+        for pod in self._nominations.lower_on((node,), below):
+            self._queue.activate(self._gangs.queue_key(pod))
+
     def waits_no_more(self, pod: Key, entry: Key) -> None:
         """The pod is bound, assumed or gone: no victim is evicted for it any more."""
         self._forget_nomination(pod)
