@@ -8,6 +8,9 @@ from test_gang_promises import HIGH, LOW, TWO
 from test_preempting import evictions, gone, nominations, preempted, recorded
 
 from headgate.model.effects import PatchStatus, PodCondition
+from headgate.model.events import Observed
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key, Kind
 
 TRAIN = workload("train", gang(2), priority_class="high")
 PAIR = member("w0"), member("w1")
@@ -135,3 +138,34 @@ def test_a_nomination_of_a_member_that_a_new_plan_leaves_out_is_withdrawn():
     steps = Steps(*TWO, *LOW, HIGH, TRAIN, grown, member("w1", nominated="m"), member("w2"))
     assert nominations(steps)["w0"] == ""
     assert sorted(evictions(recorded(steps))) == ["low-m", "low-n"]
+
+
+# groups that their pods describe
+
+QUEUED = GroupKey(Key(Kind.KUEUE_WORKLOAD, "default", "q"))
+DISAGREE = "the pods of its group name different totals in kueue.x-k8s.io/pod-group-total-count: 2, 3"
+
+
+def of_group(name, total, **fields):
+    return pod(name, group=QUEUED, group_total=total, **fields)
+
+
+@pytest.mark.parametrize(
+    "mended",
+    [
+        pytest.param([Observed(of_group("y", 2))], id="one of them is corrected"),
+        pytest.param([gone(of_group("y", 3)), Observed(of_group("z", 2))], id="one of them is replaced"),
+    ],
+)
+def test_pods_that_name_different_totals_wait_until_they_agree(mended):
+    steps = Steps(*TWO, of_group("x", 2), of_group("y", 3))
+    assert (steps.binds, says(steps)) == ({}, {"x": DISAGREE, "y": DISAGREE})
+    assert len(steps.step(*mended).binds) == 2
+
+
+def test_a_pod_that_names_another_total_waits_and_leaves_the_running_ones_a_gang():
+    running = [bound(of_group(name, 2, priority=1), node) for name, node in (("x", "n"), ("y", "m"))]
+    steps = Steps(*TWO, *running, of_group("z", 3))
+    assert says(steps) == {"z": DISAGREE}
+    recorded(steps.see(pod("boss", priority=10)))
+    assert sorted(evictions(recorded(steps))) == ["x", "y"]
