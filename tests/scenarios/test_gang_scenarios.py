@@ -51,6 +51,8 @@ def test_a_scenario_holds_what_it_expects(name):
         pytest.param("delayed-promise-lost", {"low-a", "better"}, id="another only when the promise is lost"),
         pytest.param("priority-never", set(), id="nobody for a workload that never preempts"),
         pytest.param("priority-never-kept", set(), id="nobody when that workload's class is gone or another one"),
+        pytest.param("any-of-its-pods", {"web-0", "web-1"}, id="those whose room does for any two of three"),
+        pytest.param("delayed-surplus-gated", {"web-0", "web-1"}, id="nobody again when a surplus member comes gated"),
         pytest.param("budgets-group", {"plain-a", "plain-b"}, id="no pod that a budget protects"),
         pytest.param("topology-domain", {"in-b-0", "in-b-1"}, id="those in the cheaper zone"),
         pytest.param("topology-too-small", set(), id="nobody where no zone is large enough"),

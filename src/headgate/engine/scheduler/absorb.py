@@ -159,6 +159,8 @@ class AbsorbStage:
         if self._stops_waiting(pod):
             cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)
+        if cache.nominations and cache.nodes.charge_of(pod.key) is None:
+            self._preempt.charged(pod.node)  # who bound it may not have looked at nominations
         self._capacity.charge(pod)
         cache.note(*cache.nodes.charge(pod, pod.node))
         if known is not None and _changed_group(known, pod):

@@ -71,7 +71,7 @@ class SchedulerPlane:
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
         self._queue = queue = PodQueue(backoff)
-        self._gangs = gangs = GangTracker(cache.groups, queue)
+        self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._failed_writes = FailedWrites(WritePolicy(backoff))
         self._conditions = PodConditions(journal, self._failed_writes)
@@ -295,6 +295,7 @@ class SchedulerPlane:
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
             self._cache.note(ClusterEvent.ROOM_FREED)
+        self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
         return self._bind.run(info, found, now)
