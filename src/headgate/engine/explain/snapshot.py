@@ -11,6 +11,7 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.quota.queue_usage import QueueUsages
+from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
 from headgate.model.keys import Key, Kind
@@ -122,10 +123,11 @@ class ClusterSnapshot:
             return None
         made = Consumptions(sharing, self.objects, QueueUsages())
         for local in self.objects.locals.values():
-            made.open(local, self.now)
+            made.open(local, (), self.now)
         for reservation in self.holders(frozenset(self.objects.queues)):
-            workload = self.workloads[reservation.key]
-            made.place(workload, self.objects.local_of(workload), reservation)
+            record = WorkloadRecord(self.workloads[reservation.key])
+            record.reservation = reservation
+            made.place(record, self.objects.local_of(record.observed))
         return made
 
     def _with_priority_of_class(self, workload: QueuedWorkload) -> QueuedWorkload:
