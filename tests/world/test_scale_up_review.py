@@ -13,7 +13,7 @@ from headgate.model.conditions import Condition
 from headgate.model.events import Gone, Observed, TimerFired
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import Phase
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
 from headgate.world.autoscaling import CloudProvider, ScaleUpReview
 
 GROUP = group(delay=100)
@@ -79,7 +79,7 @@ class Cluster:
 def kueue_workload(*, admitted, **fields):
     condition = Condition("Admitted", "True" if admitted else "False", "x", "", 0.0)
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
-    return QueuedWorkload(key, "workload-uid", "1", 0.0, (), conditions=(condition,), **{"owner": JOB, **fields})
+    return QueuedWorkload(key, "workload-uid", "1", 0.0, (), status=QueuedWorkloadStatus(conditions=(condition,)), **{"owner": JOB, **fields})
 
 
 WAITING = unschedulable("a", 4000, owner=JOB)
