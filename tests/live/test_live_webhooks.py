@@ -357,6 +357,8 @@ async def test_installing_tells_what_became_of_each_manifest():
         "Role headgate-system/headgate-election: created",
         "RoleBinding headgate-system/headgate-election: created",
         *(f"ClusterRole headgate-{name}: created" for name in ("view", "edit", "admin", "explain")),
+        "ValidatingAdmissionPolicy headgate-priorities: created",
+        "ValidatingAdmissionPolicyBinding headgate-priorities: created",
         "MutatingWebhookConfiguration headgate: created",
         "ValidatingWebhookConfiguration headgate: created",
     ]
@@ -408,6 +410,8 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     assert [one["kind"] for one in yaml.safe_load_all(without.output)] == [
         "CustomResourceDefinition",
         *(one["kind"] for one in (*rights(queues=False), *tenant_rights(queues=False))),
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ]
 
 
@@ -417,6 +421,17 @@ def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_
     hooks = [hook["name"] for one in printed for hook in one.get("webhooks", ())]
     assert hooks == ["default.workloads.headgate.dev", "validate.workloads.headgate.dev"]
     assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
+    [policy] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicy"]
+    asked = [rule["resources"][0] for rule in policy["matchConstraints"]["resourceRules"]]
+    assert asked == ["workloads", "podgroups", "podgroups"]
+
+
+def test_the_namespaces_of_system_classes_can_be_chosen():
+    flags = ["install", "--dry-run", "--system-class-namespaces", "kube-system, storage"]
+    printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
+    [binding] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    [elsewhere] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert elsewhere["values"] == ["kube-system", "storage"]
 
 
 @pytest.mark.parametrize(
@@ -425,6 +440,8 @@ def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_
         pytest.param(["--service", "x"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, got 'x'", id="no namespace"),
         pytest.param(["--service", "a/b:0"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT", id="no port"),
         pytest.param(["--webhook-url", "http://x"], "expected a URL such as https://10.0.0.5:10271", id="without TLS"),
+        pytest.param(["--system-class-namespaces", "A b"], "expected names of namespaces", id="a bad namespace"),
+        pytest.param(["--system-class-namespaces", ","], "expected at least one namespace", id="no namespace"),
         pytest.param(["--service", "a/b", "--webhook-url", "https://x"], "not both", id="two places"),
         pytest.param(["--kubeconfig", "/nowhere/at/all"], "expected a readable file", id="no such cluster"),
     ],

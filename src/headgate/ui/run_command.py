@@ -64,6 +64,7 @@ Examples:
     help="Instead of KUBECONFIG, ~/.kube/config or the pod's service account.",
 )
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
 @click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Configuration (YAML).")
 @click.option(
     "--roles",
@@ -156,6 +157,7 @@ def run(
     *,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     roles: tuple[str, ...],
     scheduler_names: tuple[str, ...],
@@ -188,6 +190,7 @@ def run(
     flags = Flags(
         kubeconfig=kubeconfig,
         context=context,
+        insecure=insecure,
         config=config,
         roles=roles,
         scheduler_names=scheduler_names,
