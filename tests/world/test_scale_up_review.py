@@ -79,7 +79,8 @@ class Cluster:
 def kueue_workload(*, admitted, **fields):
     condition = Condition("Admitted", "True" if admitted else "False", "x", "", 0.0)
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
-    return QueuedWorkload(key, "workload-uid", "1", 0.0, (), status=QueuedWorkloadStatus(conditions=(condition,)), **{"owner": JOB, **fields})
+    status = QueuedWorkloadStatus(conditions=(condition,))
+    return QueuedWorkload(key, "workload-uid", "1", 0.0, (), status=status, **{"owner": JOB, **fields})
 
 
 WAITING = unschedulable("a", 4000, owner=JOB)

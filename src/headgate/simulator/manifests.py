@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from headgate.world.cron_jobs import UTC_NAMES, InvalidSchedule, parse_schedule
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
 Manifest = dict[str, Any]
@@ -61,6 +62,7 @@ def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
         if found is not None and not isinstance(found, kind):
             yield path, f"expected {expected}, got {found!r:.60}"
     yield from _check_behaviour(manifest)
+    yield from _check_schedule(manifest)
 
 
 _SHAPES: tuple[tuple[str, type, str], ...] = (
@@ -74,8 +76,27 @@ _SHAPES: tuple[tuple[str, type, str], ...] = (
 """Types of the fields that are read before a server has checked them."""
 
 
+_POD_ANNOTATIONS = {
+    "Pod": "metadata.annotations",
+    "CronJob": "spec.jobTemplate.spec.template.metadata.annotations",
+    **dict.fromkeys(("Job", "Deployment", "ReplicaSet", "StatefulSet"), "spec.template.metadata.annotations"),
+}
+"""Where each kind says how its pods behave."""
+
+
+def _check_schedule(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    if manifest.get("kind") != "CronJob":
+        return
+    try:
+        parse_schedule(str(_at(manifest, "spec.schedule") or ""))
+    except InvalidSchedule as error:
+        yield "spec.schedule", str(error)
+    if (zone := _at(manifest, "spec.timeZone")) not in (None, *UTC_NAMES):
+        yield "spec.timeZone", f"expected UTC, because other time zones are not simulated, got {zone!r:.60}"
+
+
 def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    path = {"Pod": "metadata.annotations", "Job": "spec.template.metadata.annotations"}.get(str(manifest.get("kind")))
+    path = _POD_ANNOTATIONS.get(str(manifest.get("kind")))
     annotations = _at(manifest, path) if path else None
     if not isinstance(annotations, Mapping):
         return
