@@ -1,71 +1,15 @@
-"""Manifests of a scenario: YAML as Kubernetes reads it, checks before any server sees them, shorthand for nodes."""
+"""Manifests of a scenario: checks before any server sees them, and shorthand for nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
 Manifest = dict[str, Any]
-
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader where PyYAML has it
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_MERGE = "tag:yaml.org,2002:merge"
-
-
-class InvalidYaml(Exception):
-    """Names the line and column, and what was expected there."""
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place}: {problem}")
-        self.place, self.problem = place, problem
-
-
-class _Loader(_Base):  # type: ignore[misc]  # which base depends on how PyYAML was built
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
-        merges = any(key.tag == _MERGE for key, _ in node.value)
-        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        if not merges and len(mapping) != len(node.value):
-            raise _duplicate_key(node)
-        return {key if isinstance(key, str) else _as_text(key): value for key, value in mapping.items()}
-
-
-def _duplicate_key(node: yaml.MappingNode) -> yaml.MarkedYAMLError:
-    seen: dict[str, None] = {}
-    for key, _ in node.value:
-        if key.value in seen:
-            return yaml.MarkedYAMLError(problem=f'duplicate key "{key.value}"', problem_mark=key.start_mark)
-        seen[key.value] = None
-    return yaml.MarkedYAMLError(problem="duplicate key", problem_mark=node.start_mark)
-
-
-def _as_text(key: Hashable) -> str:
-    """Keys become strings as in Kubernetes, because JSON has no others."""
-    return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
-}
-
-
-def read_yaml(text: str | bytes) -> object:
-    """The one document in the text; raises InvalidYaml."""
-    try:
-        document: object = yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        expected = error.context if (error.context or "").startswith("expected") else None
-        raise InvalidYaml(place, " ".join(filter(None, (expected, error.problem)))) from None
-    except yaml.YAMLError as error:
-        raise InvalidYaml("", f"expected YAML: {str(error).splitlines()[0]}") from None
-    return document
 
 
 class Duration(float):
@@ -115,7 +59,7 @@ def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for path, kind, expected in _SHAPES:
         found = _at(manifest, path)
         if found is not None and not isinstance(found, kind):
-            yield path, f"expected {expected}, got {found!r}"
+            yield path, f"expected {expected}, got {found!r:.60}"
     yield from _check_behaviour(manifest)
 
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
+from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.model.settings import Role, Settings
 from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
-from headgate.simulator.manifests import (
-    Duration,
-    InvalidYaml,
-    Manifest,
-    NodeBatch,
-    check_manifest,
-    node_manifests,
-    read_yaml,
-)
+from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
 
 SETTLED = "settled"
+STANDARD_INPUT = "-"
 ACTIONS = ("apply", "delete", "patch", "disconnect", "crash", "stale", "addNodes", "dropNode")
 
 
@@ -233,16 +228,21 @@ def _in_words(types: str) -> str:
 
 
 def load_scenario(path: str, installed: Sequence[str] = ()) -> Scenario:
-    """`installed` names the plugins its configuration may enable. Raises InvalidScenario."""
+    """The scenario in a file, or in standard input for `-`. Raises InvalidScenario.
+
+    `installed` names the plugins its configuration may enable.
+    """
     try:
-        text = Path(path).read_bytes()
+        if path == STANDARD_INPUT:
+            return parse_scenario(sys.stdin.buffer, "standard input", installed)
+        with Path(path).open("rb") as file:
+            return parse_scenario(file, path, installed)
     except OSError as error:
         raise InvalidScenario(path, "", f"cannot be read: {error.strerror}") from None
-    return parse_scenario(text, path, installed)
 
 
-def parse_scenario(text: str | bytes, source: str, installed: Sequence[str] = ()) -> Scenario:
-    """Raises InvalidScenario."""
+def parse_scenario(text: str | bytes | BinaryIO, source: str, installed: Sequence[str] = ()) -> Scenario:
+    """Raises InvalidScenario, and OSError of an open file."""
     try:
         document = read_yaml(text)
     except InvalidYaml as error:
