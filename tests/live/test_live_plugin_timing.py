@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from builders import node, pod, shape
 
-from headgate.engine.scheduler.plugins import FILTER, POST_FILTER, SCORE, plugins_for, unwatched
+from headgate.engine.extension_points import FILTER, POST_FILTER, SCORE, unwatched
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.live.plugin_timing import ONE_IN, Stopwatch
 from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent

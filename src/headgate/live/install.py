@@ -15,6 +15,7 @@ from headgate.api.install_manifests import (
     definitions,
     queue_definitions,
     rights,
+    tenant_rights,
     webhook_configurations,
 )
 from headgate.api.requests import JSON, Call, decode_status
@@ -59,7 +60,8 @@ def manifests(place: WebhookPlace | None, *, queues: bool = True) -> tuple[Manif
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
     configurations: Sequence[Manifest] = webhook_configurations(place, queues=queues) if place is not None else ()
-    return (*definitions(), *of_kueue, *rights(queues=queues), *configurations)
+    roles = (*rights(queues=queues), *tenant_rights(queues=queues))
+    return (*definitions(), *of_kueue, *roles, *configurations)
 
 
 async def install(

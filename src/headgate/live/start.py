@@ -26,11 +26,11 @@ from headgate.live.client import Client
 from headgate.live.connection import Disconnected
 from headgate.live.credentials import CredentialsUnavailable
 from headgate.live.election import LeaseSettings
-from headgate.live.health import CannotListen, Listen
+from headgate.live.http_server import CannotListen, Listen
 from headgate.live.install import NotInstalled, install
 from headgate.live.kubeconfig import InvalidKubeconfig, find_access, load_yaml
 from headgate.live.logs import FORMATS, Log, LogLevel
-from headgate.live.service import RunPlan, serve
+from headgate.live.service import MetricsPlan, RunPlan, serve
 from headgate.live.term import BrokenEngine
 from headgate.live.webhooks import WebhookPlan
 from headgate.model.settings import Profile, Role, Settings
@@ -63,6 +63,10 @@ class Flags(Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ("scheduler",)
     webhook_cert: Path | None = None
     webhook_key: Path | None = None
+    metrics_listen: str = ""
+    metrics_cert: Path | None = None
+    metrics_key: Path | None = None
+    metrics_client_ca: Path | None = None
     log_format: str = "text"
     log_level: str = "info"
     record: Path | None = None
@@ -108,6 +112,7 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
         _listen("--listen", flags.listen),
         lease=_lease(access, flags.lease_namespace) if flags.leader_elect else None,
         webhooks=_webhooks(access, flags),
+        metrics=_metrics(flags),
         record=out,
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
@@ -155,6 +160,15 @@ def _webhooks(access: Access, flags: Flags) -> WebhookPlan | None:
     if listen is None:
         return None
     return WebhookPlan(listen, _namespace(access, flags.lease_namespace), flags.webhook_cert, flags.webhook_key)
+
+
+def _metrics(flags: Flags) -> MetricsPlan | None:
+    listen, files = _listen("--metrics-listen", flags.metrics_listen), (flags.metrics_cert, flags.metrics_key)
+    if any(files) and not all(files):
+        raise InvalidFlag("--metrics-cert, --metrics-key: expected both of them")
+    if listen is None and (any(files) or flags.metrics_client_ca is not None):
+        raise InvalidFlag("--metrics-cert, --metrics-key, --metrics-client-ca: expected --metrics-listen, too")
+    return MetricsPlan(listen, *files, flags.metrics_client_ca) if listen is not None else None
 
 
 def _listen(flag: str, text: str) -> Listen | None:

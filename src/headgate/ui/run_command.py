@@ -86,7 +86,28 @@ Examples:
     metavar="HOST:PORT",
     default="0.0.0.0:10270",
     show_default=True,
-    help="Address of /healthz, /livez, /readyz, /metrics and /preemptions; '' for none.",
+    help="Address of /healthz, /livez and /readyz; '' for none. Also of /metrics and /preemptions, which need no token "
+    "if it is a loopback address.",
+)
+@click.option(
+    "--metrics-listen",
+    metavar="HOST:PORT",
+    default="",
+    help="Address of /metrics and /preemptions over TLS, for whoever has a token or client certificate that the API "
+    "server lets get them.  [default: none]",
+)
+@click.option(
+    "--metrics-cert",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Serving certificate.  [default: one that is made at each start]",
+)
+@click.option("--metrics-key", metavar="FILE", type=click.Path(path_type=Path), help="Key of that certificate.")
+@click.option(
+    "--metrics-client-ca",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="CA of client certificates that may read /metrics and /preemptions.  [default: tokens only]",
 )
 @click.option(
     "--leader-elect",
@@ -139,6 +160,10 @@ def run(
     roles: tuple[str, ...],
     scheduler_names: tuple[str, ...],
     listen: str,
+    metrics_listen: str,
+    metrics_cert: Path | None,
+    metrics_key: Path | None,
+    metrics_client_ca: Path | None,
     leader_elect: bool,
     no_leader_elect: bool,
     lease_namespace: str,
@@ -167,6 +192,10 @@ def run(
         roles=roles,
         scheduler_names=scheduler_names,
         listen=listen,
+        metrics_listen=metrics_listen,
+        metrics_cert=metrics_cert,
+        metrics_key=metrics_key,
+        metrics_client_ca=metrics_client_ca,
         leader_elect=leader_elect and not no_leader_elect,
         lease_namespace=lease_namespace,
         webhook_listen=webhook_listen,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.engine.journal import Journal
-from headgate.engine.scheduler import events
+from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStages
@@ -104,9 +104,9 @@ class AbsorbStage:
         pod = self._preempt.as_assumed(self._with_group_priority(observed, known))
         cache.pods[pod.key] = pod
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
-            entry = events.saturated_entry(pod.key, names, now)
+            entry = saturated_entry(pod.key, names, now)
             self._journal.write(entry)
-            effects.append(events.saturated_event(pod.target, entry))
+            effects.append(saturated_event(pod.target, entry))
         if pod.holds_room:
             self._confirm(pod, known)
         elif not observed.wants_node:

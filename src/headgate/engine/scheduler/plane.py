@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
+from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
@@ -22,7 +23,7 @@ from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
-from headgate.engine.scheduler.plugins import POST_FILTER, PluginObserver, plugins_for, unwatched
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
@@ -122,7 +123,8 @@ class SchedulerPlane:
             journal=journal,
             ours=frozenset(plugins),
         )
-        self._timer = Timer(TIMER)
+        writes = (self._failed_writes.writes, self._bind.writes, self._statuses.writes)
+        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
 
@@ -160,7 +162,7 @@ class SchedulerPlane:
         if self._pre_enqueue.newly_gated:
             yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
-        if self._timer.at is not None and self._timer.at <= now:
+        if self._timer.at <= now:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
@@ -178,7 +180,7 @@ class SchedulerPlane:
             assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
             assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         return self._metrics.collect()
 
     # the answers of the server
@@ -262,17 +264,11 @@ class SchedulerPlane:
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        deadlines = (
-            self._queue.next_deadline(),
-            self._failed_writes.writes.next_deadline(),
-            self._bind.writes.next_deadline(),
-            self._statuses.writes.next_deadline(),
-        )
-        yield from self._timer.wake_at(deadlines, now)
+        yield from self._timer.wake_at(now)
         sizes = self._queue.sizes
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
-            yield from self._flush_timer.wake_at((self._flush_at,), now)
+            yield from self._flush_timer.wake_at(now, self._flush_at)
 
     def _most_bindings(self) -> int:
         return self._max_in_flight - self._bind.in_flight
