@@ -86,7 +86,7 @@ class Simulation:
         if hint and self.fits(pod, hint):
             self._trial.take(pod, hint)
             return hint
-        equivalence = self._placer.kin(pod)
+        equivalence = self._placer.equivalence_class(pod)
         if equivalence in self._refused:
             return ""
         found = self._placer.place(pod)
