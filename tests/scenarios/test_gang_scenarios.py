@@ -53,6 +53,8 @@ def test_a_scenario_holds_what_it_expects(name):
         pytest.param("priority-never-kept", set(), id="nobody when that workload's class is gone or another one"),
         pytest.param("any-of-its-pods", {"web-0", "web-1"}, id="those whose room does for any two of three"),
         pytest.param("delayed-surplus-gated", {"web-0", "web-1"}, id="nobody again when a surplus member comes gated"),
+        pytest.param("legacy-lone-members", {"web-0", "web-1"}, id="those of lone members when their gang fits"),
+        pytest.param("legacy-pod-by-pod", {"web-0"}, id="pod by pod, the one whose room does for both"),
         pytest.param("budgets-group", {"plain-a", "plain-b"}, id="no pod that a budget protects"),
         pytest.param("topology-domain", {"in-b-0", "in-b-1"}, id="those in the cheaper zone"),
         pytest.param("topology-too-small", set(), id="nobody where no zone is large enough"),
