@@ -29,11 +29,14 @@ def explain(*arguments):
 
 def test_a_receipt_says_who_for_whom_by_which_rule_at_what_cost_and_what_was_rejected():
     lines = explain("--scenario", DOMAIN).stdout.splitlines()
-    who = "10s Workload default/urgent preempt: pod group default/urgent/workers, priority 100, takes the room of pod "
+    who = "10s Workload default/urgent preempt: pod group default/urgent/workers, priority 100, preempts pod "
     assert lines[0].startswith(who)
     rule = "policy LeastLoss, domain zone=b, domains 2, candidates 4, victims 2, units 2, work lost 20 node-seconds"
     assert lines[1].strip().startswith(rule)
-    assert lines[2].strip() == "compared: highest priority 10, budget violations 0, gangs broken 0"
+    assert lines[2].strip() == (
+        "compared: budget violations 0, highest priority 10, gangs broken 0, work lost 20 node-seconds, victims 2, "
+        "sum of priorities 20, latest start 10s ago"
+    )
     assert lines[3].strip() == "rejected: zone=a: highest priority: 50 instead of 10"
 
 
@@ -122,8 +125,8 @@ async def test_a_running_process_is_asked_over_http():
     engine = preempting_engine()
     result = await asked(Page("200 OK", receipts_json(engine.journal.receipts())), "high")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Pod default/high preempt: pod default/high, priority 10, takes the room of pod default/low" in result.stdout
-    assert "Pod default/low evict: leaves n for pod default/high, priority 10" in result.stdout
+    assert "Pod default/high preempt: pod default/high, priority 10, preempts pod default/low" in result.stdout
+    assert "Pod default/low evict: preempted on n by pod default/high, priority 10" in result.stdout
     assert "policy Kubernetes" in result.stdout
 
 

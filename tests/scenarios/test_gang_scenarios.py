@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from headgate.model.settings import PreemptionSettings
 from headgate.simulator.faults import Faults, WriteFault, parse_faults
 from headgate.simulator.scenario import load_scenario
 from headgate.simulator.virtual_time import run
@@ -51,6 +52,11 @@ def test_a_scenario_holds_what_it_expects(name):
         pytest.param("delayed-promise-lost", {"low-a", "better"}, id="another only when the promise is lost"),
         pytest.param("priority-never", set(), id="nobody for a workload that never preempts"),
         pytest.param("budgets-group", {"plain-a", "plain-b"}, id="no pod that a budget protects"),
+        pytest.param("order-budget-first", {"plain"}, id="for a group a budget comes before the priority"),
+        pytest.param("order-domain-budget", {"plain"}, id="also where it chooses between zones"),
+        pytest.param("cascade-avoided", {"bare"}, id="for a group the one that displaces nobody when it is recreated"),
+        pytest.param("plain-pod", {"plain"}, id="for a pod as kube-scheduler chooses"),
+        pytest.param("plain-pod-beside-gang", {"plain"}, id="whoever else runs"),
         pytest.param("topology-domain", {"in-b-0", "in-b-1"}, id="those in the cheaper zone"),
         pytest.param("topology-too-small", set(), id="nobody where no zone is large enough"),
         pytest.param("two-gangs", set(), id="nobody for a gang of the same priority"),
@@ -62,6 +68,13 @@ def test_a_scenario_holds_what_it_expects(name):
 )
 def test_exactly_these_are_asked_to_leave(name, leave):
     assert evicted(run(scenario(name))) == dict.fromkeys(leave, 1)
+
+
+@pytest.mark.parametrize("name", ["order-budget-first", "order-domain-budget", "cascade-avoided", "story-cost"])
+def test_the_same_are_preempted_with_the_solver_and_without(name):
+    told = scenario(name)
+    without = replace(told, settings=replace(told.settings, preemption=PreemptionSettings(certify=False)))
+    assert evicted(run(told)) == evicted(run(without))
 
 
 @pytest.mark.parametrize(

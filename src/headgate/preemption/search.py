@@ -1,4 +1,4 @@
-"""Who must leave so that this pod or group can run? A plan with its reasons, or why there is none."""
+"""Which units must be evicted so that this pod or group fits? A plan with its reasons, or why there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_NEIGHBOURS = frozenset({ClusterEvent.NEIGHBOURS_CHANGED})
 
 
 class Plan(Struct, frozen=True):
-    """These leave, and the preemptor has these placements. Nothing has happened yet."""
+    """The victims, and the placements the preemptor has without them. Nothing has happened yet."""
 
     placements: tuple[tuple[Pod, str], ...]
     victims: tuple[Unit, ...]
@@ -36,12 +36,12 @@ class NoPlan(Struct, frozen=True):
     """Preemption would not help."""
 
     reason: str
-    candidates: int  # how many units could have been asked to leave
-    wake_on: frozenset[ClusterEvent] = frozenset()  # what, besides what could make room as it is, could change that
+    candidates: int  # how many units could have been preempted
+    wake_on: frozenset[ClusterEvent] = frozenset()  # the events, besides freed capacity, that could change that
 
 
 class Preemption:
-    """Plans who leaves. It only computes: evicting, and waiting for room, is for others."""
+    """Plans victims and placements. It only computes: evicting them and waiting is for others."""
 
     name = "DefaultPreemption"
 
@@ -54,7 +54,7 @@ class Preemption:
         self._certifier = certifier
 
     def plan(self, preemptor: Preemptor, placer: Placer, now: float) -> Plan | NoPlan:
-        """The best way to make room for the preemptor.
+        """The best victims for the preemptor.
 
         Placements nominated to it come first, so that a plan that is being carried out is not exchanged for another.
         """
@@ -90,4 +90,5 @@ def _hopeless(among: Candidates) -> str:
     if not among.count:
         return "preemption would not help: there are no pods of lower priority"
     pods, units = len(among.lines), among.count
-    return f"preemption would not help: no room even without all {pods} pods ({units} units) of lower priority"
+    lower = f"all {pods} pods ({units} units)" if pods > 1 else "the only pod"
+    return f"preemption would not help: it does not fit even without {lower} of lower priority"

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from headgate.preemption.receipts import node_time
 from headgate.simulator import NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.plugins import InstalledPlugins
 
@@ -79,20 +80,15 @@ def render(entries: Sequence[Entry], name: str) -> Iterator[str]:
 
 def _details(numbers: Mapping[str, int | str]) -> Iterator[str]:
     yield "    " + ", ".join(_counted(name, numbers[name]) for name in COUNTED if name in numbers)
-    compared = [f"{name} {value}" for name, value in numbers.items() if name not in (*COUNTED, *_OTHERS, "work lost")]
-    if compared:
-        yield f"    compared: {', '.join(compared)}"
+    if numbers.get("compared"):
+        yield f"    compared: {numbers['compared']}"
     if numbers.get("alternatives"):
         yield f"    rejected: {numbers['alternatives']}"
 
 
 def _counted(name: str, value: int | str) -> str:
-    """Work is counted in millionths of a node-second and shown in node-seconds."""
-    text = f"{int(value) / 1e6:g} node-seconds" if name in ("work_lost", "displaced") else str(value)
+    text = node_time(int(value)) if name in ("work_lost", "displaced") else str(value)
     return f"{name.replace('_', ' ')} {text}"
-
-
-_OTHERS = ("alternatives", "for", "node", "names", "workloads")
 
 
 def _concerns(entry: Entry, name: str) -> bool:
