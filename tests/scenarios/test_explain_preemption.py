@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from headgate.live.health import Listen, Page, Readiness, pages, serving
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Outcome
 from headgate.ui.cli import main
+from headgate.ui.plugins import GROUP
 
 ROOT = Path(__file__).parents[2]
 WHOLE_GANGS = str(ROOT / "examples" / "08-whole-gangs" / "scenario.yaml")
@@ -104,6 +106,15 @@ def test_wrong_input_exits_with_2(arguments, complaint):
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert result.stdout == ""
+
+
+def test_plugins_that_cannot_be_used_are_wrong_input(monkeypatch):
+    """Such as two installed plugins of one name."""
+    twice = [EntryPoint("Gate", f"{module}:Gate", GROUP) for module in ("one", "other")]
+    monkeypatch.setattr("headgate.ui.plugins.entry_points", lambda group: EntryPoints(twice))
+    result = explain("--scenario", WHOLE_GANGS)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected a name of its own; both one:Gate and other:Gate have it" in result.stderr
 
 
 def preempting_engine():

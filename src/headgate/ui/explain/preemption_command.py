@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.preemption.receipts import node_time
 from headgate.simulator import NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.plugins import InstalledPlugins
@@ -57,7 +58,7 @@ def preemption(name: str | None, server: str, scenario: str | None, seed: int, o
     """
     try:
         entries = _simulated(scenario, seed) if scenario else _fetched(server)
-    except (InvalidScenario, NeverSettles, ServerUnreachable) as error:
+    except (InvalidScenario, InvalidPlugin, NeverSettles, ServerUnreachable) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG_INPUT)
     chosen = [entry for entry in entries if entry["decision"] in RECEIPTS and (not name or _concerns(entry, name))]
