@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.preemption.receipts import node_time
 from headgate.simulator import NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.plugins import InstalledPlugins
 
@@ -77,7 +79,7 @@ def preemption(
             entries = _simulated(scenario, seed)
         else:
             entries = _fetched(server, token_file, certificate_authority, insecure=insecure)
-    except (InvalidScenario, NeverSettles, ServerUnreachable) as error:
+    except (InvalidScenario, InvalidPlugin, NeverSettles, ServerUnreachable) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG_INPUT)
     chosen = [entry for entry in entries if entry["decision"] in RECEIPTS and (not name or _concerns(entry, name))]
@@ -100,20 +102,15 @@ def render(entries: Sequence[Entry], name: str) -> Iterator[str]:
 
 def _details(numbers: Mapping[str, int | str]) -> Iterator[str]:
     yield "    " + ", ".join(_counted(name, numbers[name]) for name in COUNTED if name in numbers)
-    compared = [f"{name} {value}" for name, value in numbers.items() if name not in (*COUNTED, *_OTHERS, "work lost")]
-    if compared:
-        yield f"    compared: {', '.join(compared)}"
+    if numbers.get("compared"):
+        yield f"    compared: {numbers['compared']}"
     if numbers.get("alternatives"):
         yield f"    rejected: {numbers['alternatives']}"
 
 
 def _counted(name: str, value: int | str) -> str:
-    """Work is counted in millionths of a node-second and shown in node-seconds."""
-    text = f"{int(value) / 1e6:g} node-seconds" if name in ("work_lost", "displaced") else str(value)
+    text = node_time(int(value)) if name in ("work_lost", "displaced") else str(value)
     return f"{name.replace('_', ' ')} {text}"
-
-
-_OTHERS = ("alternatives", "for", "node", "names", "workloads")
 
 
 def _concerns(entry: Entry, name: str) -> bool:
