@@ -235,3 +235,18 @@ def test_what_is_seen_again_is_the_very_same() -> None:
 )
 def test_what_lacks_something_is_read_as_at_the_door(value: Json) -> None:
     assert Rereading().read(KIND, value) == read_once(KIND, value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"generation": True}, id="true is not the generation 1"),
+        pytest.param({"generation": 1.5}, id="nor is a fraction"),
+        pytest.param({"resourceVersion": {}}, id="a version is a string"),
+    ],
+)
+def test_metadata_that_cannot_be_read_for_the_first_time_cannot_be_read_again(metadata: Json) -> None:
+    reader, priority = Rereading(), Kind.WORKLOAD_PRIORITY_CLASS
+    named = {"name": "c", "uid": "u", "resourceVersion": "1", "generation": 1}
+    assert reader.read(priority, {"metadata": named, "value": 10}) is not None
+    assert reader.read(priority, {"metadata": {**named, **metadata}, "value": 10}) is None

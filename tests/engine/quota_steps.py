@@ -11,6 +11,7 @@ from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,
     ClusterQueueStatus,
+    CohortStatus,
     Consumption,
     Delete,
     EmitEvent,
@@ -231,7 +232,7 @@ class QuotaSteps:
 
     def status(self, key):
         """The status last written of a queue."""
-        kinds = ClusterQueueStatus | LocalQueueStatus
+        kinds = ClusterQueueStatus | LocalQueueStatus | CohortStatus
         return [w.change for w in self.written if w.target.key == key and isinstance(getattr(w, "change", 0), kinds)][
             -1
         ]
@@ -256,6 +257,8 @@ def _changed(found, write):
             return structs.replace(found, conditions=conditions, consumed=consumed, consumed_at=at)
         case PatchStatus(change=ClusterQueueStatus() | LocalQueueStatus() as status):
             return structs.replace(found, conditions=status.conditions)
+        case PatchStatus(change=CohortStatus(weighted_share)):
+            return structs.replace(found, shown_share=weighted_share)
         case PatchSpec(change=Activation(active)):
             return structs.replace(found, active=active, generation=found.generation + 1)
         case PatchSpec(change=QueuePriority(priority)):

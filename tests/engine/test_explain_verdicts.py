@@ -77,7 +77,7 @@ EVICTED = says("Evicted", reason="Preempted", message="for another")
     "objects, state, summary",
     [
         pytest.param([queue(), held("a")], WorkloadState.ADMITTED,
-                     "is admitted by ClusterQueue cq: 1 pods of main on default", id="it is admitted"),
+                     "is admitted by ClusterQueue cq: 1 pod of main on default", id="it is admitted"),
         pytest.param([queue(), work("a", conditions=(says("Finished", reason="Succeeded", message="done"),))],
                      WorkloadState.FINISHED, "has finished: Succeeded: done", id="it has finished"),
         pytest.param([queue(), held("a", conditions=(RESERVED, EVICTED))], WorkloadState.LEAVING,

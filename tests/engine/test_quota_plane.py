@@ -39,7 +39,11 @@ def test_a_workload_that_fits_is_admitted_with_one_write():
     (given,) = steps["a"].status.admission.pod_sets
     assert (given.name, given.flavors, given.count, given.usage["cpu"]) == ("main", (("cpu", "default"),), 1, 1000)
     assert len(steps.statuses_written("a")) == 1
-    assert steps.told == [("a", "Admitted")]
+    assert steps.told == [("a", "QuotaReserved"), ("a", "Admitted")]
+    assert [event.message for event in steps.events] == [
+        "Quota reserved in ClusterQueue cq, wait time since queued was 0s",
+        "Admitted by ClusterQueue cq, wait time since reservation was 0s",
+    ]
 
 
 def test_what_does_not_fit_waits_and_says_how_much_is_missing():
@@ -211,7 +215,8 @@ def test_a_queue_shows_how_it_stands():
             queue(checks=(RequiredCheck("x"), RequiredCheck("y"))),
             [check("x", controller="kueue.x-k8s.io/multikueue"), check("y", controller="kueue.x-k8s.io/multikueue")],
             "MultipleMultiKueueAdmissionChecks",
-            "Can't admit new workloads: can have only one MultiKueue AdmissionCheck: x,y.",
+            "Can't admit new workloads: can have only one MultiKueue AdmissionCheck: x,y, the controllers of "
+            "AdmissionCheck(s) are not supported: x (kueue.x-k8s.io/multikueue),y (kueue.x-k8s.io/multikueue).",
             id="two fleets at once",
         ),
     ],

@@ -75,7 +75,7 @@ def test_an_answer_without_the_observation_is_enough_to_go_on():
     steps.writes = []
     steps.step(Outcome(write), Observed(steps["a"]))
     assert about_workloads(steps) == []
-    assert steps.told == [("a", "Admitted")]
+    assert steps.told == [("a", "QuotaReserved"), ("a", "Admitted")]
 
 
 @pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN])

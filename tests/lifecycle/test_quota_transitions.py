@@ -244,52 +244,52 @@ def test_the_earliest_deadline_counts():
 # what is next
 
 
-def around(**fields):
+def queue_snapshot(**fields):
     made = {"local": LOCAL, "queue": queue("default"), "queue_is_active": True, "may_enter": True}
     return QueueSnapshot(**{**made, **fields}, settings=QuotaSettings())
 
 
 @pytest.mark.parametrize(
-    ("workload", "circumstances", "message"),
+    ("workload", "queues", "message"),
     [
-        pytest.param(work(), around(local=None), "LocalQueue lq doesn't exist", id="no local queue"),
-        pytest.param(work(), around(queue=None), "ClusterQueue cq doesn't exist", id="no cluster queue"),
-        pytest.param(work(), around(queue_is_active=False), "ClusterQueue cq is inactive", id="an inactive queue"),
+        pytest.param(work(), queue_snapshot(local=None), "LocalQueue lq doesn't exist", id="no local queue"),
+        pytest.param(work(), queue_snapshot(queue=None), "ClusterQueue cq doesn't exist", id="no cluster queue"),
+        pytest.param(work(), queue_snapshot(queue_is_active=False), "ClusterQueue cq is inactive", id="inactive queue"),
         pytest.param(
             work(),
-            around(may_enter=False),
+            queue_snapshot(may_enter=False),
             "workload namespace doesn't match ClusterQueue selector",
             id="not for it",
         ),
-        pytest.param(work(), around(), None, id="nothing"),
+        pytest.param(work(), queue_snapshot(), None, id="nothing"),
     ],
 )
-def test_what_keeps_a_workload_out_of_its_queue(workload, circumstances, message):
-    found = inadmissible_reason(workload, circumstances)
+def test_what_keeps_a_workload_out_of_its_queue(workload, queues, message):
+    found = inadmissible_reason(workload, queues)
     assert (found and found.message) == message
 
 
 def test_nothing_is_next_for_a_workload_that_waits_or_runs():
-    assert next_step(work(), around(), 5.0) is None
-    assert next_step(running(), around(), 5.0) is None
+    assert next_step(work(), queue_snapshot(), 5.0) is None
+    assert next_step(running(), queue_snapshot(), 5.0) is None
 
 
 def test_what_was_said_when_it_was_considered_stands():
     told = after(work(), refused(work(), "WaitingForQuota", "1 more", (), 1.0))
-    assert next_step(told, around(), 5.0) is None
+    assert next_step(told, queue_snapshot(), 5.0) is None
 
 
 def test_what_kept_it_out_is_withdrawn_when_it_is_over():
     told = after(work(), refused(work(), "Suspended", "stopped", (), 1.0))
-    step = next_step(told, around(), 5.0)
+    step = next_step(told, queue_snapshot(), 5.0)
     assert shown(step.change, "QuotaReserved")[:2] == ("False", "PendingEvaluation")
 
 
 def test_a_step_once_taken_is_not_due_again():
     workload = after(running(), reserved(work(), GIVEN, ("x",), 1.0))
-    for circumstances in (around(), around(local=None), around(queue_is_active=False)):
+    for queues in (queue_snapshot(), queue_snapshot(local=None), queue_snapshot(queue_is_active=False)):
         at, seen = workload, 0
-        while (step := next_step(at, circumstances, 10_000.0)) is not None:
+        while (step := next_step(at, queues, 10_000.0)) is not None:
             at, seen = after(at, step.change), seen + 1
             assert seen < 8
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from msgspec import MsgspecError, Struct, structs
+from msgspec.json import Encoder
 
 from headgate.api.admission import read_once
 from headgate.api.errors import InvalidField
@@ -24,6 +25,8 @@ _WithStatus = QueuedWorkload | ClusterQueue | LocalQueue
 """Kinds whose status, which changes most often, is decoded separately."""
 _UNREADABLE = (KeyError, MsgspecError, InvalidField)
 """Raised for a malformed part; `decode` then names the field."""
+_ENCODER = Encoder()
+"""Objects are compared as they are on the wire, where `true` is not 1."""
 _NOTHING: Json = {}
 """Stands for an absent part; one object, so that identity works as a key."""
 
@@ -89,14 +92,16 @@ class Rereading:
         was, metadata = before.get("metadata"), value.get("metadata")
         if not was or not metadata:
             return None
-        version = metadata.get("resourceVersion")
-        if was is not metadata and {**was, "resourceVersion": version} != metadata:
+        version = metadata.get("resourceVersion", "")
+        if not isinstance(version, str):
+            return None
+        if was is not metadata and _ENCODER.encode({**was, "resourceVersion": version}) != _ENCODER.encode(metadata):
             return None
         if not isinstance(found, (QueuedWorkload, ClusterQueue, LocalQueue)):
-            return structs.replace(found, version=version or "") if _have_same_parts(before, value) else None
+            return structs.replace(found, version=version) if _have_same_parts(before, value) else None
         if value.get("spec") is not before.get("spec"):
             return None
-        return self._with_status(found, version or "", value.get("status", _NOTHING))
+        return self._with_status(found, version, value.get("status", _NOTHING))
 
     def _with_status(self, found: _WithStatus, version: str, status: Any) -> Object | None:
         """In this version and with this status; None where that cannot be read. That of much work is the very same."""

@@ -126,6 +126,20 @@ class JobProgress(Struct, frozen=True, gc=False):
     condition: str = ""
     reason: str = ""
     message: str = ""
+    completed_indexes: str | None = None  # of an Indexed Job
+    failed_indexes: str | None = None  # where indexes have a backoff limit of their own
+
+
+class ReplicaCounts(Struct, frozen=True, gc=False):
+    """What the controllers of ReplicaSets, Deployments and StatefulSets report."""
+
+    observed: int  # generation
+    replicas: int
+    ready: int
+
+
+class CronJobProgress(Struct, frozen=True, gc=False):
+    last_scheduled: float
 
 
 class NodeReadiness(Struct, frozen=True, gc=False):
@@ -136,10 +150,11 @@ class NodeReadiness(Struct, frozen=True, gc=False):
 
 
 class WorkloadStatus(Struct, frozen=True, gc=False):
-    """The whole status of a Workload: its priorities as numbers, and all its conditions."""
+    """The whole status of a Workload: what its classes were worth when it was first seen, and all its conditions."""
 
     priority: int
     preemption_priority: int
+    preempts: bool = True
     conditions: tuple[Condition, ...] = ()
 
 
@@ -154,7 +169,16 @@ class BudgetStatus(Struct, frozen=True, gc=False):
 
 
 StatusChange = (
-    PodCondition | Nomination | PodRun | JobProgress | NodeReadiness | WorkloadStatus | BudgetStatus | QueueStatus
+    PodCondition
+    | Nomination
+    | PodRun
+    | JobProgress
+    | ReplicaCounts
+    | CronJobProgress
+    | NodeReadiness
+    | WorkloadStatus
+    | BudgetStatus
+    | QueueStatus
 )
 
 
@@ -265,7 +289,13 @@ class Finalizers(Struct, frozen=True, gc=False):
     names: tuple[str, ...]
 
 
-SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
+class Scale(Struct, frozen=True, gc=False):
+    """Set spec.replicas."""
+
+    replicas: int
+
+
+SpecChange = Suspension | Scale | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
 
 
 class PatchSpec(Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
+from headgate.model.kueue_names import ALLOWED_FLAVORS, ELASTIC_JOB, SLICE_OF
 from headgate.model.needs import TemplateNeeds
 from headgate.model.node import Taint
 from headgate.model.pod import PodShape
@@ -144,6 +145,7 @@ class ClusterQueue(Struct, frozen=True, gc=False):
     generation: int = 0
     deleted: float | None = None
     debt: tuple[FlavorDebt, ...] = ()  # what its status says is owed, by flavor
+    concurrent_admission: bool = False  # it has a concurrentAdmissionPolicy
 
     @property
     def name(self) -> str:
@@ -184,6 +186,7 @@ class Cohort(Struct, frozen=True, gc=False):
     fair_weight: int = WHOLE_WEIGHT
     generation: int = 0
     deleted: float | None = None
+    shown_share: int | None = None  # the weighted share its status shows
 
     @property
     def name(self) -> str:
@@ -245,6 +248,10 @@ class AdmissionCheck(Struct, frozen=True, gc=False):
         return Target(self.key, self.uid)
 
 
+TopologyRequest = tuple[tuple[str, str], ...]
+"""The fields of a topologyRequest that ask for something, with their values, by name."""
+
+
 class PodSet(Struct, frozen=True, gc=False, cache_hash=True):
     """Pods of one template; `shape` has the requests of one pod. May start with `min_count` of them, if that is set."""
 
@@ -253,6 +260,7 @@ class PodSet(Struct, frozen=True, gc=False, cache_hash=True):
     count: int = 1
     min_count: int | None = None
     needs: TemplateNeeds = TemplateNeeds()  # what the requests were worked out from
+    topology: TopologyRequest = ()  # how close to each other its pods are to run
 
 
 class PodSetAssignment(Struct, frozen=True, gc=False, cache_hash=True):
@@ -325,6 +333,10 @@ class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
     cluster: str = ""
 
 
+_NOT_BUILT = (ELASTIC_JOB, SLICE_OF, ALLOWED_FLAVORS)
+"""Annotations of Workloads that change how they are admitted, in ways that are not built."""
+
+
 class QueuedWorkload(Struct, frozen=True, gc=False):
     """A Workload of kueue.x-k8s.io: pods that are admitted together, or not. Its metadata, its spec and its status."""
 
@@ -363,6 +375,20 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
     @property
     def effective_priority(self) -> int:
         return self.priority + self.boost
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """What it asks for that is not built, so that it must not be admitted as if it had not asked."""
+        found: tuple[str, ...] = ()
+        for one in self.pod_sets:
+            if one.topology:
+                wanted = ", ".join(f"{name}: {value}" for name, value in one.topology)
+                found += (f"topologyRequest of pod set {one.name} ({wanted})",)
+            if one.needs.claims:
+                found += (f"resourceClaims of pod set {one.name} ({', '.join(one.needs.claims)})",)
+        if self.annotations:
+            found += tuple(f"annotation {name}" for name in _NOT_BUILT if name in self.annotations)
+        return found
 
     def condition(self, type_: str) -> Condition | None:
         for condition in self.status.conditions:  # asked for a hundred times in the life of a workload

@@ -131,7 +131,7 @@ _SETTLED = frozenset({"Finished", "QuotaReserved", "WaitingForReplacementPods"})
 
 def may_queue(workload: QueuedWorkload) -> bool:
     """Nothing about the workload itself keeps it out of its queue."""
-    if not workload.active or workload.gated_by:
+    if not workload.active or workload.gated_by or workload.unsupported:
         return False
     for condition in workload.status.conditions:
         if condition.status == "True":
@@ -191,6 +191,7 @@ def changed_from_outside(old: QueuedWorkload, new: QueuedWorkload) -> bool:
         or old.pod_sets != new.pod_sets
         or old.active is not new.active
         or old.gated_by != new.gated_by
+        or old.unsupported != new.unsupported
         or old.effective_priority != new.effective_priority
         or (old.deleted is None) is not (new.deleted is None)
         or old.is_true("Finished") is not new.is_true("Finished")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import structs
 
+from headgate.engine.integrations.job_index import FlavorsAndClasses, JobIndex
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.plane import QuotaPlane
@@ -13,10 +14,11 @@ from headgate.engine.quota.queue_usage import QueueUsages
 from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
-from headgate.model.keys import Key
-from headgate.model.objects import Job, Object
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Job, Namespace, Object, PriorityClass
+from headgate.model.owners import ReplicaOwner, StatefulSet
 from headgate.model.pod import Pod
-from headgate.model.queues import ClusterQueue, QueuedWorkload
+from headgate.model.queues import ClusterQueue, QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.cohorts import cohort_forest
 from headgate.quota.ledger import Reservation
@@ -24,17 +26,23 @@ from headgate.quota.pending_workload import PendingWorkload, has_rested, may_que
 from headgate.quota.requests import reservation_of
 
 READ = QuotaPlane.reads
-"""The kinds that an explanation depends on. Jobs and pods may be added for workloads that are admitted."""
+"""The kinds that decisions about quota depend on. Jobs, pods and their owners may be added."""
+_DECIDING = frozenset(READ) - {Kind.NAMESPACE, Kind.LIMIT_RANGE, Kind.LOCAL_QUEUE}
+"""Of these, what is in the namespace of a workload is not enough."""
 
 
 class ClusterSnapshot:
-    """Immutable; `now` is when it was read."""
+    """Immutable; `now` is when it was read. Of the kinds in `unreadable` there may be objects that it does not have."""
 
-    def __init__(self, objects: Iterable[Object], settings: QuotaSettings, now: float) -> None:
-        self.settings, self.now = settings, now
+    def __init__(
+        self, objects: Iterable[Object], settings: QuotaSettings, now: float, unreadable: Collection[Kind] = ()
+    ) -> None:
+        self.settings, self.now, self.unreadable = settings, now, frozenset(unreadable)
         self.objects = QuotaObjectCache(settings)
         self.workloads: dict[Key, QueuedWorkload] = {}
         self.pods: dict[Key, Pod] = {}
+        self.owners: dict[Key, Job | ReplicaOwner] = {}
+        self.jobs, self.classes = JobIndex(settings), FlavorsAndClasses()
         for found in objects:
             self._put(found)
         self.objects.take_reshaped()
@@ -42,6 +50,11 @@ class ClusterSnapshot:
             self.workloads[key] = self._with_priority_of_class(workload)
         self.consumptions = self._consumptions()
         self.forest = cohort_forest(list(self.objects.queues.values()), list(self.objects.cohorts.values()))
+
+    @property
+    def hidden(self) -> tuple[Kind, ...]:
+        """The kinds without which nothing can be decided about quota, and that could not be read."""
+        return tuple(sorted(self.unreadable & _DECIDING))
 
     def queue_snapshot(self, workload: QueuedWorkload) -> QueueSnapshot:
         return self.objects.queue_snapshot(workload)
@@ -79,12 +92,29 @@ class ClusterSnapshot:
         match found:
             case QueuedWorkload():
                 self.workloads[found.key] = found
+                self.jobs.put_workload(found)
             case Job():
-                pass  # it is named by its Workload
+                self.owners[found.key] = found
+                self.jobs.put_job(found)
             case Pod():
                 self.pods[found.key] = found
+                if found.held is not None:
+                    self.jobs.put_pod(found)
+            case ReplicaOwner():
+                self.owners[found.key] = found
+                if isinstance(found, StatefulSet):
+                    self.jobs.put_stateful_set(found)
+            case PriorityClass():
+                self.classes.put(found)
             case _:
-                self.objects.observe(found)
+                self._put_described(found)
+
+    def _put_described(self, found: Object) -> None:
+        if isinstance(found, ResourceFlavor | WorkloadPriorityClass):
+            self.classes.put(found)
+        if isinstance(found, Namespace):
+            self.jobs.put_namespace(found)
+        self.objects.observe(found)
 
     def _consumptions(self) -> Consumptions | None:
         """Usage of local queues by their statuses; None without usage-based fair sharing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
@@ -20,6 +21,8 @@ from headgate.lifecycle.workload.conditions import (
     without,
 )
 from headgate.model.conditions import Condition
+from headgate.model.counting import counted
+from headgate.model.pod import Pod
 from headgate.model.queues import (
     Admission,
     CheckState,
@@ -31,6 +34,7 @@ from headgate.model.queues import (
 from headgate.model.selectors import Requirement
 from headgate.quota.pending_workload import has_failed_checks, has_rested
 
+MOST_REASONS = 3  # why pods have no node
 WAITS_FOR_REPLACEMENT = "WaitingForReplacementPods"
 
 
@@ -91,18 +95,42 @@ def _holds_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
         actions = ("wait for these pods to end; it starts at the time named in any case",)
         return StateReport(WorkloadState.NO_ROOM, f"is admitted and held: {held.message}", actions)
     if workload.is_true(ADMITTED):
-        return StateReport(
-            WorkloadState.ADMITTED, f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}"
+        said, unplaced = (
+            f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}",
+            _unplaced(workload, cluster),
         )
+        return StateReport(WorkloadState.NO_NODE if unplaced else WorkloadState.ADMITTED, f"{said}{unplaced}")
     return _waits_for_checks(workload, given, cluster)
 
 
 def _flavors(given: Admission) -> str:
-    parts = [
-        f"{one.count} pods of {one.name} on {', '.join(sorted({flavor for _, flavor in one.flavors})) or 'no flavor'}"
-        for one in given.pod_sets
-    ]
+    parts = []
+    for one in given.pod_sets:
+        flavors = ", ".join(sorted({flavor for _, flavor in one.flavors})) or "no flavor"
+        parts.append(f"{counted(one.count, 'pod')} of {one.name} on {flavors}")
     return "; ".join(parts)
+
+
+def _unplaced(workload: QueuedWorkload, cluster: ClusterSnapshot) -> str:
+    """Its pods without a node, and what the scheduler says of them; empty if there are none."""
+    pods = [
+        pod
+        for pod in cluster.pods.values()
+        if (its := cluster.jobs.workload_for(pod)) is not None and its.key == workload.key
+    ]
+    waiting = [pod for pod in pods if pod.wants_node]
+    if not waiting:
+        return ""
+    whys = Counter(_not_scheduled(pod) for pod in waiting).most_common(MOST_REASONS)
+    verb = "has" if len(waiting) == 1 else "have"
+    return f"; {len(waiting)} of {counted(len(pods), 'pod')} {verb} no node: {'; '.join(why for why, _ in whys)}"
+
+
+def _not_scheduled(pod: Pod) -> str:
+    told = pod.scheduled
+    if told is None or told.status != "False":
+        return f"no scheduler has answered yet (schedulerName {pod.scheduler_name})"
+    return f"{told.reason}: {told.message.rstrip('.')}" if told.message else told.reason
 
 
 def _waits_for_checks(workload: QueuedWorkload, given: Admission, cluster: ClusterSnapshot) -> StateReport:
@@ -134,6 +162,14 @@ def _gated(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | 
     names = ", ".join(workload.gated_by)
     act = f"remove {names} from its annotation kueue.x-k8s.io/admission-gated-by"
     return StateReport(WorkloadState.GATED, f"is gated by {names}", (act,), True)
+
+
+def _unsupported(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    found = workload.unsupported
+    if not found:
+        return None
+    summary = f"asks for what is not supported, so it is not admitted: {'; '.join(found)}"
+    return StateReport(WorkloadState.INVALID, summary, tuple(f"remove {one}" for one in found))
 
 
 def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
@@ -173,6 +209,18 @@ def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
             True,
         )
     return None
+
+
+def _unreadable(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    """Without the rights to read all that admission depends on, what the workload's own status says."""
+    if not cluster.hidden:
+        return None
+    found = _failed_checks(workload, cluster) or _rests(workload, cluster)
+    if found is not None:
+        return structs.replace(found, then_quota=False)
+    told = workload.condition(QUOTA_RESERVED)
+    why = f"its status says: {condition_text(told).rstrip('.')}" if told is not None else "its status says nothing yet"
+    return StateReport(WorkloadState.PENDING, f"is pending; {why}")
 
 
 def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
@@ -248,10 +296,12 @@ _RULES: tuple[Callable[[QueuedWorkload, ClusterSnapshot], StateReport | None], .
     _deleted,
     _finished,
     _holds_quota,
+    _unsupported,
     _deactivated,
     _gated,
     _held,
     _local_queue,
+    _unreadable,
     _cluster_queue,
     _failed_checks,
     _rests,

@@ -52,6 +52,8 @@ _QUEUE_KINDS = (Kind.CLUSTER_QUEUE, Kind.COHORT)
 _STUCK = "the pod has not ended within its grace period; the room that its quota stood for is still taken"
 _DECISIONS = {
     "CreatedWorkload": "create",
+    "UpdatedWorkload": "update",
+    "DeletedWorkload": "delete",
     "Started": "start",
     "Stopped": "stop",
     "FinishedWorkload": "finish",
@@ -311,6 +313,8 @@ class IntegrationsPlane:
             copied=self._copied,
         )
         effects = list(reconcile(state))
+        if key in self._warnings and not any(map(_is_warning, effects)):
+            del self._warnings[key]  # what is warned of once more is news
         if effects:
             yield from self._send(key, effects)
             is_settled = self._is_settled(job)
@@ -390,6 +394,10 @@ class IntegrationsPlane:
                 at = expires if at is None else min(at, expires)
         if at is not None:
             self._retries.set(key, at)
+
+
+def _is_warning(effect: Effect) -> bool:
+    return isinstance(effect, EmitEvent) and effect.type is EventType.WARNING
 
 
 def _targets(effects: Iterable[Effect]) -> list[Key]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.engine.journal import Journal
 from headgate.engine.quota import events
@@ -27,9 +27,16 @@ from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
-from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
+from headgate.lifecycle.workload.admission import IS_GATED, no_longer_gated, refused, reserved
 from headgate.lifecycle.workload.checks import required_checks
-from headgate.lifecycle.workload.conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, ConditionUpdate, shows
+from headgate.lifecycle.workload.conditions import (
+    BLOCKED_ON_GATES,
+    DEACTIVATED,
+    EVICTED,
+    QUOTA_RESERVED,
+    ConditionUpdate,
+    shows,
+)
 from headgate.lifecycle.workload.eviction import preempted
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload
@@ -158,7 +165,7 @@ class AdmissionLoop:
         given, workload = admission(head.queue, assignment.pod_sets), record.decided
         status = reserved(workload, given, required_checks(queue, given), now)
         self._journal.write(events.reserved(workload, status, assignment.borrow, now))
-        self._records.want(record, status, partial(events.reserved_event, workload, status, now))
+        self._records.want(record, status, *events.reserved_events(workload, status, now))
         self._records.drop_refusal(record)
         self.assumed[key] = AssumedReservation(key, head.queue, assignment.usage)
         self._cache.assume(record, reservation_for(head, assignment.usage, now))
@@ -195,12 +202,14 @@ class AdmissionLoop:
             preempted(victim, chosen.reason.value, message, now),
             partial(events.evicted_event, victim, message, now),
             partial(events.preempted_event, victim, message, head, now),
-            partial(events.preempted_for_event, head, victim, chosen.reason.text, now),
+            partial(events.preempted_for_event, head, victim, chosen.reservation.queue, now),
         )
         record.preempted_for = head.queue
 
     def _refuse(self, head: PendingWorkload, record: WorkloadRecord, refusal: Refusal, now: float) -> None:
-        """Notes the refusal, unless the workload shows it already."""
+        """Notes the refusal, unless the workload shows it already; a gate that blocked preemption may no longer."""
+        if record.decided.is_true(BLOCKED_ON_GATES) and IS_GATED not in refusal.also:
+            refusal = structs.replace(refusal, also=(*refusal.also, no_longer_gated(refusal.reason)))
         if record.refusal == refusal:
             return
         if _shows(record.decided, refusal):

@@ -10,6 +10,7 @@ from headgate.engine.quota.metrics import queued_since
 from headgate.engine.quota.workload_records import LazyEvent, Refusal
 from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, true_since
 from headgate.lifecycle.workload.next_step import Step
+from headgate.lifecycle.workload.queue_snapshot import MISCONFIGURED
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.kueue_names import JOB_UID
 from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
@@ -66,13 +67,16 @@ def forgotten(workload: QueuedWorkload, now: float) -> Entry:
     return Entry(now, workload.key, "forget", "WriteFailed", message)
 
 
-def reserved_event(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> EmitEvent:
-    """Admitted, or QuotaReserved where admission checks are still to pass."""
+def reserved_events(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> Iterator[LazyEvent]:
+    """QuotaReserved, and Admitted where no admission check is still to pass."""
     assert status.admission is not None
-    queue, waited = status.admission.cluster_queue, max(0, now - queued_since(workload))
+    yield partial(_reserved_event, workload, status.admission.cluster_queue, now)
     if _is_admitted(status):
-        message = f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
-        return _event(workload, ADMITTED, message, now)
+        yield partial(_admitted_event, workload, status.admission.cluster_queue, now, now)
+
+
+def _reserved_event(workload: QueuedWorkload, queue: str, now: float) -> EmitEvent:
+    waited = max(0, now - queued_since(workload))
     message = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
     return _event(workload, QUOTA_RESERVED, message, now)
 
@@ -95,13 +99,18 @@ def evicted_event(victim: QueuedWorkload, message: str, now: float) -> EmitEvent
 
 
 def preempted_event(victim: QueuedWorkload, message: str, preemptor: PendingWorkload, now: float) -> EmitEvent:
-    worth = f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
-    return _event(victim, "Preempted", f"{message}; {worth}", now)
+    return _event(victim, "Preempted", f"{message}; {_priorities(preemptor, victim)}", now)
 
 
-def preempted_for_event(preemptor: PendingWorkload, victim: QueuedWorkload, reason: str, now: float) -> EmitEvent:
-    message = f"Preempted workload {victim.key.namespace}/{victim.key.name} (UID: {victim.uid}) due to {reason}"
+def preempted_for_event(preemptor: PendingWorkload, victim: QueuedWorkload, queue: str, now: float) -> EmitEvent:
+    """Tells the preemptor whom it preempted; `queue` is the ClusterQueue of the victim."""
+    who = f"{victim.key.namespace}/{victim.key.name} (UID: {victim.uid}) in ClusterQueue {queue}"
+    message = f"Preempted workload {who}; {_priorities(preemptor, victim)}"
     return _event(preemptor.workload, "PreemptedWorkload", message, now)
+
+
+def _priorities(preemptor: PendingWorkload, victim: QueuedWorkload) -> str:
+    return f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
 
 
 def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[LazyEvent]:
@@ -110,15 +119,16 @@ def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[La
     elif step.decision in WARNINGS:
         yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
     elif step.reason == ADMITTED and workload.status.admission is not None:
-        yield partial(_admitted_event, workload, workload.status.admission.cluster_queue, now)
+        since, queue = true_since(workload, QUOTA_RESERVED), workload.status.admission.cluster_queue
+        yield partial(_admitted_event, workload, queue, now if since is None else since, now)
+    elif step.decision == "wait" and step.reason == MISCONFIGURED:
+        yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
     elif step.reason in EVENTS_BY_REASON:
         yield partial(_event, workload, step.reason, step.message, now)
 
 
-def _admitted_event(workload: QueuedWorkload, queue: str, now: float) -> EmitEvent:
-    since = true_since(workload, QUOTA_RESERVED)
-    waited = max(0, now - since) if since is not None else 0
-    text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited:.0f}s"
+def _admitted_event(workload: QueuedWorkload, queue: str, since: float, now: float) -> EmitEvent:
+    text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, now - since):.0f}s"
     return _event(workload, ADMITTED, text, now)
 
 

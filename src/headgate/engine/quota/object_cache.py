@@ -261,10 +261,12 @@ class QuotaObjectCache:
 
     def _new_snapshot(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:
         queue = self.queues.get(self.queue_of(workload))
-        is_active = queue is not None and self.activity(queue).active
+        activity = self.activity(queue) if queue is not None else None
+        is_active = activity is not None and activity.active
+        lacks = activity.unsupported if activity is not None else ""
         may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
         local = self.locals.get(self.local_of(workload))
-        return QueueSnapshot(local, queue, is_active, may_enter, self._settings, problem)
+        return QueueSnapshot(local, queue, is_active, may_enter, self._settings, lacks, problem)
 
     def reports_on(self, local: Key) -> bool:
         """Whether metrics are reported for this LocalQueue."""
@@ -319,7 +321,7 @@ def _spec(one: Described) -> Described:
         case ResourceFlavor():
             return structs.replace(one, version="", finalizers=())
         case Cohort():
-            return structs.replace(one, version="")
+            return structs.replace(one, version="", shown_share=None)
 
 
 def _activity(check: AdmissionCheck | None) -> tuple[object, ...] | None:

@@ -262,6 +262,7 @@ class QuotaPlane:
             self._metrics.sum_up()
             self._cache.reshape(now)
             self._in_use.mark_leaving_dirty()
+            self._statuses.mark_shares_dirty()
         elif objects.take_relabeled():
             self._cache.ledger.allocations.forget_all()
             self._cache.wake_all(now)

@@ -73,6 +73,14 @@ class QueueStatuses:
         else:
             self._due_statuses.set(key, self._not_before(key))
 
+    def mark_shares_dirty(self) -> None:
+        """Quota or weights have changed, and with them the shares; without fair sharing none is shown any more."""
+        for name in self._objects.queues if self._is_fair else ():
+            self._count(_queue_key(name))
+        for cohort in self._objects.cohorts.values():
+            if self._is_fair or cohort.shown_share is not None:
+                self._count(cohort.key)
+
     def _count(self, key: Key) -> None:
         if key not in self._dirty:
             self._dirty[key] = None
@@ -180,7 +188,8 @@ class QueueStatuses:
 
     def _changed_status(self, owner: StatusOwner, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         status = self._status(owner, ledger, now)
-        if self._written.get(owner.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
+        shown = CohortStatus(owner.shown_share) if isinstance(owner, Cohort) else None
+        if self._written.get(owner.key, shown) == status:
             return
         patch = PatchStatus(Target(owner.key, owner.uid), status)
         self._written[owner.key], self._last[owner.key] = status, now
@@ -193,8 +202,8 @@ class QueueStatuses:
             case LocalQueue(key=key):
                 return self._of_local(owner, self._usage.local(key), now)
             case Cohort(name=name):
-                node = ledger.forest.cohort(name)
-                return CohortStatus(share_of(node).rounded if node is not None else 0)
+                node = ledger.forest.cohort(name) if self._is_fair else None
+                return CohortStatus(share_of(node).rounded if node is not None else 0 if self._is_fair else None)
 
     def _of_queue(self, queue: ClusterQueue, count: QueueUsage, ledger: Ledger, now: float) -> ClusterQueueStatus:
         node = ledger.node(queue.name)

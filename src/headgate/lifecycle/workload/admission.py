@@ -28,6 +28,11 @@ PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, BLOCKED_ON_GATES})
 IS_GATED = ConditionUpdate(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
 
 
+def no_longer_gated(reason: str) -> ConditionUpdate:
+    """Withdraws IS_GATED; `reason` is why it waits now."""
+    return ConditionUpdate(BLOCKED_ON_GATES, False, reason, "No preemption gate keeps it from preempting now")
+
+
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
     """It has quota, and is admitted as well when no check is pending. What evicted it before becomes False."""
     past = [

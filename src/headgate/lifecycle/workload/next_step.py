@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import Struct, structs
 
 from headgate.lifecycle.workload import eviction
-from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted
+from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted, no_longer_gated
 from headgate.lifecycle.workload.checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
@@ -307,8 +307,9 @@ def _kept_out(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
     update = ConditionUpdate(QUOTA_RESERVED, False, reason, message)
     if shows(workload, update) or (reason == before == DEACTIVATED):
         return None
-    cleared = before == GATED and reason != GATED
-    change = edited(workload, now, update, HAS_NO_RESERVATION)
+    blocked = workload.is_true(BLOCKED_ON_GATES)  # then the reason was that of a preemption gate
+    cleared = before == GATED and reason != GATED and not blocked
+    change = edited(workload, now, update, HAS_NO_RESERVATION, *([no_longer_gated(reason)] if blocked else ()))
     return Step("wait", "AdmissionGateCleared" if cleared else reason, message, change)
 
 
