@@ -67,7 +67,7 @@ def plugin(**fields: object) -> dict:
 @pytest.mark.parametrize(
     "document, where, expected",
     [
-        pytest.param("a: ]", "line 1", "expected YAML", id="broken YAML"),
+        pytest.param("a: ]", "line 1, column 4", "did not find expected node content", id="broken YAML"),
         pytest.param("just words", "", "expected a mapping, got the string 'just words'", id="no mapping"),
         pytest.param({}, "current-context", "expected the name of a context", id="an empty file"),
         pytest.param(

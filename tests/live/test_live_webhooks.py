@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from tiny_cluster import tiny_cluster
 from virtual_clock import VirtualClock
 
-from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights
+from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights, tenant_rights
 from headgate.api.requests import Call
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
@@ -369,6 +369,7 @@ async def test_installing_tells_what_became_of_each_manifest():
         "ClusterRole headgate-metrics-reader: created",
         "Role headgate-system/headgate-election: created",
         "RoleBinding headgate-system/headgate-election: created",
+        *(f"ClusterRole headgate-{name}: created" for name in ("view", "edit", "admin", "explain")),
         "ValidatingAdmissionPolicy headgate-priorities: created",
         "ValidatingAdmissionPolicyBinding headgate-priorities: created",
         "MutatingWebhookConfiguration headgate: created",
@@ -421,7 +422,7 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     without = CliRunner().invoke(main, ["install", "--dry-run", "--no-queues"])
     assert [one["kind"] for one in yaml.safe_load_all(without.output)] == [
         "CustomResourceDefinition",
-        *(one["kind"] for one in rights(queues=False)),
+        *(one["kind"] for one in (*rights(queues=False), *tenant_rights(queues=False))),
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
     ]

@@ -6,7 +6,7 @@ from builders import amounts, node, shape
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from preemption_scenes import NOW, Scene, group, lone, on, seats, victims
+from preemption_scenes import NOW, Scene, group, lone, on, placements, victims
 
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape
@@ -177,7 +177,7 @@ class TestVictimsThatComeBack:
         nodes = [node(name, cpu=1000, labels={"role": "big"}) for name in "nm"]
         scene = Scene([*nodes, node("k", cpu=1000)], placed)
         plan = scene.plan(lone(priority=6, shape=tolerant))
-        assert seats(plan) == {"incoming": "m"}
+        assert placements(plan) == {"incoming": "m"}
         assert "work lost" in plan.receipt.alternatives[0].why
 
 

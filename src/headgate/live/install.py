@@ -16,6 +16,7 @@ from headgate.api.install_manifests import (
     definitions,
     queue_definitions,
     rights,
+    tenant_rights,
     webhook_configurations,
 )
 from headgate.api.priority_class_policy import SYSTEM_CLASS_NAMESPACES, priority_policy
@@ -66,8 +67,9 @@ def manifests(
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
     configurations: Sequence[Manifest] = webhook_configurations(place, queues=queues) if place is not None else ()
+    roles = (*rights(queues=queues), *tenant_rights(queues=queues))
     policy = priority_policy(OWN_ACCOUNT, system_classes, queues=queues)
-    return (*definitions(), *of_kueue, *rights(queues=queues), *policy, *configurations)
+    return (*definitions(), *of_kueue, *roles, *policy, *configurations)
 
 
 async def install(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.live.access import (
     Access,
     Anonymous,
@@ -124,29 +124,19 @@ class YamlSection:
         return f"{self.path}.{name}" if self.path else name
 
 
-def read_yaml(file: Path) -> YamlSection:
+def read_section(file: Path) -> YamlSection:
     """The file's one document; an empty file is an empty mapping."""
     return YamlSection(file, "", load_yaml(file) or {})
 
 
 def load_yaml(file: Path) -> object:
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as stream:
+            return read_yaml(stream)
     except OSError as error:
         raise InvalidKubeconfig(str(file), "", f"expected a readable file: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidKubeconfig(str(file), "", "expected YAML in UTF-8") from error
-    return _parse(file, text)
-
-
-def _parse(file: Path, text: str) -> object:
-    try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InvalidKubeconfig(str(file), where, f"expected YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise InvalidKubeconfig(str(file), "", f"expected YAML: {error}") from error
+    except InvalidYaml as error:
+        raise InvalidKubeconfig(str(file), error.place, error.problem) from error
 
 
 def _describe(value: object) -> str:
@@ -185,7 +175,7 @@ def kubeconfig_files(explicit: str, environment: Mapping[str, str], home: Path) 
 
 def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
     """The access that `context`, or else the current context, describes."""
-    documents = [read_yaml(file) for file in files]
+    documents = [read_section(file) for file in files]
     chosen = _context(documents, context)
     cluster = _named(documents, "clusters", "cluster", chosen.required_text("cluster"), chosen)
     user = _named(documents, "users", "user", name, chosen) if (name := chosen.text("user")) else None
@@ -197,7 +187,7 @@ def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
 
 def context_namespace(files: Sequence[Path], context: str = "") -> str:
     """The namespace that `context`, or else the current context, is for; empty when it names none."""
-    return _context([read_yaml(file) for file in files], context).text("namespace")
+    return _context([read_section(file) for file in files], context).text("namespace")
 
 
 def _context(documents: Sequence[YamlSection], wanted: str) -> YamlSection:

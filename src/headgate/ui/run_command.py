@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from headgate.ui.files import read_file
+
 ROLES = ("quota", "scheduler", "fleet", "integrations")
 BUILT_ROLES = ("quota", "scheduler", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -65,7 +67,7 @@ Examples:
 )
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
 @click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Configuration (YAML).")
+@click.option("--config", metavar="FILE", callback=read_file, help="Configuration (YAML); - for standard input.")
 @click.option(
     "--roles",
     metavar="LIST",
