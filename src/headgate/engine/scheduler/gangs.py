@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from headgate.engine.scheduler.groups import Described, Groups, Undescribed
+from headgate.model.counting import counted
 from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
@@ -198,7 +199,7 @@ class GangTracker:
 
 def _not_yet(tracked: TrackedGang, gang: Gang) -> Undescribed | None:
     if len(tracked) < gang.min_count:
-        return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods")
+        return Undescribed(f"waiting for its gang to have at least {counted(gang.min_count, 'pod')}")
     if tracked.gated:
         first = min(tracked.gated)
         return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")
