@@ -107,7 +107,7 @@ def test_a_replica_leaves_whole_and_the_next_one_stays():
     assert left in (["a0", "a1"], ["b0", "b1"])
 
 
-def test_seats_that_somebody_more_important_took_are_given_up_for_others():
+def test_placements_that_somebody_more_important_took_are_given_up_for_others():
     """The promise was for n, where a more important pod runs now: only then is somebody else asked to leave."""
     taken = bound(pod("boss", priority=99), "n")
     steps = Steps(*TWO, taken, LOW[1], pod("high", priority=10, nominated="n"))
@@ -115,7 +115,7 @@ def test_seats_that_somebody_more_important_took_are_given_up_for_others():
     assert evictions(recorded(steps)) == ["low-m"]
 
 
-def test_a_gang_whose_promise_lost_one_seat_makes_a_new_one():
+def test_a_gang_whose_promise_lost_one_placement_makes_a_new_one():
     train = workload("train", gang(2), priority_class="high")
     going = replace(LOW[0], deleted=30.0)
     members = member("w0", nominated="n"), member("w1", nominated="vanished")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from headgate.model.selectors import Requirement
 
 DEFAULT_BACKOFF_LIMIT = 6
 ENDINGS = ("Complete", "Failed")
+_INDEX = re.compile(r"[0-9]{1,10}")
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 POD_TEMPLATE_HASH = "pod-template-hash"
@@ -93,6 +95,7 @@ def decode_job(raw: Buffer) -> Job:
         suspension_shown=is_true(status.conditions, "Suspended"),
         owner=controller(metadata) if metadata.owner_references else None,
         generation=metadata.generation,
+        failed_indexes=count_indexes(status.failed_indexes or "", spec.completions or 0),
         indexes=_indexes(spec, status) if spec.completion_mode == "Indexed" else None,
     )
 
@@ -100,6 +103,20 @@ def decode_job(raw: Buffer) -> Job:
 def _indexes(spec: WireJobSpec, status: WireJobStatus) -> JobIndexes:
     completed, failed = status.completed_indexes or "", status.failed_indexes or ""
     return JobIndexes(completed, failed, spec.backoff_limit_per_index, spec.max_failed_indexes)
+
+
+def count_indexes(intervals: str, below: int) -> int:
+    """How many indexes below that bound are listed, as in "1,3-5". What comes after a mistake does not count."""
+    count, following = 0, 0
+    for interval in intervals.split(","):
+        first, dash, last = interval.partition("-")
+        if not _INDEX.fullmatch(first) or (dash and not _INDEX.fullmatch(last)):
+            break
+        start, end = int(first), int(last or first)
+        if start < following or end < start:
+            break
+        count, following = count + max(0, min(end + 1, below) - start), end + 1
+    return count
 
 
 def _uncounted(pods: WireUncountedPods | None) -> int:

@@ -11,9 +11,11 @@ from headgate.model.quantity import InvalidQuantity, parse_quantity
 from headgate.world.cron_jobs import UTC_NAMES, InvalidSchedule, parse_schedule
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
-HOSTNAME = "kubernetes.io/hostname"
-DEFAULT_PODS = "110"
 Manifest = dict[str, Any]
+
+
+class Duration(float):
+    """Seconds, written Go-style."""
 
 
 class NodeBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,28 +34,20 @@ def node_manifests(batch: NodeBatch) -> list[Manifest]:
         raise ValueError(f"expected a count of at least 0, got {batch.count}")
     if batch.count > 1 and "%d" not in batch.name:
         raise ValueError(f'expected a name with %d for {batch.count} nodes, got "{batch.name}"')
-    return [_node(batch, batch.name.replace("%d", str(number))) for number in range(batch.count)]
+    names = [batch.name.replace("%d", str(number)) for number in range(batch.count)]
+    return [node_manifest(name, batch.capacity, batch.labels, batch.taints) for name in names]
 
 
-def _node(batch: NodeBatch, name: str) -> Manifest:
+def node_manifest(
+    name: str, capacity: Mapping[str, Any], labels: Mapping[str, str], taints: tuple[Manifest, ...]
+) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": dict(batch.labels)},
-        "spec": {"taints": list(batch.taints)} if batch.taints else {},
-        "status": {"capacity": dict(batch.capacity)},
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {"taints": list(taints)} if taints else {},
+        "status": {"capacity": dict(capacity)},
     }
-
-
-def complete_node(manifest: Manifest) -> Manifest:
-    """A node as its kubelet registers it: hostname label, capacity for pods, allocatable = capacity, Ready."""
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
-    labels = {HOSTNAME: metadata.get("name"), **(metadata.get("labels") or {})}
-    capacity = {"pods": DEFAULT_PODS, **(status.get("capacity") or status.get("allocatable") or {})}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-    allocatable = {"pods": capacity["pods"], **(status.get("allocatable") or capacity)}
-    completed = {"conditions": [ready], **status, "capacity": capacity, "allocatable": allocatable}
-    return {**manifest, "metadata": {**metadata, "labels": labels}, "status": completed}
 
 
 def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -207,3 +207,8 @@ def _summary(report: Report) -> Iterator[str]:
         yield f"waited for a node: {least} to {most}, median {median}"
     decisions, effects = report.summary["decisions"], report.summary["effects"]
     yield f"{counted(decisions, 'decision')}, {counted(effects, 'write')}"
+    if (scaled := report.summary.get("autoscaler")) is not None:
+        yield (
+            f"autoscaler: {counted(scaled['scaleUps'], 'scale-up')}, {counted(scaled['nodesAdded'], 'node')} added, "
+            f"{scaled['nodesRemoved']} removed, {scaled['falseScaleUps']} false, {scaled['missedScaleUps']} missed"
+        )

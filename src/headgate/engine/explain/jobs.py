@@ -174,7 +174,7 @@ def _not_managed(cluster: ClusterSnapshot, key: Key, reason: NotManaged) -> Stat
         summary = f"is not managed: managedJobsNamespaceSelector of the configuration excludes {key.namespace}"
         return StateReport(WorkloadState.NOT_MANAGED, summary)
     summary = f"is not managed by a queue: it has no label {QUEUE_NAME}"
-    queues = sorted(one.name for one in cluster.around.locals if one.namespace == key.namespace)
+    queues = sorted(one.name for one in cluster.objects.locals if one.namespace == key.namespace)
     if DEFAULT_QUEUE in queues:
         summary += f", and LocalQueue {DEFAULT_QUEUE} was not there, or no webhook answered, when it was created"
     listed = ", ".join(queues[:MOST_NAMED]) or "none"
@@ -205,7 +205,7 @@ def _without_workload(cluster: ClusterSnapshot, job: GenericJob) -> StateReport:
 
 def _plain(cluster: ClusterSnapshot, key: Key, labels: Mapping[str, str], found: StateReport) -> Explanation:
     queue = labels.get(QUEUE_NAME, "")
-    local = cluster.around.locals.get(Key(Kind.LOCAL_QUEUE, key.namespace, queue))
+    local = cluster.objects.locals.get(Key(Kind.LOCAL_QUEUE, key.namespace, queue))
     return Explanation(
         kind=KIND_NAMES[key.kind],
         workload=namespaced_name(key),

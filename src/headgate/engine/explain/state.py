@@ -56,7 +56,8 @@ def state_before_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> St
 
 def without_blockers(workload: QueuedWorkload) -> QueuedWorkload:
     """The workload without anything but quota that keeps it pending."""
-    freed = structs.replace(workload, active=True, gated_by=(), requeue=None, checks=())
+    status = structs.replace(workload.status, requeue=None, checks=())
+    freed = structs.replace(workload, active=True, gated_by=(), status=status)
     for condition_text in (REQUEUED, WAITS_FOR_REPLACEMENT, QUOTA_RESERVED):
         freed = without(freed, condition_text)
     return freed
@@ -83,7 +84,7 @@ def _finished(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport
 
 
 def _holds_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    given = workload.admission
+    given = workload.status.admission
     if given is None:
         return None
     if workload.is_true(EVICTED):
@@ -133,8 +134,8 @@ def _not_scheduled(pod: Pod) -> str:
 
 
 def _waits_for_checks(workload: QueuedWorkload, given: Admission, cluster: ClusterSnapshot) -> StateReport:
-    queue = cluster.around.queues.get(given.cluster_queue)
-    states = {check.name: check for check in workload.checks}
+    queue = cluster.objects.queues.get(given.cluster_queue)
+    states = {check.name: check for check in workload.status.checks}
     names = required_checks(queue, given) if queue is not None else tuple(sorted(states))
     open_ones = [states.get(name, CheckStatus(name)) for name in names]
     waiting = [check for check in open_ones if check.state is not CheckState.READY]
@@ -163,6 +164,14 @@ def _gated(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | 
     return StateReport(WorkloadState.GATED, f"is gated by {names}", (act,), True)
 
 
+def _unsupported(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    found = workload.unsupported
+    if not found:
+        return None
+    summary = f"asks for what is not supported, so it is not admitted: {'; '.join(found)}"
+    return StateReport(WorkloadState.INVALID, summary, tuple(f"remove {one}" for one in found))
+
+
 def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if workload.is_on_hold:
         return StateReport(
@@ -179,10 +188,10 @@ def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | N
 
 
 def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    key = cluster.around.local_of(workload)
-    local = cluster.around.locals.get(key)
+    key = cluster.objects.local_of(workload)
+    local = cluster.objects.locals.get(key)
     if local is None:
-        there = [other.name for other in sorted(cluster.around.locals) if other.namespace == key.namespace]
+        there = [other.name for other in sorted(cluster.objects.locals) if other.namespace == key.namespace]
         listed = f"there are: {', '.join(there)}" if there else "there is none"
         named = f"LocalQueue {workload.queue} does not exist" if workload.queue else "it names no LocalQueue"
         act = f"create LocalQueue {workload.queue or '...'} in namespace {key.namespace}, or name one that exists"
@@ -215,8 +224,8 @@ def _unreadable(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRepo
 
 
 def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    name = cluster.around.queue_of(workload)
-    queue = cluster.around.queues.get(name)
+    name = cluster.objects.queue_of(workload)
+    queue = cluster.objects.queues.get(name)
     if queue is None:
         summary = f"has no queue: ClusterQueue {name}, which LocalQueue {workload.queue} names, does not exist"
         return StateReport(WorkloadState.NO_QUEUE, summary, (f"create ClusterQueue {name}",))
@@ -225,12 +234,12 @@ def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
             WorkloadState.INACTIVE,
             f"cannot queue: ClusterQueue {name} is inactive, because its cohorts form a cycle",
         )
-    activity = cluster.around.activity(queue)
+    activity = cluster.objects.activity(queue)
     if not activity.active:
         only_stopped = activity.reason == "Stopped" and activity.message.endswith(": is stopped.")
         summary = f"is in an inactive ClusterQueue, {name}: {activity.message.rstrip('.')}"
         return StateReport(WorkloadState.INACTIVE, summary, tuple(_activations(queue, cluster)), only_stopped)
-    if not cluster.around.may_enter(queue, workload.key.namespace):
+    if not cluster.objects.may_enter(queue, workload.key.namespace):
         return _wrong_namespace(queue, workload.key.namespace)
     return None
 
@@ -239,10 +248,10 @@ def _activations(queue: ClusterQueue, cluster: ClusterSnapshot) -> Iterator[str]
     if queue.stop_policy is not StopPolicy.NONE:
         yield f"set spec.stopPolicy of ClusterQueue {queue.name} to None"
     for name in dict.fromkeys(entry.flavor for group in queue.groups for entry in group.flavors):
-        if name not in cluster.around.flavors:
+        if name not in cluster.objects.flavors:
             yield f"create ResourceFlavor {name}"
     for check in queue.checks:
-        if check.name not in cluster.around.checks:
+        if check.name not in cluster.objects.checks:
             yield f"create AdmissionCheck {check.name}"
 
 
@@ -266,7 +275,7 @@ def _in_words(one: Requirement) -> str:
 def _failed_checks(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if not has_failed_checks(workload):
         return None
-    failed = [one for one in workload.checks if one.state in (CheckState.RETRY, CheckState.REJECTED)]
+    failed = [one for one in workload.status.checks if one.state in (CheckState.RETRY, CheckState.REJECTED)]
     summary = f"has failed admission checks: {'; '.join(_check(one) for one in failed)}"
     return StateReport(WorkloadState.CHECKS_FAILED, summary, (), True)
 
@@ -274,7 +283,7 @@ def _failed_checks(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
 def _rests(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if has_rested(workload, cluster.now):
         return None
-    requeue, why = workload.requeue, condition_text(workload.condition(REQUEUED))
+    requeue, why = workload.status.requeue, condition_text(workload.condition(REQUEUED))
     because = f" ({why})" if why else ""
     if requeue is None or requeue.at is None:
         return StateReport(WorkloadState.BACKOFF, f"is not requeued yet{because}", (), True)
@@ -288,6 +297,7 @@ _RULES: tuple[Callable[[QueuedWorkload, ClusterSnapshot], StateReport | None], .
     _deleted,
     _finished,
     _holds_quota,
+    _unsupported,
     _deactivated,
     _gated,
     _held,

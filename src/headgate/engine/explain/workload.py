@@ -54,7 +54,7 @@ def _plain(cluster: ClusterSnapshot, workload: QueuedWorkload, found: StateRepor
         state=found.state,
         summary=found.summary,
         local_queue=workload.queue,
-        cluster_queue=cluster.around.queue_of(workload),
+        cluster_queue=cluster.objects.queue_of(workload),
         cohorts=tuple(cohort.name for cohort in node.ancestors()) if node is not None else (),
         priority=workload.effective_priority,
         minimal_changes=tuple(MinimalChange(RequiredAction(act)) for act in found.actions),
@@ -89,7 +89,7 @@ def _about_quota(cluster: ClusterSnapshot, workload: QueuedWorkload) -> Explanat
     what_if = what_if_for(cluster, workload, plain.cluster_queue)
     result = _quota_result(what_if, plain)
     found = minimal_changes(result.case) if result.case is not None else ()
-    notes = (*_notes(workload, result.explanation, found), *_shown_by(cluster.around.queues[plain.cluster_queue]))
+    notes = (*_notes(workload, result.explanation, found), *_shown_by(cluster.objects.queues[plain.cluster_queue]))
     return structs.replace(result.explanation, position=_position(what_if), minimal_changes=found, notes=notes)
 
 

@@ -85,6 +85,7 @@ Examples:
 @click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
 @click.option(
     "--config",
     metavar="FILE",
@@ -103,6 +104,7 @@ def workload(
     namespace: str,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     scenario: str | None,
     at: float | None,
@@ -124,7 +126,7 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context), config)
+            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context, insecure), config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
     except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
