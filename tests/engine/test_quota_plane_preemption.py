@@ -42,8 +42,8 @@ def test_what_nobody_owns_gives_its_quota_back_by_itself():
     low = steps["low"]
     assert steps.reason("low", "Evicted") == ("True", "Preempted")
     assert steps.reason("low", "Requeued") == ("True", "Preempted")
-    assert (low.admission, low.past_execution_seconds) == (None, 7)
-    assert [(one.reason, one.cause, one.count) for one in low.evictions] == [("Preempted", "", 1)]
+    assert (low.status.admission, low.status.past_execution_seconds) == (None, 7)
+    assert [(one.reason, one.cause, one.count) for one in low.status.evictions] == [("Preempted", "", 1)]
 
 
 def test_a_victim_is_told_once_however_long_it_takes():
@@ -102,7 +102,7 @@ def test_a_closed_gate_holds_back_the_preemption():
     settings = QuotaSettings(preemption_gates=True)
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"), settings=settings)
     steps.see(work("high", priority=1, preemption_gates=("example.com/g",)))
-    assert steps["high"].gate_statuses == (GateStatus("example.com/g", False, 0.0),)
+    assert steps["high"].status.gate_statuses == (GateStatus("example.com/g", False, 0.0),)
     assert steps.reason("high") == ("False", "AdmissionGated")
     assert steps.reason("high", "BlockedOnPreemptionGates") == ("True", "PreemptionGated")
     assert steps.admitted == ["low"]
@@ -171,7 +171,7 @@ def test_a_promise_nobody_knows_of_yet_is_taken_back_without_a_word():
     steps = QuotaSteps(*queues, *own, work("borrows", cpu=2, queue="lq2"))
     assert steps.admitted == ["own1", "own2"]
     assert steps.reason("borrows", "Evicted") is None
-    assert steps["borrows"].evictions == ()
+    assert steps["borrows"].status.evictions == ()
 
 
 def test_quota_is_not_given_away_before_its_return_is_seen():

@@ -1,10 +1,9 @@
 """What work is called, what its pods are given when they start, and what they owe when they leave."""
 
 import pytest
-from builders import pod
+from builders import changed, kueue_workload, pod
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from headgate.lifecycle.jobframework.pod_set_info import CannotStart, merged_selector, pod_set_infos
 from headgate.lifecycle.terminating.debt import occupancy, taken_by
@@ -20,7 +19,6 @@ from headgate.model.queues import (
     CheckStatus,
     PodSet,
     PodSetAssignment,
-    QueuedWorkload,
     ResourceFlavor,
 )
 from headgate.model.resources import Resources
@@ -38,7 +36,7 @@ def admitted(flavors=(("cpu", "spot"),), updates=b""):
     given_ = (PodSetAssignment("main", flavors, Resources.of({"cpu": 2000}), 2),)
     checks = (CheckStatus("c", CheckState.READY, updates=updates),) if updates else ()
     sets = (PodSet("main", PodShape(), 2),)
-    return QueuedWorkload(key, "u", "1", 0.0, sets, queue="lq", admission=Admission("cq", given_), checks=checks)
+    return kueue_workload(key, "u", "1", 0.0, sets, queue="lq", admission=Admission("cq", given_), checks=checks)
 
 
 # names
@@ -137,5 +135,5 @@ def leaving(**fields):
 def test_what_a_pod_that_leaves_owes(found, reserved_since, owes):
     expected = {("cq", "spot", "cpu"): 500, ("cq", "spot", "pods"): 1}
     held = (Condition("QuotaReserved", "True", "", "", reserved_since),) if reserved_since is not None else ()
-    workload = structs.replace(admitted(), conditions=held) if held else None
+    workload = changed(admitted(), conditions=held) if held else None
     assert [taken_by(one) for one in occupancy([found], workload).owing] == ([expected] if owes else [])

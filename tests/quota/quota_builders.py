@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import structs
+from builders import changed, kueue_workload
 
 from headgate.engine.quota.admission_cycle import QuotaSnapshot
 from headgate.model.conditions import Condition
@@ -82,7 +82,7 @@ def work(name: str = "a", cpu: int = 1, priority: int = 0, created: float = 0.0,
     pod_sets = fields.pop("pod_sets", None) or (pods(cpu=cpu),)
     defaults: dict[str, Any] = {"queue": "local", "priority": priority}
     key = Key(Kind.KUEUE_WORKLOAD, fields.pop("namespace", "default"), name)
-    return QueuedWorkload(key, f"uid-{name}", "1", created, pod_sets, **{**defaults, **fields})
+    return kueue_workload(key, f"uid-{name}", "1", created, pod_sets, **{**defaults, **fields})
 
 
 def applies(name: str, to: str, cpu: int = 1, settings: QuotaSettings = PLAIN, **fields: Any) -> PendingWorkload:
@@ -130,4 +130,4 @@ def reserved(workload: QueuedWorkload, in_queue: str, **flavors: str) -> QueuedW
     first = workload.pod_sets[0]
     usage = Resources(tuple((name, amount * first.count) for name, amount in first.shape.requests))
     given = PodSetAssignment(first.name, tuple(sorted(flavors.items())), usage, first.count)
-    return structs.replace(workload, admission=Admission(in_queue, (given,)))
+    return changed(workload, admission=Admission(in_queue, (given,)))

@@ -148,7 +148,9 @@ def test_exit_status(simulate, text, options, status, said):
     [
         pytest.param(["nowhere.yaml"], "nowhere.yaml: cannot be read: No such file or directory", id="no such file"),
         pytest.param(["x.yaml", "--faults", "boom=1"], "expected one of crash, lost", id="an unknown fault"),
-        pytest.param(["x.yaml", "--output", "xml"], "'xml' is not one of 'text', 'json'", id="an unknown output"),
+        pytest.param(
+            ["x.yaml", "--output", "xml"], "'xml' is not one of 'table', 'json', 'yaml'", id="an unknown output"
+        ),
         pytest.param([], "Missing argument 'FILE'", id="no file"),
     ],
 )

@@ -18,6 +18,7 @@ from headgate.model.settings import (
     DEFAULT_PLUGINS,
     DEFAULT_SCHEDULER_NAME,
     EVERY,
+    GangPreemption,
     Point,
     PreemptionSettings,
     Profile,
@@ -35,6 +36,7 @@ FEATURE_GATES = {
     "MultiKueueOrchestratedPreemption": True,
     "PodIntegrationFastQuotaRelease": True,
     "PodSchedulingReadiness": True,
+    "WorkloadAwarePreemption": True,
 }
 """Every feature gate, with its default."""
 
@@ -157,7 +159,7 @@ class _Reader:
             max_backoff=section.pod_max_backoff_seconds,
             percentage_of_nodes_to_score=section.percentage_of_nodes_to_score,
             features=features,
-            preemption=self._preemption(read.preemption),
+            preemption=self._preemption(read.preemption, features),
             quota=self._quota(read, features),
         )
 
@@ -173,9 +175,10 @@ class _Reader:
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None
 
-    def _preemption(self, section: PreemptionSection) -> PreemptionSettings:
+    def _preemption(self, section: PreemptionSection, features: Mapping[str, bool]) -> PreemptionSettings:
+        gangs = GangPreemption.TOGETHER if features["WorkloadAwarePreemption"] else GangPreemption.POD_BY_POD
         if section.certify_timeout is None:
-            return PreemptionSettings(section.certify)
+            return PreemptionSettings(section.certify, gangs=gangs)
         path = "preemption.certifyTimeout"
         try:
             seconds = parse_duration(section.certify_timeout)
@@ -183,7 +186,7 @@ class _Reader:
             raise self._wrong(path, str(wrong)) from None
         if seconds <= 0:
             raise self._wrong(path, f"expected a duration above 0s, got {section.certify_timeout!r}")
-        return PreemptionSettings(section.certify, seconds)
+        return PreemptionSettings(section.certify, seconds, gangs)
 
     def _check_gates(self, given: Mapping[str, bool]) -> None:
         for gate in given:

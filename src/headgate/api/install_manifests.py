@@ -222,7 +222,10 @@ def queue_definitions() -> tuple[Manifest, ...]:
 
 
 def rights(*, queues: bool = True) -> tuple[Manifest, ...]:
-    """The service account our process runs as and the rights it needs, and no more; without `queues`, to schedule."""
+    """The service account our process runs as with the rights it needs, and no more, and a role for who scrapes it.
+
+    Without `queues`, only the rights to schedule.
+    """
     return tuple(one for one in _documents("rights", "rbac.yaml") if queues or one["metadata"]["name"] != QUOTA_ROLE)
 
 

@@ -26,7 +26,7 @@ from headgate.api.claims import (
     volume_claims_named,
 )
 from headgate.api.errors import InvalidField
-from headgate.api.owners import controller
+from headgate.api.owners import controller, is_of_daemon_set
 from headgate.api.wire import (
     Buffer,
     Int32,
@@ -179,6 +179,7 @@ def decode_pod(raw: Buffer) -> Pod:
         checkpointed=checkpointed_at(annotations[CHECKPOINTED_AT]) if CHECKPOINTED_AT in annotations else None,
         checkpoint_every=checkpoint_every(annotations[CHECKPOINT_EVERY]) if CHECKPOINT_EVERY in annotations else None,
         held=held_pod(raw) if metadata.labels and MANAGED in metadata.labels else None,
+        of_daemon_set=is_of_daemon_set(metadata) if metadata.owner_references else False,
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.json import Encoder
 from headgate.api.admission import read_once
 from headgate.api.errors import InvalidField
 from headgate.api.kueue_queues import with_cluster_queue_status, with_local_queue_status
-from headgate.api.kueue_workloads import metadata_in, spec_in, standing_in, with_standing, workload_of
+from headgate.api.kueue_workloads import metadata_in, spec_in, status_in, workload_of
 from headgate.model.admission import Json, P, R
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
@@ -107,7 +107,8 @@ class Rereading:
         """In this version and with this status; None where that cannot be read. That of much work is the very same."""
         try:
             if isinstance(found, QueuedWorkload):
-                return with_standing(found, version, self._once_beside(standing_in, status, found.pod_sets))
+                decoded = self._once_beside(status_in, status, found.pod_sets)
+                return structs.replace(found, version=version, status=decoded)
             if isinstance(found, ClusterQueue):
                 return with_cluster_queue_status(found, version, status)
             return with_local_queue_status(found, version, status)
@@ -123,8 +124,8 @@ class Rereading:
         try:
             metadata = metadata_in(value)
             pod_sets, asked = self._once_beside(spec_in, value["spec"], metadata.namespace)
-            standing = self._once_beside(standing_in, value.get("status", _NOTHING), pod_sets)
-            return workload_of(metadata, pod_sets, asked, standing)
+            status = self._once_beside(status_in, value.get("status", _NOTHING), pod_sets)
+            return workload_of(metadata, pod_sets, asked, status)
         except _UNREADABLE:
             return None
 

@@ -314,12 +314,31 @@ class PriorityClassRef(Struct, frozen=True, gc=False):
     name: str
 
 
+class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
+    """The status of a Workload of kueue.x-k8s.io: as read, and as written, whole.
+
+    What is not listed here (unhealthy nodes) stays as others left it.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue: RequeueState | None = None
+    reclaimable: tuple[tuple[str, int], ...] = ()  # pods that are done for good, by pod set
+    checks: tuple[CheckStatus, ...] = ()
+    gate_statuses: tuple[GateStatus, ...] = ()
+    resource_requests: tuple[tuple[str, Resources], ...] = ()  # what the status says it requests, by pod set
+    past_execution_seconds: int = 0
+    evictions: tuple[EvictionCount, ...] = ()
+    nominated_clusters: tuple[str, ...] = ()
+    cluster: str = ""
+
+
 _NOT_BUILT = (ELASTIC_JOB, SLICE_OF, ALLOWED_FLAVORS)
 """Annotations of Workloads that change how they are admitted, in ways that are not built."""
 
 
 class QueuedWorkload(Struct, frozen=True, gc=False):
-    """A Workload of kueue.x-k8s.io: pods that are admitted together, or not."""
+    """A Workload of kueue.x-k8s.io: pods that are admitted together, or not. Its metadata, its spec and its status."""
 
     key: Key
     uid: str
@@ -340,19 +359,9 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
     finalizers: tuple[str, ...] = ()
     owner: Target | None = None
     deleted: float | None = None
-    conditions: tuple[Condition, ...] = ()
-    admission: Admission | None = None
-    requeue: RequeueState | None = None
-    reclaimable: tuple[tuple[str, int], ...] = ()  # pods that are done for good, by pod set
-    checks: tuple[CheckStatus, ...] = ()
-    gate_statuses: tuple[GateStatus, ...] = ()
-    resource_requests: tuple[tuple[str, Resources], ...] = ()  # what its status says it asks for, by pod set
-    past_execution_seconds: int = 0
-    evictions: tuple[EvictionCount, ...] = ()
-    nominated_clusters: tuple[str, ...] = ()
-    cluster: str = ""
     owners: tuple[Target, ...] = ()  # pods of a group or their set, owning it together; `owner` is the first of them
     owned_by_stranger: bool | None = None  # by something of a kind we do not know; None: that is not told
+    status: QueuedWorkloadStatus = QueuedWorkloadStatus()
 
     @property
     def target(self) -> Target:
@@ -382,13 +391,13 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         return found
 
     def condition(self, type_: str) -> Condition | None:
-        for condition in self.conditions:  # asked for a hundred times in the life of a workload
+        for condition in self.status.conditions:  # asked for a hundred times in the life of a workload
             if condition.type == type_:
                 return condition
         return None
 
     def is_true(self, type_: str) -> bool:
-        for condition in self.conditions:
+        for condition in self.status.conditions:
             if condition.type == type_:
                 return condition.status == "True"
         return False
@@ -397,7 +406,7 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         """Nothing differs but the version."""
         if self is other:
             return True
-        return self.conditions == other.conditions and structs.replace(self, version=other.version) == other
+        return self.status == other.status and structs.replace(self, version=other.version) == other
 
     @property
     def is_on_hold(self) -> bool:
@@ -407,7 +416,7 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
 
     @property
     def has_closed_gate(self) -> bool:
-        opened = {gate.name for gate in self.gate_statuses if gate.open}
+        opened = {gate.name for gate in self.status.gate_statuses if gate.open}
         return any(name not in opened for name in self.preemption_gates)
 
 

@@ -10,11 +10,11 @@ from msgspec import structs
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.placer import Placer
+from headgate.placement.plain import allowed_rows, asked_of
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import every_node
-from headgate.preemption.plain import allowed_rows, asked_of
 from headgate.preemption.policies import LEAST_LOSS, VictimPolicy, only, work_lost
 from headgate.preemption.steps import Solution
 

@@ -116,7 +116,7 @@ class Ledger:
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
-                if self.allocations:
+                if self.allocations.histories:
                     self.allocations.replace(node.root, before, reservation)
 
     def release(self, queue: str, uid: str) -> Reservation | None:
@@ -135,7 +135,7 @@ class Ledger:
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
-                if self.allocations:
+                if self.allocations.histories:
                     self.allocations.replace(node.root, reservation, None)
         return reservation
 
@@ -147,7 +147,7 @@ class Ledger:
                 self._reservation_changes.append((held, reservation.uid, held.get(reservation.uid)))
             held[reservation.uid] = evicted = structs.replace(reservation, evicted=True)
             node = self.forest.queues.get(reservation.queue)
-            if self.allocations and not self._trials and node is not None:
+            if self.allocations.histories and not self._trials and node is not None:
                 self.allocations.replace(node.root, reservation, evicted)
 
     def preempt(self, preemptor: Reservation, victims: Sequence[Reservation]) -> None:
@@ -162,7 +162,7 @@ class Ledger:
     def refuse(self, queue: str, uid: str) -> None:
         """The workload gets nothing, and nothing will be freed for it."""
         node = self.forest.queues.get(queue)
-        if self.allocations and node is not None:
+        if self.allocations.histories and node is not None:
             self.allocations.drop_reservation(node.root, uid)
 
     def forget_allocations(self, queue: str) -> bool:
@@ -170,8 +170,10 @@ class Ledger:
 
         True when a preemption had been withheld, which may go ahead now.
         """
+        if not self.allocations.histories:
+            return False
         node = self.forest.queues.get(queue)
-        return bool(self.allocations) and node is not None and self.allocations.forget(node.root)
+        return node is not None and self.allocations.forget(node.root)
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""

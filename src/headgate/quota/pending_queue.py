@@ -454,7 +454,7 @@ class PendingQueue:
 
     def _mark_inadmissible(self, pending: PendingWorkload) -> None:
         self._inadmissible[pending.key] = pending
-        requeue = pending.workload.requeue
+        requeue = pending.workload.status.requeue
         if self._backoffs is not None and requeue is not None and requeue.at is not None:
             self._backoffs.set(pending.key, requeue.at)
 

@@ -7,11 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from headgate.world.cron_jobs import UTC_NAMES, InvalidSchedule, parse_schedule
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
-HOSTNAME = "kubernetes.io/hostname"
-DEFAULT_PODS = "110"
 Manifest = dict[str, Any]
+
+
+class Duration(float):
+    """Seconds, written Go-style."""
 
 
 class NodeBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,28 +33,20 @@ def node_manifests(batch: NodeBatch) -> list[Manifest]:
         raise ValueError(f"expected a count of at least 0, got {batch.count}")
     if batch.count > 1 and "%d" not in batch.name:
         raise ValueError(f'expected a name with %d for {batch.count} nodes, got "{batch.name}"')
-    return [_node(batch, batch.name.replace("%d", str(number))) for number in range(batch.count)]
+    names = [batch.name.replace("%d", str(number)) for number in range(batch.count)]
+    return [node_manifest(name, batch.capacity, batch.labels, batch.taints) for name in names]
 
 
-def _node(batch: NodeBatch, name: str) -> Manifest:
+def node_manifest(
+    name: str, capacity: Mapping[str, Any], labels: Mapping[str, str], taints: tuple[Manifest, ...]
+) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": dict(batch.labels)},
-        "spec": {"taints": list(batch.taints)} if batch.taints else {},
-        "status": {"capacity": dict(batch.capacity)},
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {"taints": list(taints)} if taints else {},
+        "status": {"capacity": dict(capacity)},
     }
-
-
-def complete_node(manifest: Manifest) -> Manifest:
-    """A node as its kubelet registers it: hostname label, capacity for pods, allocatable = capacity, Ready."""
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
-    labels = {HOSTNAME: metadata.get("name"), **(metadata.get("labels") or {})}
-    capacity = {"pods": DEFAULT_PODS, **(status.get("capacity") or status.get("allocatable") or {})}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-    allocatable = {"pods": capacity["pods"], **(status.get("allocatable") or capacity)}
-    completed = {"conditions": [ready], **status, "capacity": capacity, "allocatable": allocatable}
-    return {**manifest, "metadata": {**metadata, "labels": labels}, "status": completed}
 
 
 def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -67,6 +62,7 @@ def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
         if found is not None and not isinstance(found, kind):
             yield path, f"expected {expected}, got {found!r:.60}"
     yield from _check_behaviour(manifest)
+    yield from _check_schedule(manifest)
 
 
 _SHAPES: tuple[tuple[str, type, str], ...] = (
@@ -80,8 +76,27 @@ _SHAPES: tuple[tuple[str, type, str], ...] = (
 """Types of the fields that are read before a server has checked them."""
 
 
+_POD_ANNOTATIONS = {
+    "Pod": "metadata.annotations",
+    "CronJob": "spec.jobTemplate.spec.template.metadata.annotations",
+    **dict.fromkeys(("Job", "Deployment", "ReplicaSet", "StatefulSet"), "spec.template.metadata.annotations"),
+}
+"""Where each kind says how its pods behave."""
+
+
+def _check_schedule(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    if manifest.get("kind") != "CronJob":
+        return
+    try:
+        parse_schedule(str(_at(manifest, "spec.schedule") or ""))
+    except InvalidSchedule as error:
+        yield "spec.schedule", str(error)
+    if (zone := _at(manifest, "spec.timeZone")) not in (None, *UTC_NAMES):
+        yield "spec.timeZone", f"expected UTC, because other time zones are not simulated, got {zone!r:.60}"
+
+
 def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    path = {"Pod": "metadata.annotations", "Job": "spec.template.metadata.annotations"}.get(str(manifest.get("kind")))
+    path = _POD_ANNOTATIONS.get(str(manifest.get("kind")))
     annotations = _at(manifest, path) if path else None
     if not isinstance(annotations, Mapping):
         return

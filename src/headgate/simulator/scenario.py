@@ -15,7 +15,8 @@ from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.model.settings import Role, Settings
-from headgate.simulator.manifests import Manifest, NodeBatch, check_manifest, node_manifests
+from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
+from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
 
 SETTLED = "settled"
 STANDARD_INPUT = "-"
@@ -93,6 +94,7 @@ class ScheduledAction(Struct, frozen=True):
 class ClusterPlan(Struct, frozen=True):
     name: str
     objects: tuple[LocatedManifest, ...] = ()
+    autoscaler: AutoscalerPlan | None = None
 
 
 class Expectation(Struct, frozen=True):
@@ -125,10 +127,6 @@ class InvalidEntry(Exception):
         self.path, self.problem = path, problem
 
 
-class Duration(float):
-    """Seconds, written Go-style."""
-
-
 class ObjectEntry(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     kind: str
     name: str
@@ -147,6 +145,7 @@ class ClusterEntry(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "main"
     nodes: tuple[NodeBatch, ...] = ()
     objects: tuple[Manifest, ...] = ()
+    autoscaler: AutoscalerEntry | None = None
 
 
 class TimelineEntry(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -302,7 +301,16 @@ class _ScenarioReader:
     def _cluster(self, number: int, entry: ClusterEntry) -> ClusterPlan:
         path = f"clusters[{number}]"
         nodes = self._nodes(f"{path}.nodes", entry.nodes)
-        return ClusterPlan(entry.name, nodes + self._manifests(f"{path}.objects", entry.objects))
+        autoscaler = self._autoscaler(f"{path}.autoscaler", entry.autoscaler)
+        if autoscaler is not None:
+            nodes += tuple(LocatedManifest(f"{path}.autoscaler.groups", manifest) for manifest in autoscaler.nodes)
+        return ClusterPlan(entry.name, nodes + self._manifests(f"{path}.objects", entry.objects), autoscaler)
+
+    def _autoscaler(self, path: str, entry: AutoscalerEntry | None) -> AutoscalerPlan | None:
+        try:
+            return None if entry is None else autoscaler_plan(entry)
+        except InvalidAutoscaler as error:
+            raise self._invalid(f"{path}.{error.path}", error.problem) from None
 
     def _nodes(self, path: str, batches: tuple[NodeBatch, ...]) -> tuple[LocatedManifest, ...]:
         located: list[LocatedManifest] = []

@@ -11,6 +11,7 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.quota.queue_usage import QueueUsages
+from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
 from headgate.model.keys import Key, Kind
@@ -64,7 +65,7 @@ class ClusterSnapshot:
     def holders(self, queues: frozenset[str]) -> Iterator[Reservation]:
         """Workloads that hold quota of these queues, including evicted ones that have not released it."""
         for workload in self.workloads.values():
-            if workload.admission is not None and workload.admission.cluster_queue in queues:
+            if workload.status.admission is not None and workload.status.admission.cluster_queue in queues:
                 reservation = reservation_of(workload, ordered_at(workload, self.settings))
                 if reservation is not None and not workload.is_true(FINISHED):
                     yield reservation
@@ -78,7 +79,7 @@ class ClusterSnapshot:
 
     def applies(self, workload: QueuedWorkload) -> bool:
         """Whether only quota and the order of its queue keep it pending."""
-        if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
+        if workload.status.admission is not None or workload.deleted is not None or not may_queue(workload):
             return False
         return has_rested(workload, self.now) and inadmissible_reason(workload, self.queue_snapshot(workload)) is None
 
@@ -122,10 +123,11 @@ class ClusterSnapshot:
             return None
         made = Consumptions(sharing, self.objects, QueueUsages())
         for local in self.objects.locals.values():
-            made.open(local, self.now)
+            made.open(local, (), self.now)
         for reservation in self.holders(frozenset(self.objects.queues)):
-            workload = self.workloads[reservation.key]
-            made.place(workload, self.objects.local_of(workload), reservation)
+            record = WorkloadRecord(self.workloads[reservation.key])
+            record.reservation = reservation
+            made.place(record, self.objects.local_of(record.observed))
         return made
 
     def _with_priority_of_class(self, workload: QueuedWorkload) -> QueuedWorkload:
@@ -135,7 +137,7 @@ class ClusterSnapshot:
 
 
 def _waits_for_pods(workload: QueuedWorkload) -> bool:
-    if workload.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
+    if workload.status.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
         return False
     told = workload.condition(PODS_READY)
     is_done = workload.is_true(FINISHED)

@@ -56,7 +56,8 @@ def state_before_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> St
 
 def without_blockers(workload: QueuedWorkload) -> QueuedWorkload:
     """The workload without anything but quota that keeps it pending."""
-    freed = structs.replace(workload, active=True, gated_by=(), requeue=None, checks=())
+    status = structs.replace(workload.status, requeue=None, checks=())
+    freed = structs.replace(workload, active=True, gated_by=(), status=status)
     for condition_text in (REQUEUED, WAITS_FOR_REPLACEMENT, QUOTA_RESERVED):
         freed = without(freed, condition_text)
     return freed
@@ -83,7 +84,7 @@ def _finished(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport
 
 
 def _holds_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    given = workload.admission
+    given = workload.status.admission
     if given is None:
         return None
     if workload.is_true(EVICTED):
@@ -134,7 +135,7 @@ def _not_scheduled(pod: Pod) -> str:
 
 def _waits_for_checks(workload: QueuedWorkload, given: Admission, cluster: ClusterSnapshot) -> StateReport:
     queue = cluster.objects.queues.get(given.cluster_queue)
-    states = {check.name: check for check in workload.checks}
+    states = {check.name: check for check in workload.status.checks}
     names = required_checks(queue, given) if queue is not None else tuple(sorted(states))
     open_ones = [states.get(name, CheckStatus(name)) for name in names]
     waiting = [check for check in open_ones if check.state is not CheckState.READY]
@@ -274,7 +275,7 @@ def _in_words(one: Requirement) -> str:
 def _failed_checks(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if not has_failed_checks(workload):
         return None
-    failed = [one for one in workload.checks if one.state in (CheckState.RETRY, CheckState.REJECTED)]
+    failed = [one for one in workload.status.checks if one.state in (CheckState.RETRY, CheckState.REJECTED)]
     summary = f"has failed admission checks: {'; '.join(_check(one) for one in failed)}"
     return StateReport(WorkloadState.CHECKS_FAILED, summary, (), True)
 
@@ -282,7 +283,7 @@ def _failed_checks(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
 def _rests(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if has_rested(workload, cluster.now):
         return None
-    requeue, why = workload.requeue, condition_text(workload.condition(REQUEUED))
+    requeue, why = workload.status.requeue, condition_text(workload.condition(REQUEUED))
     because = f" ({why})" if why else ""
     if requeue is None or requeue.at is None:
         return StateReport(WorkloadState.BACKOFF, f"is not requeued yet{because}", (), True)

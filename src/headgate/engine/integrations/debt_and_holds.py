@@ -86,7 +86,7 @@ class DebtAndHolds:
 
     def set_running(self, job: Key, workload: QueuedWorkload | None) -> None:
         """The job, or a part of it, may run by this Workload; None: nothing of it does."""
-        if workload is not None and workload.admission is not None:
+        if workload is not None and workload.status.admission is not None:
             self._running[job] = workload
             self._dirty_running[job] = None
         elif self._running.pop(job, None) is not None:

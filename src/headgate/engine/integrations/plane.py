@@ -354,14 +354,14 @@ class IntegrationsPlane:
 
     def _may_release(self, job: GenericJob, workload: QueuedWorkload | None, true: frozenset[str], now: float) -> bool:
         """Whether quota may be released: terminating pods may owe only so much."""
-        if workload is None or workload.admission is None or FINISHED in true:
+        if workload is None or workload.status.admission is None or FINISHED in true:
             self._debt.released(job.key)
             return True
         if EVICTED not in true and not job.is_terminating:
             return True
         if job.is_active(now) or not job.occupies_nodes(now):
             return True
-        return self._debt.may_release(job.key, workload.admission)
+        return self._debt.may_release(job.key, workload.status.admission)
 
     def _send(self, job: Key, effects: list[Effect]) -> Iterator[Effect]:
         """Those of the effects that may be sent now; their events are written to the journal."""

@@ -4,7 +4,7 @@ A workload holds quota, waits for it, or does neither; never both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from msgspec import structs
 
@@ -13,7 +13,7 @@ from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import CountedWorkload, QueueUsages, WorkloadPhase
 from headgate.engine.quota.workload_records import WorkloadRecord
-from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY
+from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY, with_status
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings
@@ -43,7 +43,7 @@ class QuotaCache:
         self.ledger = Ledger(local_use=used.used_by_reservation if used is not None else None)
         self.backoffs = Deadlines[Key]()  # of pending workloads
         self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None, self.backoffs)
-        self._by_local: dict[Key, dict[Key, None]] = {}
+        self._by_local: dict[Key, dict[Key, WorkloadRecord]] = {}
 
     def reshape(self, now: float) -> None:
         """Rebuilds the cohort trees. Reservations stay; pending workloads are evaluated again."""
@@ -66,12 +66,12 @@ class QuotaCache:
 
     def came_from_outside(self, workload: QueuedWorkload) -> None:
         """A new workload: the allocation history of its tree is dropped. Nobody is evaluated again for that alone."""
-        if self.ledger.allocations:
+        if self.ledger.allocations.histories:
             self.ledger.forget_allocations(self._objects.queue_of(workload))
 
     def changed_from_outside(self, workload: QueuedWorkload, now: float) -> None:
         """The workload was deleted or changed, or its back-off ended: its tree's withheld preemptions are retried."""
-        if self.ledger.allocations:
+        if self.ledger.allocations.histories:
             queue = self._objects.queue_of(workload)
             if self.ledger.forget_allocations(queue):
                 self.pending.wake(queue, now)
@@ -81,9 +81,9 @@ class QuotaCache:
         if self.ledger.allocations.forget_all():
             self.wake_all(now)
 
-    def members(self, local: Key) -> Iterator[Key]:
+    def members(self, local: Key) -> Mapping[Key, WorkloadRecord]:
         """The workloads that name this LocalQueue."""
-        return iter(list(self._by_local.get(local, ())))
+        return self._by_local.get(local, {})
 
     def reservations(self, queue: str) -> list[Key]:
         """The workloads that hold quota of this ClusterQueue."""
@@ -106,28 +106,29 @@ class QuotaCache:
         local = record.local or self._enter(record)
         if held is None:
             self._queue(record, local, now, may_wait=is_open)
-        elif workload.admission is None:
-            self._reserve(record, structs.replace(workload, admission=held), local, now)
+        elif workload.status.admission is None:
+            self._reserve(record, with_status(workload, structs.replace(workload.status, admission=held)), local, now)
         else:
             self._reserve(record, workload, local, now)
         if self.consumptions is not None:
-            self.consumptions.place(record.observed, local, record.reservation)
+            self.consumptions.place(record, local)
 
-    def assume(self, record: WorkloadRecord, queue: str) -> None:
-        """A cycle reserved quota of this queue, in the ledger and the pending queues: the record follows."""
+    def assume(self, record: WorkloadRecord, reservation: Reservation) -> None:
+        """The pending workload holds this quota from now on, and waits no longer."""
         workload, local = record.decided, record.local
-        reservation = self.ledger.reservation(queue, workload.uid)
-        assert reservation is not None and local is not None, "only pending workloads are given quota"
+        assert local is not None, "only pending workloads are given quota"
+        self.ledger.reserve(reservation)
+        self.pending.delete(record.key)
         record.cached = workload, record.held, record.is_open
         record.reservation, record.requests = reservation, None
         self._count(record, workload, local, reservation)
         if self.consumptions is not None:
-            self.consumptions.place(record.observed, local, reservation)
+            self.consumptions.place(record, local)
 
     def _enter(self, record: WorkloadRecord) -> Key:
         """The workload is one of those that name its LocalQueue."""
         local = record.local = self._objects.local_of(record.observed)
-        self._by_local.setdefault(local, {})[record.observed.key] = None
+        self._by_local.setdefault(local, {})[record.key] = record
         return local
 
     def _reserve(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, now: float) -> None:
@@ -174,7 +175,7 @@ class QuotaCache:
         self._count_as(record, CountedWorkload(local, queue, _PENDING) if is_pending else None)
 
     def _dequeue(self, record: WorkloadRecord, now: float) -> None:
-        self.pending.give_up(record.observed.key, now)
+        self.pending.give_up(record.key, now)
         record.requests = None
         self._count_as(record, None)
 
@@ -196,13 +197,13 @@ class QuotaCache:
         self._dequeue(record, now)
         self.leave_local(record)
         if self.consumptions is not None:
-            self.consumptions.drop_penalty(record.observed.key)
+            self.consumptions.drop_penalty(record)
 
     def leave_local(self, record: WorkloadRecord) -> None:
         """The workload no longer names the LocalQueue it named."""
         if record.local is not None:
             members = self._by_local[record.local]
-            del members[record.observed.key]
+            del members[record.key]
             if not members:
                 del self._by_local[record.local]
             record.local = record.cached = None  # it may come back to it before it is examined

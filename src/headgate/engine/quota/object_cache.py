@@ -50,7 +50,7 @@ class NamespaceAdjustments:
     def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
         """What the workload requests; the same object for equal workloads, as long as one of them keeps it."""
         namespace = workload.key.namespace
-        look = namespace, workload.pod_sets, workload.reclaimable, workload.priority + workload.boost
+        look = namespace, workload.pod_sets, workload.status.reclaimable, workload.priority + workload.boost
         known = self._requests.get(look)
         if known is None:
             known = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))
@@ -242,14 +242,14 @@ class QuotaObjectCache:
 
     def queue_of(self, workload: QueuedWorkload) -> str:
         """The ClusterQueue it has quota of, or would get it from; empty when there is none."""
-        if workload.admission is not None:
-            return workload.admission.cluster_queue
+        if workload.status.admission is not None:
+            return workload.status.admission.cluster_queue
         local = self.locals.get(self.local_of(workload))
         return local.cluster_queue if local is not None else ""
 
     def queue_snapshot(self, workload: QueuedWorkload) -> QueueSnapshot:
         """The queues of the workload and whether they let it in; one object for equal workloads until a change."""
-        given = workload.admission
+        given = workload.status.admission
         problem = self._adjustments.requests(workload).problem if given is None else ""
         stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
         known = self._snapshots.get(stands)

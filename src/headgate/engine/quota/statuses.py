@@ -12,10 +12,10 @@ from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.activity import Activity
 from headgate.engine.quota.consumption import Consumptions
-from headgate.engine.quota.events import RateLimiter
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
+from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus

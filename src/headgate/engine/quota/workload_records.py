@@ -7,28 +7,23 @@ it; `engine.in_flight` says what these mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import assert_never
 
-from msgspec import structs
+from msgspec import Struct, structs
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.queue_usage import CountedWorkload
-from headgate.lifecycle.workload.conditions import FINISHED, with_status
+from headgate.engine.quota.rate_limiter import RateLimiter
+from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, with_status
 from headgate.lifecycle.workload.next_step import Change, Removal
-from headgate.model.effects import (
-    Activation,
-    Delete,
-    EmitEvent,
-    Finalizers,
-    PatchSpec,
-    PatchStatus,
-    QueuedWorkloadStatus,
-    QueuePriority,
-)
+from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Target
-from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
 from headgate.queueing.backoff import Backoff
+from headgate.quota.fair_sharing import Amounts
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import WorkloadRequests
 
@@ -37,13 +32,22 @@ LazyEvent = Callable[[], EmitEvent]
 """An event that goes with a write: put into words when it is emitted, for most never are."""
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
+REFUSAL_BURST = 50  # refusals written at once after a while without any
 
 CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
 
 
+class Refusal(Struct, frozen=True, gc=False):
+    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it."""
+
+    reason: str
+    message: str
+    also: tuple[ConditionUpdate, ...] = ()
+
+
 class WorkloadRecord:
-    """One workload: as observed, the write in flight, what is decided and not sent, and what the quota cache has of it.
+    """All that is known of one workload: as observed, the write in flight, what is decided, and what is held for it.
 
     `observed` is the workload as last observed, `assumed` with the write in flight applied, `decided` with all that is
     decided. `examined` and `cached` are what it was when lifecycle rules and the quota cache last had nothing to add.
@@ -55,11 +59,15 @@ class WorkloadRecord:
         "cached",
         "counted",
         "decided",
+        "entry_penalty",
         "events",
         "examined",
         "is_finished",
+        "key",
         "local",
         "observed",
+        "preempted_for",
+        "refusal",
         "refused_version",
         "requests",
         "reservation",
@@ -69,6 +77,7 @@ class WorkloadRecord:
     )
 
     def __init__(self, observed: QueuedWorkload) -> None:
+        self.key = observed.key
         self.observed = observed
         self.is_finished = observed.is_true(FINISHED)
         self.sent: Change | None = None  # in flight
@@ -85,6 +94,9 @@ class WorkloadRecord:
         self.counted: CountedWorkload | None = None  # in the usage of its queues
         self.reservation: Reservation | None = None  # on the ledger
         self.requests: WorkloadRequests | None = None  # while it waits for quota
+        self.refusal: Refusal | None = None  # of quota, that is not written yet
+        self.preempted_for = ""  # the queue it must make way for, until it shows that it must
+        self.entry_penalty: tuple[Key, Amounts] | None = None  # what its LocalQueue is charged in advance
 
     @property
     def is_open(self) -> bool:
@@ -104,7 +116,7 @@ class WorkloadRecord:
         """
         if self.is_finished:
             return None
-        return self.decided.admission or self.assumed.admission or self.observed.admission
+        return self.decided.status.admission or self.assumed.status.admission or self.observed.status.admission
 
     @property
     def is_examined(self) -> bool:
@@ -170,6 +182,9 @@ class WorkloadRecords:
         self._busy: dict[Key, None] = {}  # something is to be sent
         self._resent: list[Written] = []  # writes that may not have arrived and are sent again
         self._forgotten: dict[Key, None] = {}  # what was decided did not take effect
+        self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
+        self.refused: dict[Key, WorkloadRecord] = {}  # those with a refusal to be written, the oldest first
+        self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
@@ -208,18 +223,50 @@ class WorkloadRecords:
         self._busy.pop(key, None)
         self._forgotten.pop(key, None)
         self.writes.forget(key)
+        self.deadlines.drop(key)
+        self.refused.pop(key, None)
         return self._records.pop(key)
 
-    def want(self, key: Key, change: Change, *events: LazyEvent) -> None:
+    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
-        record = self._records[key]
         record.want(change, record.events + events)
-        self._busy[key] = None
+        self._busy[record.key] = None
 
-    def take_back(self, key: Key) -> None:
+    def take_back(self, record: WorkloadRecord) -> None:
         """What was decided and not yet sent is not sent."""
-        self._records[key].want(None, ())
-        self._busy.pop(key, None)
+        record.want(None, ())
+        self._busy.pop(record.key, None)
+
+    def refuse(self, record: WorkloadRecord, refusal: Refusal) -> None:
+        """The workload is to show this refusal, in place of one that is not written yet.
+
+        When thousands wait, refusals change faster than anybody reads. Writing each change would slow down admission.
+        """
+        record.refusal = refusal
+        self.refused[record.key] = record
+
+    def drop_refusal(self, record: WorkloadRecord) -> None:
+        """The workload has quota, or shows the refusal already."""
+        if record.refusal is not None:
+            record.refusal = None
+            del self.refused[record.key]
+
+    def take_refusals(self, now: float) -> Iterator[tuple[WorkloadRecord, Refusal]]:
+        """The refusals to write now, oldest first, within the rate limit."""
+        if not self.refused or now < self._refusal_limiter.next_at:
+            return
+        for record in list(islice(self.refused.values(), REFUSAL_BURST)):
+            refusal = record.refusal
+            if refusal is not None and record.is_open:
+                if not self._refusal_limiter.try_accept(now):
+                    return
+                self.drop_refusal(record)
+                yield record, refusal
+
+    @property
+    def next_refusal_at(self) -> float | None:
+        """When the rate limit lets the next refusal be written."""
+        return self._refusal_limiter.next_at if self.refused else None
 
     def take_forgotten(self) -> list[Key]:
         """Workloads about which something decided did not take effect since the last call."""
@@ -280,8 +327,8 @@ class WorkloadRecords:
             self._forget(record)
 
     def _forget(self, record: WorkloadRecord) -> None:
-        self.take_back(record.observed.key)
-        self._forgotten[record.observed.key] = None
+        self.take_back(record)
+        self._forgotten[record.key] = None
 
 
 def _write(observed: QueuedWorkload, change: Change) -> Written:
@@ -316,5 +363,5 @@ def _applied(workload: QueuedWorkload, change: Change) -> QueuedWorkload:
 def _shows(workload: QueuedWorkload, change: Change) -> bool:
     """What was sent can be seen, and nothing else has changed that we write."""
     if isinstance(change, QueuedWorkloadStatus):
-        return change.conditions == workload.conditions and change == QueuedWorkloadStatus.of(workload)
+        return change == workload.status
     return not isinstance(change, Removal) and _applied(workload, change) == workload

@@ -185,9 +185,9 @@ class JobAdapter:
 
     def _was_started_as(self, workload: QueuedWorkload) -> bool:
         wanted, shape = workload.pod_sets[0], self.job.pods.shape
-        if workload.admission is None:
+        if workload.status.admission is None:
             return self.may_run  # it will be stopped and put back
-        counts = {assigned.name: assigned.count for assigned in workload.admission.pod_sets}
+        counts = {assigned.name: assigned.count for assigned in workload.status.admission.pod_sets}
         has_all = set(wanted.shape.node_selector) <= set(shape.node_selector)
         return self._count == counts.get(wanted.name) and shape.requests == wanted.shape.requests and has_all
 

@@ -82,7 +82,8 @@ class PodAdapter:
     def matches(self, workload: QueuedWorkload) -> bool:
         if len(workload.pod_sets) != 1:
             return False
-        return workload.admission is not None or workload.pod_sets[0].topology == topology_request(self.annotations)
+        is_admitted = workload.status.admission is not None
+        return is_admitted or workload.pod_sets[0].topology == topology_request(self.annotations)
 
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         yield pod_writes.start(self.pod, given[workload.pod_sets[0].name])

@@ -291,7 +291,7 @@ class PodGroupAdapter:
     def matches(self, workload: QueuedWorkload) -> bool:
         """A waiting Workload requests the topology that the first pod of each role does."""
         kept = self._members.kept
-        if workload.admission is not None or not kept:
+        if workload.status.admission is not None or not kept:
             return bool(kept)
         asked = {role: topology_request(pod.annotations) for role, pod, _ in roles(kept)}
         return all(place.topology == asked.get(place.name, place.topology) for place in workload.pod_sets)

@@ -37,7 +37,6 @@ from headgate.model.effects import (
     Owners,
     PatchSpec,
     PatchStatus,
-    QueuedWorkloadStatus,
     WorkloadRewrite,
 )
 from headgate.model.keys import Target
@@ -170,7 +169,7 @@ def _moved_on(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     yield from _renamed(state, workload)
     if workload.gated_by:
         yield from _ungated(state, workload)
-    if is_elastic(state.job) is not (ELASTIC_JOB in workload.annotations) and workload.admission is None:
+    if is_elastic(state.job) is not (ELASTIC_JOB in workload.annotations) and workload.status.admission is None:
         change = Annotations({ELASTIC_JOB: "true" if is_elastic(state.job) else None})
         yield PatchSpec(workload.target, change)
 
@@ -190,8 +189,8 @@ def _start(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         yield _written(finished(workload, Ending("FailedToStart", str(conflict)), state.now))
         return
     yield from started
-    if started and workload.admission is not None:
-        yield _event(state, "Started", f"Admitted by clusterQueue {workload.admission.cluster_queue}")
+    if started and workload.status.admission is not None:
+        yield _event(state, "Started", f"Admitted by clusterQueue {workload.status.admission.cluster_queue}")
 
 
 def _stop(state: JobState, reason: StopReason, message: str) -> Iterator[Effect]:
@@ -272,7 +271,7 @@ def _removed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
 
 
 def _written(wanted: QueuedWorkload) -> PatchStatus:
-    return PatchStatus(_exact(wanted), QueuedWorkloadStatus.of(wanted))
+    return PatchStatus(_exact(wanted), wanted.status)
 
 
 def _exact(workload: QueuedWorkload) -> Target:

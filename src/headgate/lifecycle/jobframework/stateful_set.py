@@ -80,7 +80,7 @@ class StatefulSetAdapter(PodGroupAdapter):
 
     def matches(self, workload: QueuedWorkload) -> bool:
         """What has quota is left as it is: pods beyond it keep their gate."""
-        if workload.admission is not None or not self._set.replicas or len(workload.pod_sets) != 1:
+        if workload.status.admission is not None or not self._set.replicas or len(workload.pod_sets) != 1:
             return True
         (wanted,) = workload.pod_sets
         mine = (self._set.replicas, self._set.pods.needs, self._topology)
