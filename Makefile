@@ -35,10 +35,7 @@ test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own s
 	$(BIN)/python -m pytest tests/kueue
 
 nightly: $(READY)  ## a hundred thousand random histories of each plane against its laws, and hostile objects
-	$(BIN)/python tests/quota/nightly.py
-	$(BIN)/python tests/engine/nightly_histories.py
-	$(BIN)/python tests/engine/nightly_holds.py
-	$(BIN)/python tests/hostile/nightly.py
+	$(BIN)/python tests/nightly.py
 	$(BIN)/python tests/hostile/nightly_leaks.py
 
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run

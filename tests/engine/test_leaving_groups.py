@@ -2,7 +2,7 @@
 
 import pytest
 from builders import bound, gang, member, node, pod, priority_class, workload
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from steps import Steps
 from test_preempting import evictions, gone, marks, nominations, preempted, recorded
 
@@ -83,11 +83,7 @@ def test_both_workloads_are_told_of_a_member_that_moves():
     runs = bound(member("w0", priority=1), "n")
     steps = Steps(node("n"), low, high, train, serve, runs)
     written = {each.target.key.name: each.change for each in steps.effects if isinstance(each, PatchStatus)}
-    shown = [
-        replace(each, priority=written[each.key.name].priority, preemption_priority=written[each.key.name].priority)
-        for each in (train, serve)
-    ]
-    steps.see(*shown)
+    steps.see(*(replace(each, **asdict(written[each.key.name])) for each in (train, serve)))
     assert steps.see(moved(runs)).only_status().conditions[0].type == "PodsNotMatchingPriority"
 
 

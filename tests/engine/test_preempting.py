@@ -2,7 +2,7 @@
 
 import pytest
 from builders import bound, gang, member, node, pod, pod_key, priority_class, workload
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchStatus, PodCondition
@@ -254,6 +254,27 @@ def test_a_workload_whose_class_never_preempts_waits():
     never = priority_class("polite", 10, preempts=False)
     steps = Steps(FULL, LOW, never, workload("train", gang(1), priority_class="polite"), member("w0"))
     assert nominations(steps) == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "promised"),
+    [
+        pytest.param(False, {}, id="Never stays Never"),
+        pytest.param(True, {"w0": "n"}, id="a workload that preempted may still do so"),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same process", "its successor"])
+def test_the_preemption_policy_of_a_workload_is_that_of_its_class_when_it_was_first_seen(policy, promised, restarted):
+    """The class is deleted and made anew with the other policy."""
+    chosen, train = priority_class("chosen", 10, preempts=policy), workload("train", gang(1), priority_class="chosen")
+    steps = Steps(chosen, train)
+    shown = replace(train, **asdict(steps.only_status()))
+    steps.see(shown)
+    steps.step(Gone(chosen.key, chosen.uid))
+    other = replace(priority_class("chosen", 10, preempts=not policy), uid="new")
+    made_anew = [FULL, LOW, other, member("w0")]
+    steps = Steps(*made_anew, shown) if restarted else steps.see(*made_anew)
+    assert nominations(steps) == promised
 
 
 # after a restart

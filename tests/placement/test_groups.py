@@ -37,7 +37,10 @@ ZONES = [zoned("a1", "a"), zoned("a2", "a"), zoned("b1", "b")]
             TWO, [*members(2, cpu=700), *members(7, cpu=100, name="s")], 9, None, id="runs take room from each other"
         ),
         pytest.param(
-            TWO, [*members(6, cpu=100), pod("big", cpu=1000)], 7, None, id="a pod after a run sees what the run took"
+            TWO, [*members(11, cpu=100), pod("big", cpu=1000)], 12, None, id="a pod after a run sees what the run took"
+        ),
+        pytest.param(
+            TWO, [*members(6, cpu=100), pod("big", cpu=1000)], 7, 7, id="a large pod is placed before small ones"
         ),
         pytest.param(ZONES, peers(3, **APART), 3, 3, id="pods that shun each other get a node each"),
         pytest.param(ZONES, peers(4, **APART), 4, None, id="one more of them than nodes cannot start"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, product
 
 import numpy as np
 from builders import node, shape
@@ -182,6 +183,27 @@ def test_there_is_a_plan_whenever_all_candidates_leaving_would_do(scene, preempt
         taken = sum(one.shape.requests["cpu"] for at, one in staying if at == row)
         room += max(0, table.allocatable["cpu"][row] - taken) // cpu
     assert room < preemptor.needed
+
+
+@MANY
+@given(scenes(), mixed_groups)
+def test_there_is_a_plan_for_unlike_pods_whenever_any_of_them_would_fit(scene, preemptor):
+    """Every choice of as many pods as are needed on every choice of nodes, with all candidates gone."""
+    if isinstance(scene.plan(preemptor), Plan):
+        return
+    staying = [
+        (row, one) for row, one in scene.table.placed() if one.deleted is None and one.priority >= preemptor.priority
+    ]
+    free = [
+        int(scene.table.allocatable["cpu"][row]) - sum(one.shape.requests["cpu"] for at, one in staying if at == row)
+        for row in range(scene.table.extent)
+    ]
+    for chosen in combinations(preemptor.pods, preemptor.needed):
+        for rows in product(range(len(free)), repeat=preemptor.needed):
+            taken = Counter()
+            for one, row in zip(chosen, rows, strict=True):
+                taken[row] += one.shape.requests["cpu"]
+            assert any(taken[row] > free[row] for row in taken)
 
 
 @MANY

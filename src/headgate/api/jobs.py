@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from headgate.model.owners import StatefulSet
 
 DEFAULT_BACKOFF_LIMIT = 6
 ENDINGS = ("Complete", "Failed")
+_INDEX = re.compile(r"[0-9]{1,10}")
 
 
 class WireJobSpec(Wire, frozen=True):
@@ -42,6 +44,7 @@ class WireJobStatus(Wire, frozen=True):
     uncounted_terminated_pods: WireUncountedPods | None = None
     succeeded: Int32 = 0
     failed: Int32 = 0
+    failed_indexes: str | None = None
     start_time: str | None = None
     conditions: list[WireConditionStatus] | None = None
 
@@ -85,7 +88,22 @@ def decode_job(raw: Buffer) -> Job:
         suspension_shown=is_true(status.conditions, "Suspended"),
         owner=controller(metadata) if metadata.owner_references else None,
         generation=metadata.generation,
+        failed_indexes=count_indexes(status.failed_indexes or "", spec.completions or 0),
     )
+
+
+def count_indexes(intervals: str, below: int) -> int:
+    """How many indexes below that bound are listed, as in "1,3-5". What comes after a mistake does not count."""
+    count, following = 0, 0
+    for interval in intervals.split(","):
+        first, dash, last = interval.partition("-")
+        if not _INDEX.fullmatch(first) or (dash and not _INDEX.fullmatch(last)):
+            break
+        start, end = int(first), int(last or first)
+        if start < following or end < start:
+            break
+        count, following = count + max(0, min(end + 1, below) - start), end + 1
+    return count
 
 
 def _uncounted(pods: WireUncountedPods | None) -> int:

@@ -70,6 +70,11 @@ def controller(metadata: WireMetadata) -> Target | None:
     return None
 
 
+def is_of_daemon_set(metadata: WireMetadata) -> bool:
+    references = metadata.owner_references or ()
+    return any(each.controller and (each.api_version, each.kind) == ("apps/v1", "DaemonSet") for each in references)
+
+
 def decode_service(raw: Buffer) -> Service:
     wire = _by_labels.decode(raw)
     metadata = wire.metadata

@@ -25,13 +25,20 @@ from headgate.model.effects import (
     Nomination,
     PodCondition,
     PodRun,
-    QueuedWorkloadStatus,
     QueueStatus,
     StatusChange,
     WorkloadStatus,
 )
 from headgate.model.pod import Phase
-from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
+from headgate.model.queues import (
+    Admission,
+    CheckStatus,
+    EvictionCount,
+    FlavorDebt,
+    GateStatus,
+    QueuedWorkloadStatus,
+    RequeueState,
+)
 from headgate.model.resources import Resources
 
 COMES_BEFORE: Mapping[str, str] = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
@@ -74,6 +81,7 @@ def _workload_status(status: WorkloadStatus) -> dict[str, Any]:
     return {
         "priority": status.priority,
         "preemptionPriority": status.preemption_priority,
+        "preemptionPolicy": "PreemptLowerPriority" if status.preempts else "Never",
         "conditions": condition_entries(status.conditions),
     }
 
@@ -183,19 +191,19 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | WireWrittenWorkload
 
 
 def _workload(status: QueuedWorkloadStatus) -> WireWrittenWorkload:
-    """By position, as there is one for every step in the life of a workload."""
+    requests, evictions = status.resource_requests, status.evictions
     return WireWrittenWorkload(
-        condition_entries(status.conditions),
-        None if status.admission is None else _admission(status.admission),
-        None if status.requeue is None else _requeue(status.requeue),
-        [_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
-        [_check(check) for check in status.checks] if status.checks else None,
-        [_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
-        [_asked(*each) for each in status.resource_requests] if status.resource_requests else None,
-        status.past_execution_seconds or None,
-        {"evictions": [_stat(each) for each in status.evictions]} if status.evictions else None,
-        status.nominated_clusters or None,
-        status.cluster or None,
+        conditions=condition_entries(status.conditions),
+        admission=None if status.admission is None else _admission(status.admission),
+        requeue_state=None if status.requeue is None else _requeue(status.requeue),
+        reclaimable_pods=[_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
+        admission_checks=[_check(check) for check in status.checks] if status.checks else None,
+        preemption_gates=[_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
+        resource_requests=[_asked(*each) for each in requests] if requests else None,
+        accumulated_past_execution_time_seconds=status.past_execution_seconds or None,
+        scheduling_stats={"evictions": [_stat(each) for each in evictions]} if evictions else None,
+        nominated_cluster_names=status.nominated_clusters or None,
+        cluster_name=status.cluster or None,
     )
 
 

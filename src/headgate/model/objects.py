@@ -89,6 +89,7 @@ class Job(Struct, frozen=True, gc=False):
     suspension_shown: bool = False  # its controller says that it is suspended
     owner: Target | None = None  # its controller, where that is of a kind we know
     generation: int = 0
+    failed_indexes: int = 0  # how many indexes failed for good
 
     @property
     def target(self) -> Target:

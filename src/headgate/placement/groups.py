@@ -12,7 +12,9 @@ from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import NOWHERE
 from headgate.placement.filters import ON_NODES, ON_ROOM
+from headgate.placement.packing import other_orders, packed
 from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.placement.plain import free_capacity, is_plain
 from headgate.placement.plugins import Mask
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import PlacementTrial, TrialPlacements
@@ -110,30 +112,36 @@ class GroupPlacement(Struct, frozen=True):
 
 
 def place_group(
-    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, topology: str = ""
+    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, topology: str = "", *, most: int | None = None
 ) -> GroupPlacement | NoPlacement:
     """Place the pods in order, each beside those before it: at least `needed` (and one) of them, or none.
 
-    With a topology, all placements are on nodes with one and the same value of that label. The table is left as it was.
+    The surplus is placed where it fits, up to `most` pods in all. With a topology, all placements are on nodes with one
+    and the same value of that label. The table is left as it was.
     """
     needed = max(1, needed)
+    count = needed, len(pods) if most is None else max(most, needed)
     if len(pods) < needed:
         return placer.nowhere(RULE, f"the group has {len(pods)} pods and needs {needed} to start", frozenset())
     with placer.nominations.set_aside(pods):
         if topology:
-            return _in_one_domain(placer, nodes, pods, needed, topology)
-        return _placed(placer, nodes, pods, needed)
+            return _in_one_domain(placer, nodes, pods, count, topology)
+        return _placed(placer, nodes, pods, count)
+
+
+Count = tuple[int, int]
+"""How many pods of a group are placed at least, or none is, and how many at most."""
 
 
 def _in_one_domain(
-    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, topology: str
+    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], count: Count, topology: str
 ) -> GroupPlacement | NoPlacement:
     """The best of the domains that will do; the earlier of equally good ones."""
-    domains = GroupDomains(placer, nodes, pods, needed, topology)
+    domains = GroupDomains(placer, nodes, pods, count[0], topology)
     found: list[GroupPlacement] = []
     refusals: list[NoPlacement] = []
     for domain in domains:
-        match _placed(placer, nodes, pods, needed, domain):
+        match _placed(placer, nodes, pods, count, domain):
             case GroupPlacement() as placement:
                 found.append(placement)
             case NoPlacement() as refusal:
@@ -144,17 +152,54 @@ def _in_one_domain(
 
 
 def _placed(
-    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, domain: GroupDomain | None = None
+    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], count: Count, domain: GroupDomain | None = None
 ) -> GroupPlacement | NoPlacement:
     within: Mask | None = domain.rows if domain is not None else None
     asking = [domain.told(pod) for pod in pods] if domain is not None else pods
-    with PlacementTrial(nodes) as trial:
-        placing = TrialPlacements(placer, trial, asking, within)
-        placing.place(needed)
-    if len(placing.placements) < needed:
-        return _refusal(placing, len(pods), needed, domain)
-    placements = tuple((pods[index], placing.placements[index]) for index in sorted(placing.placements))
-    return GroupPlacement(placements, tuple(pods[index] for index in sorted(placing.unplaced)))
+    attempts = GroupAttempts(placer, nodes, count, within)
+    first = attempts.in_order(asking, range(len(pods)))
+    found = first if attempts.suffices(first) else attempts.otherwise(asking)
+    if found is None:
+        return _refusal(first, len(pods), count[0], domain)
+    placements = tuple((pods[index], found.placements[index]) for index in sorted(found.placements))
+    return GroupPlacement(placements, tuple(pod for index, pod in enumerate(pods) if index not in found.placements))
+
+
+class GroupAttempts:
+    """Tries to place `needed` pods of a group: by age, in other orders, on nodes that a search of all ways finds."""
+
+    def __init__(self, placer: Placer, nodes: NodeTable, count: Count, within: Mask | None) -> None:
+        self._placer, self._nodes, self._within = placer, nodes, within
+        self._needed, self._most = count
+
+    def suffices(self, placing: TrialPlacements) -> bool:
+        return len(placing.placements) >= self._needed
+
+    def in_order(self, pods: Sequence[Pod], order: Sequence[int]) -> TrialPlacements:
+        with PlacementTrial(self._nodes) as trial:
+            placing = TrialPlacements(self._placer, trial, pods, self._within)
+            placing.place(self._needed, self._most, order)
+        return placing
+
+    def otherwise(self, pods: Sequence[Pod]) -> TrialPlacements | None:
+        """For pods that are unlike, so that it matters which is placed first; None where that is of no use."""
+        if all(pod.shape == pods[0].shape for pod in pods):
+            return None
+        for order in other_orders(self._placer.rules.rows, pods, self._needed, self._within):
+            placing = self.in_order(pods, order)
+            if self.suffices(placing):
+                return placing
+        return self._on_found_rows(pods) if is_plain(self._placer, pods) else None
+
+    def _on_found_rows(self, pods: Sequence[Pod]) -> TrialPlacements | None:
+        """Pods keep the rows of the search as if they were nominated, and the surplus is placed beside them."""
+        rows = packed(pods, self._needed, free_capacity(self._placer, pods, self._within))
+        if rows is None:
+            return None
+        names = {index: self._nodes.name_at(row) for index, row in sorted(rows.items())[: self._most]}
+        there = [structs.replace(pod, nominated=names.get(index, "")) for index, pod in enumerate(pods)]
+        placing = self.in_order(there, range(len(pods)))
+        return placing if self.suffices(placing) else None
 
 
 def _refusal(placing: TrialPlacements, pods: int, needed: int, domain: GroupDomain | None) -> NoPlacement:

@@ -52,6 +52,10 @@ class Nominations:
     def __bool__(self) -> bool:
         return bool(self._counted)
 
+    def __contains__(self, pod: Key) -> bool:
+        """Whether a waiting pod is nominated to a node, or was decided to be."""
+        return pod in self._pods
+
     def put(self, pod: Pod) -> bool:
         """The waiting pod has this nomination, or none; True when that may free a promise made to it before."""
         known = self._pods.get(pod.key)

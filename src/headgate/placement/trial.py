@@ -92,13 +92,16 @@ class TrialPlacements:
         self._uncharged: list[int] = []  # placed, and not charged before the next pod is tried beside them
         self._refused: set[Hashable] = set()  # equivalence classes refused since the last placement
 
-    def place(self, needed: int) -> None:
-        """Places as many as fit; stops as soon as fewer than needed can."""
+    def place(self, needed: int, most: int, order: Sequence[int]) -> None:
+        """Places as many as fit, in this order, but for nominated ones no more than `most`.
+
+        Stops as soon as fewer than needed can.
+        """
         self._keep_nominated()
-        others = [index for index in range(len(self._pods)) if index not in self.placements]
+        others = [index for index in order if index not in self.placements]
         at = 0
-        while at < len(others) and len(self._pods) - len(self.unplaced) >= needed:
-            at += self._place_alike(others, at) or self._place_one(others[at])
+        while at < len(others) and len(self._pods) - len(self.unplaced) >= needed and len(self.placements) < most:
+            at += self._place_alike(others, at, most - len(self.placements)) or self._place_one(others[at])
 
     def _keep_nominated(self) -> None:
         """Place those whose nominated nodes will do; the others have none from here on."""
@@ -119,11 +122,11 @@ class TrialPlacements:
             return self._placer.keep_each(pods, self._within)
         return [self._placer.keep(pod, self._within) for pod in pods]
 
-    def _place_alike(self, others: list[int], at: int) -> int:
+    def _place_alike(self, others: list[int], at: int, most: int) -> int:
         """Place the next pods if they can be planned together; how many were."""
         if self._is_refused(others[at]):
             return 0
-        run = self._run(others, at)
+        run = self._run(others, at)[:most]
         if len(run) < WORTH_PLANNING:
             return 0
         self._charge()

@@ -8,12 +8,12 @@ from msgspec import structs
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.placer import Placer
+from headgate.placement.plain import allowed_rows, asked_of
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.loads import Units
 from headgate.preemption.lockstep import every_node, slack_by_row
-from headgate.preemption.plain import allowed_rows, asked_of
 from headgate.preemption.policies import LEAST_LOSS, VictimPolicy, only, work_lost
 from headgate.preemption.steps import Solution
 

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts, ChangeLog, Columns, times
-from headgate.placement.filters import NodePorts, NodeResourcesFit
+from headgate.placement.filters import NodePorts
+from headgate.placement.packing import other_orders, packed
 from headgate.placement.placer import Placer
+from headgate.placement.plain import FreeCapacity, allowed_rows, asked_of
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import Ranking, RowRules
 from headgate.placement.table import PODS, NodeTable
@@ -71,14 +73,14 @@ class PlainPlacements:
 
     def __init__(self, table: WhatIf, rules: RowRules) -> None:
         self._table = table
-        self._rules = RowRules(table, rules.node_filters, rules.load_filters, rules.scores)
+        self.rules = RowRules(table, rules.node_filters, rules.load_filters, rules.scores)
         self._rankings: dict[PodShape, Ranking] = {}
 
     def placements(self, shape: PodShape, count: int) -> list[int]:
         """The rows that so many pods of the shape get, which are taken from now on; fewer when room runs out."""
         ranking = self._rankings.get(shape)
         if ranking is None:
-            ranking = self._rankings[shape] = Ranking(shape, self._rules)
+            ranking = self._rankings[shape] = Ranking(shape, self.rules)
         rows = [row for row, _ in ranking.plan(count)]
         for row in rows:
             self._table.place(shape, row)
@@ -86,18 +88,6 @@ class PlainPlacements:
 
 
 PLENTY = 1 << 62
-
-
-def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
-    """Whether rows can be judged each by itself and by amounts alone for these pods, promised room aside.
-
-    Wishes that compare nodes are left out of account when others have to leave for a placement.
-    """
-    rules = placer.rules
-    near = [rule for rule in rules.peer_filters if rule is not placer.nominations]
-    if not any(isinstance(rule, NodeResourcesFit) for rule in rules.rows.load_filters):
-        return False
-    return not any(pod.shape.ports or any(rule.concerns(pod) for rule in near) for pod in pods)
 
 
 def allowed_beside(placer: Placer, pod: Pod) -> Mask:
@@ -113,37 +103,6 @@ def allowed_beside(placer: Placer, pod: Pod) -> Mask:
         if peer is not placer.nominations and peer.concerns(pod):
             for _, met in peer.demands(pod):
                 allowed &= met
-    return allowed
-
-
-def nominated_capacity(placer: Placer, pods: Sequence[Pod]) -> dict[str, Amounts]:
-    """By name and row, what is promised to pods at least as important as these, which are alike in that."""
-    if not placer.nominations.concerns(pods[0]):
-        return {}
-    nodes = placer.rules.rows.nodes
-    everywhere, names = slice(0, len(nodes.nodes)), asked_of([pod.shape for pod in pods])
-    return {name: placer.nominations.promised(pods[0], name, everywhere) for name in names}
-
-
-def asked_of(shapes: Sequence[PodShape]) -> dict[str, int]:
-    """What pods of these shapes ask for together, each name that matters: one place a pod, and no zeros."""
-    asked = {PODS: len(shapes)}
-    for shape in shapes:
-        for name, amount in shape.requests.items:
-            if amount:
-                asked[name] = asked.get(name, 0) + amount
-    return asked
-
-
-def allowed_rows(rules: RowRules, shape: PodShape) -> Mask:
-    """Where what the node itself is does not keep the pod off."""
-    everywhere = slice(0, len(rules.nodes.nodes))
-    allowed: Mask = rules.nodes.alive.copy()
-    for verdicts in rules.node_filters:
-        passes = verdicts.passes(shape, everywhere)
-        if passes is not None:
-            allowed &= passes
-    allowed[list(rules.nodes.overfull())] = False
     return allowed
 
 
@@ -174,9 +133,10 @@ class PlainWorld:
         after = self._among.after(gone)
         if self._domain.placements is not None:
             return self._domain.placements if self._hold(self._domain.placements, after) else None
-        table = WhatIf(self._nodes, after, self._promised)
-        placements = tuple(self._find(PlainPlacements(table, self._rules)))
-        return placements if len(placements) >= self._domain.needed else None
+        first = self._in_order(range(len(self._domain.pods)), self._empty(after))
+        if len(first) >= self._domain.needed:
+            return first
+        return self._otherwise(after) if len(self._shapes) > 1 else None
 
     def assume(self, gone: Flags, placements: Placements) -> None:
         if self._assumed_for[0] is not gone or self._assumed_for[1] is not placements:
@@ -221,11 +181,28 @@ class PlainWorld:
         free: Amounts = self._nodes.allocatable[name] - after.requested(name)
         return free - self._promised[name] if name in self._promised else free
 
-    def _find(self, placing: PlainPlacements) -> Iterator[tuple[int, int]]:
-        places = enumerate(self._domain.pods)
-        for shape, run in itertools.groupby(places, key=lambda place: place[1].shape):
-            waiting = [index for index, _ in run]
-            yield from zip(waiting, placing.placements(shape, len(waiting)), strict=False)
+    def _empty(self, after: After) -> PlainPlacements:
+        """None of the preemptor's pods is placed yet."""
+        return PlainPlacements(WhatIf(self._nodes, after, self._promised), self._rules)
+
+    def _in_order(self, order: Sequence[int], placing: PlainPlacements) -> Placements:
+        """As many pods as are needed, if that many fit in this order."""
+        pods, found = self._domain.pods, list[tuple[int, int]]()
+        for shape, run in itertools.groupby(order, key=lambda index: pods[index].shape):
+            waiting = list(run)[: self._domain.needed - len(found)]
+            found += zip(waiting, placing.placements(shape, len(waiting)) if waiting else (), strict=False)
+        return tuple(sorted(found))
+
+    def _otherwise(self, after: After) -> Placements | None:
+        """As `placement.groups` places pods that are unlike: in other orders, then where a search of all ways says."""
+        pods, needed = self._domain.pods, self._domain.needed
+        for order in other_orders(self._empty(after).rules, pods, needed, None):
+            found = self._in_order(order, self._empty(after))
+            if len(found) >= needed:
+                return found
+        free = {name: self._free(name, after) for name in asked_of(list(self._shapes))}
+        rows = packed(pods, needed, FreeCapacity(free, self._allowed, self._nodes.draws))
+        return None if rows is None else tuple(sorted(rows.items())[:needed])
 
     def _hold(self, placements: Placements, after: After) -> bool:
         left = self._left_beside(placements, np.unique([row for _, row in placements]), after)

@@ -9,10 +9,10 @@ from msgspec import Struct
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
+from headgate.placement.plain import is_plain
 from headgate.placement.table import NodeTable
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.plain import is_plain
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.searching import Found, Preemptor, Search
 from headgate.preemption.solver.problem import Certifier
@@ -54,9 +54,9 @@ class Preemption:
         self._certifier = certifier
 
     def plan(self, preemptor: Preemptor, placer: Placer, now: float) -> Plan | NoPlan:
-        """The best victims for the preemptor.
+        """The best victims for as many of the preemptor's pods as are needed.
 
-        Placements nominated to it come first, so that a plan that is being carried out is not exchanged for another.
+        Nodes nominated to it come first, so that a plan that is being carried out is not exchanged for another.
         """
         among = Candidates(self._running, preemptor.priority, now, preemptor.key)
         if not all(pod.preempts for pod in preemptor.pods):
@@ -67,7 +67,9 @@ class Preemption:
             found = search.nominated() or search.anew()
         if found is not None:
             return self._plan(preemptor, found)
-        return NoPlan(_hopeless(among), among.count, ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS)
+        alike = plain and all(pod.shape == preemptor.pods[0].shape for pod in preemptor.pods)
+        wake_on = ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS
+        return NoPlan(_hopeless(among, proven=preemptor.single or alike), among.count, wake_on)
 
     def holds(self, preemptor: Preemptor, placements: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
         """Whether these placements will do once all pods being deleted are gone, without any further victim."""
@@ -86,9 +88,10 @@ class Preemption:
         return Plan(placements, found.victims, found.receipt)
 
 
-def _hopeless(among: Candidates) -> str:
+def _hopeless(among: Candidates, *, proven: bool) -> str:
+    """That it does not fit is said only where that is certain: of unlike pods not all ways are tried."""
     if not among.count:
         return "preemption would not help: there are no pods of lower priority"
     pods, units = len(among.lines), among.count
-    lower = f"all {pods} pods ({units} units)" if pods > 1 else "the only pod"
-    return f"preemption would not help: it does not fit even without {lower} of lower priority"
+    without = f"even without {f'all {pods} pods ({units} units)' if pods > 1 else 'the only pod'} of lower priority"
+    return f"preemption would not help: it does not fit {without}" if proven else f"no placement was found {without}"

@@ -13,12 +13,13 @@ from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
+from headgate.placement.plain import nominated_capacity
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.cascades import Cascades
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import Ways, every_node, slack_by_row
-from headgate.preemption.plain import PlainWorld, allowed_beside, nominated_capacity
+from headgate.preemption.plain import PlainWorld, allowed_beside
 from headgate.preemption.policies import VictimPolicy, policy_for
 from headgate.preemption.receipts import NOT_COMPARED, Choice, Receipt, receipt
 from headgate.preemption.solver.certifying import CertificationRequest, SecondOpinion
@@ -41,7 +42,10 @@ RECONSIDERED = 4  # of the best sets of victims, how many are judged by what the
 
 
 class Preemptor(Struct, frozen=True):
-    """A pod, or a group of which so many pods are needed, that no node fits."""
+    """A pod, or a group of which so many pods are needed, that no node fits.
+
+    A plan is made for just as many of its pods; the surplus preempts nobody.
+    """
 
     key: Key | GroupKey
     pods: tuple[Pod, ...]  # to be placed, in order
@@ -52,6 +56,11 @@ class Preemptor(Struct, frozen=True):
     @property
     def single(self) -> bool:
         return isinstance(self.key, Key)
+
+    def needed_first(self) -> Preemptor:
+        """With as many pods as are needed: those with a nominated node, then the oldest."""
+        order = sorted(range(len(self.pods)), key=lambda index: (not self.pods[index].nominated, index))
+        return structs.replace(self, pods=tuple(self.pods[index] for index in sorted(order[: max(1, self.needed)])))
 
 
 class Found(Struct, frozen=True):

@@ -104,7 +104,8 @@ class TrialWorld:
             held = self._take_all(self._domain.placements)
             self._trial.back_to(self._empty)
             return self._domain.placements if held else None
-        found = place_group(self._placer, self._nodes, self._domain.pods, self._domain.needed)
+        needed = self._domain.needed
+        found = place_group(self._placer, self._nodes, self._domain.pods, needed, most=needed)
         if isinstance(found, NoPlacement):
             return None
         places = {pod.key: index for index, pod in enumerate(self._domain.pods)}

@@ -15,8 +15,9 @@ from headgate.apiserver.server import ApiServer
 from headgate.apiserver.strategy import ResourceType
 from headgate.model.effects import Write
 from headgate.model.events import Outcome
-from headgate.simulator.manifests import Manifest, complete_node
+from headgate.simulator.manifests import Manifest
 from headgate.simulator.scenario import Reference
+from headgate.world.nodes import complete_node
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"

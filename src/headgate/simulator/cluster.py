@@ -25,6 +25,7 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
+from headgate.engine.journal import Entry
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import (
@@ -41,6 +42,7 @@ from headgate.model.events import Event, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
 from headgate.model.quota_settings import QuotaSettings
+from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector, Faults
 from headgate.simulator.invariants import BoundOnce
@@ -55,6 +57,7 @@ from headgate.world import (
     NodeLifecycle,
     StatefulSetController,
 )
+from headgate.world.autoscaling import Autoscaler, ScaleUpReview
 
 LookUp = Callable[[Lookup], tuple[Object, ...]]
 """Reads the objects of the cluster that a webhook asks for."""
@@ -205,6 +208,7 @@ class SimulatedCluster:
         plan: ProcessPlan,
         *,
         more_controllers: Sequence[Controller] = (),
+        autoscaler: Autoscaler | None = None,
     ) -> None:
         self.name = name
         reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
@@ -227,6 +231,9 @@ class SimulatedCluster:
             DisruptionController(),
             *more_controllers,
         )
+        self.autoscaler, self.review = autoscaler, None if autoscaler is None else ScaleUpReview(autoscaler)
+        if autoscaler is not None and self.review is not None:
+            controllers = (*controllers, autoscaler, self.review)
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
         self.process = Process(self.server, self._feed, plan, faults, injector)
@@ -244,6 +251,11 @@ class SimulatedCluster:
             moved |= runner.run(self.server, now, wake)
         self._set_timers(now, wake)
         return moved
+
+    @property
+    def journal_entries(self) -> list[Entry]:
+        """The decisions of our process and of the autoscaler."""
+        return [*self.process.journal_entries, *(scaling_entries(self.autoscaler.cloud) if self.autoscaler else ())]
 
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)

@@ -15,7 +15,14 @@ from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
 from headgate.simulator.process import ProcessPlan
-from headgate.simulator.report import ExpectationChecker, Report, merged_journal, rounded_seconds, summary_of
+from headgate.simulator.report import (
+    ExpectationChecker,
+    Report,
+    autoscaler_summary,
+    merged_journal,
+    rounded_seconds,
+    summary_of,
+)
 from headgate.simulator.scenario import (
     Apply,
     Crash,
@@ -109,7 +116,15 @@ class _Run:
         self._time = VirtualTime[Callable[[], None]](now=EPOCH)
         self._injector = FaultInjector(faults, seed)
         self._clusters = {
-            plan.name: SimulatedCluster(plan.name, seed, faults, self._injector, process) for plan in scenario.clusters
+            plan.name: SimulatedCluster(
+                plan.name,
+                seed,
+                faults,
+                self._injector,
+                process,
+                autoscaler=plan.autoscaler.start() if plan.autoscaler is not None else None,
+            )
+            for plan in scenario.clusters
         }
         self._checker = ExpectationChecker(
             scenario, {name: cluster.kubectl for name, cluster in self._clusters.items()}
@@ -125,14 +140,16 @@ class _Run:
         clusters = list(self._clusters.values())
         for cluster in clusters:
             cluster.process.check_at_end(self._time.now)
-        journal = merged_journal({cluster.name: cluster.process.journal_entries for cluster in clusters}, EPOCH)
+        journal = merged_journal({cluster.name: cluster.journal_entries for cluster in clusters}, EPOCH)
+        decisions = sum(len(cluster.process.journal_entries) for cluster in clusters)
         return Report(
             until=ended,
             snapshots=self._checker.snapshots,
             final=self._checker.objects(),
             journal=journal,
             refused=self._refused,
-            summary=summary_of([cluster.pod_counts for cluster in clusters], len(journal), self._injector.writes),
+            summary=summary_of([cluster.pod_counts for cluster in clusters], decisions, self._injector.writes)
+            | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None]),
             failures=self._checker.failures,
         )
 

@@ -211,6 +211,11 @@ def _summary(report: Report) -> Iterator[str]:
     if waited is not None:
         yield f"waited for a node: {waited['min']:g}s to {waited['max']:g}s, median {waited['median']:g}s"
     yield f"{report.summary['decisions']} decisions, {report.summary['effects']} writes"
+    if (scaled := report.summary.get("autoscaler")) is not None:
+        yield (
+            f"autoscaler: {scaled['scaleUps']} scale-ups, {scaled['nodesAdded']} nodes added, "
+            f"{scaled['nodesRemoved']} removed, {scaled['falseScaleUps']} false, {scaled['missedScaleUps']} missed"
+        )
 
 
 def _time(seconds: float) -> str:

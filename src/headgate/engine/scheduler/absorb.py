@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.engine.journal import Journal
-from headgate.engine.scheduler import events
+from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStages
@@ -104,9 +104,9 @@ class AbsorbStage:
         pod = self._preempt.as_assumed(self._with_group_priority(observed, known))
         cache.pods[pod.key] = pod
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
-            entry = events.saturated_entry(pod.key, names, now)
+            entry = saturated_entry(pod.key, names, now)
             self._journal.write(entry)
-            effects.append(events.saturated_event(pod.target, entry))
+            effects.append(saturated_event(pod.target, entry))
         if pod.holds_room:
             self._confirm(pod, known)
         elif not observed.wants_node:
@@ -159,6 +159,8 @@ class AbsorbStage:
         if self._stops_waiting(pod):
             cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)
+        if cache.nominations and cache.nodes.charge_of(pod.key) is None:
+            self._preempt.charged(pod.node)  # who bound it may not have looked at nominations
         self._capacity.charge(pod)
         cache.note(*cache.nodes.charge(pod, pod.node))
         if known is not None and _changed_group(known, pod):

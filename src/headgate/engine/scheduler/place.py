@@ -76,7 +76,7 @@ class PlaceStage:
         members = self._resolved(self._gangs.members(info.group))
         if isinstance(members, Unresolved):
             return None
-        return Preemptor(info.group, tuple(members[: state.needed]), state.needed, info.pod.priority, state.topology)
+        return Preemptor(info.group, tuple(members), state.needed, info.pod.priority, state.topology)
 
     def _place_gang(self, batch: Batch) -> GroupPlacement | NoPlacement:
         placer, members = self._placer(batch.infos[0]), self._resolved(batch.members)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
+from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
@@ -22,7 +23,7 @@ from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
-from headgate.engine.scheduler.plugins import POST_FILTER, PluginObserver, plugins_for, unwatched
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
@@ -70,7 +71,7 @@ class SchedulerPlane:
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
         self._queue = queue = PodQueue(backoff)
-        self._gangs = gangs = GangTracker(cache.groups, queue)
+        self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._failed_writes = FailedWrites(WritePolicy(backoff))
         self._conditions = PodConditions(journal, self._failed_writes)
@@ -113,7 +114,8 @@ class SchedulerPlane:
             journal=journal,
             ours=frozenset(plugins),
         )
-        self._timer = Timer(TIMER)
+        writes = (self._failed_writes.writes, self._bind.writes, self._statuses.writes)
+        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
 
@@ -151,7 +153,7 @@ class SchedulerPlane:
         if self._pre_enqueue.newly_gated:
             yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
-        if self._timer.at is not None and self._timer.at <= now:
+        if self._timer.at <= now:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
@@ -169,7 +171,7 @@ class SchedulerPlane:
             assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
             assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         return self._metrics.collect()
 
     # the answers of the server
@@ -253,17 +255,11 @@ class SchedulerPlane:
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        deadlines = (
-            self._queue.next_deadline(),
-            self._failed_writes.writes.next_deadline(),
-            self._bind.writes.next_deadline(),
-            self._statuses.writes.next_deadline(),
-        )
-        yield from self._timer.wake_at(deadlines, now)
+        yield from self._timer.wake_at(now)
         sizes = self._queue.sizes
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
-            yield from self._flush_timer.wake_at((self._flush_at,), now)
+            yield from self._flush_timer.wake_at(now, self._flush_at)
 
     def _most_bindings(self) -> int:
         return self._max_in_flight - self._bind.in_flight
@@ -299,6 +295,7 @@ class SchedulerPlane:
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
             self._cache.note(ClusterEvent.ROOM_FREED)
+        self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
         return self._bind.run(info, found, now)

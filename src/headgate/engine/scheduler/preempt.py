@@ -298,6 +298,11 @@ class PreemptStage:
         for entry in self._awaited.left(pod.key):
             self._queue.activate(entry)
 
+    def charged(self, node: str, below: int = 1 << 31) -> None:
+        """A pod came to the node: preemptors below this priority, nominated there, may have to look elsewhere."""
+        for pod in self._nominations.lower_on((node,), below):
+            self._queue.activate(self._gangs.queue_key(pod))
+
     def waits_no_more(self, pod: Key, entry: Key) -> None:
         """The pod is bound, assumed or gone: no victim is evicted for it any more."""
         self._forget_nomination(pod)
@@ -330,7 +335,7 @@ class PreemptStage:
     ) -> PostFilterResult:
         """Waits for victims that are being evicted, evicts others, or finds that nothing helps."""
         assumed = self._assumed.get(entry)
-        if assumed is not None and not _same(assumed.preemptor, preemptor):
+        if assumed is not None and not _is_part(assumed.preemptor, preemptor):
             self._abandon(entry)
             assumed = None
         if not all(pod.preempts for pod in preemptor.pods):
@@ -339,8 +344,9 @@ class PreemptStage:
             return PostFilterResult(preemption_events.preempting_text(assumed.plan), helps=True)
         members = tuple(self._with_nomination(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
-        nominated_nodes = nominations_of(preemptor)
-        if len(nominated_nodes) >= preemptor.needed and self._search.holds(preemptor, nominated_nodes, placer):
+        promised = preemptor.needed_first()
+        nominated_nodes = nominations_of(promised)
+        if len(nominated_nodes) >= preemptor.needed and self._search.holds(promised, nominated_nodes, placer):
             self._await_victims(entry, nominated_nodes)
             return PostFilterResult(
                 preemption_events.preempting_text(assumed.plan)
@@ -363,8 +369,11 @@ class PreemptStage:
             self._failed_searches[alike] = FailedSearch(changes, found)
             return self._without_plan(self._failed_searches[alike], preemptor)
         self._failed_searches.clear()
-        assumed = self._assume(entry, AssumedPreemption(preemptor, found, placer))
-        nominations = self._nominate(assumed)
+        planned = tuple(pod for pod, _ in found.placements)
+        surplus = self.withdrawn(pod for pod in preemptor.pods if pod not in planned)
+        part = msgspec.structs.replace(preemptor, pods=planned)
+        assumed = self._assume(entry, AssumedPreemption(part, found, placer))
+        nominations = (*surplus, *self._nominate(assumed))
         evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
         return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
 
@@ -386,6 +395,8 @@ class PreemptStage:
             if self._nominations.drop(pod):
                 self._cache.note(ClusterEvent.ROOM_FREED)
             self._nominated.pop(pod, None)
+            if pod in self._cache.pods:
+                self._gangs.nominated(self._cache.pods[pod], "")
             self._abandon(entry)
             self._queue.back_off(entry, now)
             for each in placed_there:  # an earlier try may have been accepted after all
@@ -535,6 +546,7 @@ class PreemptStage:
         self._nominated[pod.key] = node
         self._unrecorded[pod.key] = None
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))
+        self._gangs.nominated(pod, node)
         return PatchStatus(pod.target, Nomination(node))
 
     def _proceed(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
@@ -582,7 +594,7 @@ class PreemptStage:
         """Whether the queue entry is still the preemptor of the plan, with the same demand."""
         info = self._queue.get(entry)
         there = self._place.preemptor(info) if info is not None else None
-        return there is not None and _same(assumed.preemptor, there)
+        return there is not None and _is_part(assumed.preemptor, there)
 
     def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:
         evict = eviction.evict
@@ -619,9 +631,14 @@ def nominations_of(preemptor: Preemptor) -> NominatedNodes:
     return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
 
 
-def _same(one: Preemptor, other: Preemptor) -> bool:
-    """Whether both are the same pod or group with the same demand."""
-    return one.key == other.key and _demand(one) == _demand(other)
+def _is_part(one: Preemptor, other: Preemptor) -> bool:
+    """Whether both are the same pod or group, and all pods of the first belong to it with the same demand.
+
+    Pods that came since are surplus: they do not undo what was promised to the others.
+    """
+    there = {pod.key: pod for pod in other.pods}
+    others = tuple(there[pod.key] for pod in one.pods if pod.key in there)
+    return one.key == other.key and _demand(one) == _demand(msgspec.structs.replace(other, pods=others))
 
 
 def _demand(preemptor: Preemptor) -> Hashable:

@@ -11,10 +11,10 @@ from headgate.model.keys import Key
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.placer import Placer
+from headgate.placement.plain import allowed_rows, asked_of, nominated_capacity
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
-from headgate.preemption.plain import allowed_rows, asked_of, nominated_capacity
 from headgate.preemption.policies import VictimPolicy, microseconds, only
 from headgate.preemption.receipts import NOT_COMPARED, certificate
 from headgate.preemption.solver.problem import Budget, Candidate, Certifier, Problem, ProblemDemand, ProblemGang

@@ -17,6 +17,7 @@ from headgate.api.kinds import RESOURCES
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
+from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
 from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
@@ -24,12 +25,14 @@ from headgate.live.cluster_reading import (
     ClusterFlags,
     ClusterObjects,
     ClusterReadError,
+    Reads,
     default_namespace,
     load_settings,
     read_cluster,
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
+from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.simulator import EPOCH, NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
@@ -41,6 +44,9 @@ NO_QUEUES = (
     "the cluster does not serve Workloads of kueue.x-k8s.io/v1beta2; install them with `headgate install`, or a Kueue "
     "that serves this version"
 )
+
+NEARBY = (Kind.POD, Kind.REPLICA_SET, Kind.PRIORITY_CLASS)
+"""Read in the namespace of the workload: its pods, who owns them, and what gives it a priority."""
 
 
 class Moment(Struct, frozen=True):
@@ -75,6 +81,7 @@ Examples:
 @click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
 @click.option(
     "--config",
     metavar="FILE",
@@ -93,6 +100,7 @@ def workload(
     namespace: str,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     scenario: str | None,
     at: float | None,
@@ -101,8 +109,9 @@ def workload(
 ) -> None:
     """Explain why a workload is pending: the binding limit, who holds the quota, minimal changes that would admit it.
 
-    NAME is that of a Workload, or job/NAME, pod/NAME or statefulset/NAME. Only reads the cluster, and needs no running
-    headgate; it works on the objects of headgate and of Kueue alike.
+    NAME is that of a Workload, or job/NAME, pod/NAME, statefulset/NAME or deployment/NAME, also of one that has no
+    Workload. Only reads the cluster, and needs no running headgate; it works on the objects of headgate and of Kueue
+    alike. With rights for one namespace only, it tells what the Workload's status says.
 
     \b
     Exit status: 0 explained, 1 no such workload, 2 the input was wrong or the cluster could not be read.
@@ -113,7 +122,7 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context), config)
+            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context, insecure), config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
     except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
@@ -134,23 +143,35 @@ def _fail(error: Exception, status: int) -> NoReturn:
 def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation, float]:
     reference = WorkloadName.parse(name, namespace or "default")
     cluster = _simulated(moment.scenario, moment.seed, moment.at)
-    return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
+    return _explained(cluster, reference), cluster.now
+
+
+def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation:
+    """Raises NoSuchWorkload if there is neither a Workload nor an object of that name."""
+    try:
+        return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods))
+    except NoSuchWorkload:
+        told = (explain_job(cluster, key) for key in reference.object_keys)
+        if (found := next((one for one in told if one is not None), None)) is None:
+            raise
+        return found
 
 
 def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | None) -> tuple[Explanation, float]:
     settings = load_settings(config, InstalledPlugins().names)
     reference = WorkloadName.parse(name, namespace or default_namespace(flags))
-    found = read_cluster(flags, READ, lambda seen: _also_read(reference, seen))
+    found = read_cluster(flags, Reads(READ, NEARBY, reference.namespace), lambda seen: _also_read(reference, seen))
     if Kind.KUEUE_WORKLOAD in found.unserved:
         raise ClusterReadError(NO_QUEUES)
     for complaint in found.left_out:
         click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
-    cluster = ClusterSnapshot(found.objects, settings.quota, time.time())
-    return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
+    cluster = ClusterSnapshot(found.objects, settings.quota, time.time(), found.unreadable)
+    return _explained(cluster, reference), cluster.now
 
 
 def _also_read(reference: WorkloadName, seen: ClusterObjects) -> list[Key]:
-    return reference.related_keys([one for one in seen.objects if isinstance(one, QueuedWorkload)])
+    workloads = [one for one in seen.objects if isinstance(one, QueuedWorkload)]
+    return reference.related_keys(workloads, [one for one in seen.objects if isinstance(one, Pod)])
 
 
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
