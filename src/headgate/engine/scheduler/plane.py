@@ -16,7 +16,7 @@ from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
-from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
+from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, DeferredEntry
 from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
@@ -92,6 +92,7 @@ class SchedulerPlane:
             queue,
             gangs,
             self._conditions,
+            view=CacheView(cache),
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._capacity = CapacityStages(capacity)
