@@ -21,11 +21,12 @@ from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, C
 from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
+from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
-from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
+from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
