@@ -95,6 +95,7 @@ class AbsorbStage:
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache, effects = self._cache, list[Effect]()
+        self._gangs.quarantined(observed.key, None)
         known = cache.pods.get(observed.key)
         if known is not None and known.uid != observed.uid:
             effects += self.lose(observed.key, known.uid, now)

@@ -134,7 +134,8 @@ class SchedulerPlane:
         match event:
             case Observed(object=found):
                 return self._absorb.observe(found, now)
-            case Gone(key=key, uid=uid):
+            case Gone(key=key, uid=uid, quarantined_in=group):
+                self._gangs.quarantined(key, group)
                 return self._absorb.lose(key, uid, now)
             case Outcome(effect=Bind() as bind):
                 return self._bind_answered(bind, event, now)
