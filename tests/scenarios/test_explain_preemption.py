@@ -94,7 +94,7 @@ def test_exit_status(arguments, status, said):
         pytest.param(["--server", "http://127.0.0.1:1"], "http://127.0.0.1:1/preemptions could not be read: ",
                      id="nobody there"),
         pytest.param(["--server", "127.0.0.1"], "Is headgate running with --listen?", id="no address"),
-        pytest.param(["--output", "xml"], "'xml' is not one of 'text', 'json'", id="an unknown output"),
+        pytest.param(["--output", "xml"], "is not one of 'table', 'json', 'yaml'", id="an unknown output"),
     ],
 )  # fmt: skip
 def test_wrong_input_exits_with_2(arguments, complaint):
