@@ -90,6 +90,9 @@ class KindStrategy(Struct, frozen=True):
         except InvalidQuantity as error:
             raise bad_request(new, error.reason) from None
 
+    def unknown_fields(self, value: Json) -> Sequence[str]:
+        return ()
+
     def prepare_update(self, new: Json, old: Json) -> Json:
         typed(new, self.shape)
         try:

@@ -1,4 +1,4 @@
-"""The units that may be asked to leave, as arrays: one line a unit, and one for every node a unit is on."""
+"""The units that may be preempted, as arrays: one line a unit, and one for every node a unit is on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
-from headgate.preemption.cost import work_lost
+from headgate.preemption.cost import NODE_SECOND, work_lost
 from headgate.preemption.loads import After, Loads, Units
 from headgate.preemption.units import ALONE, NOWHERE, Flags, Running, Times, Unit
 
@@ -61,6 +61,7 @@ class Candidates:
         staying = np.flatnonzero(here & ~running.leaving)
         self.lines, self.unit_of = _below(running, staying, priority)
         self.count = int(self.unit_of.max(initial=-1)) + 1
+        self.displaces: Amounts = np.zeros(self.count, dtype=np.int64)  # estimated work, where a search looks ahead
 
     @cached_property
     def priority(self) -> Amounts:
@@ -106,18 +107,15 @@ class Candidates:
 
     @cached_property
     def lost(self) -> Amounts:
-        """The work each unit would lose."""
+        """The work each unit would lose, in whole node-seconds: what is compared, shown and proven is one number."""
         lost = np.zeros(self.count, dtype=np.int64)
         np.add.at(lost, self.unit_of, work_lost(self.running, self.lines, self.now))
-        return lost
+        return (lost + NODE_SECOND // 2) // NODE_SECOND
 
-    @cached_property
-    def plain(self) -> Flags:
-        """Pods by themselves that say nothing of checkpoints."""
-        running, first = self.running, self.first
-        saves = ~np.isnan(running.checkpointed[first]) | ~np.isnan(running.checkpoint_every[first])
-        plain: Flags = (self.gang == ALONE) & ~saves
-        return plain
+    @property
+    def weight(self) -> Amounts:
+        """What evicting each unit costs, with what it displaces."""
+        return self.lost + self.displaces
 
     @cached_property
     def spare(self) -> Amounts:
@@ -149,6 +147,10 @@ class Candidates:
         here[rows] = True
         some = np.flatnonzero((places[self.shares.units] != NOWHERE) & here[self.shares.rows])
         return self.shares.picked(some[np.argsort(places[self.shares.units[some]], kind="stable")])
+
+    def unit_at(self, line: int) -> int:
+        """The unit of a candidate's line."""
+        return int(self._unit_at[line])
 
     def lines_of(self, unit: int) -> list[int]:
         return self._sorted_lines[self._bounds[unit] : self._bounds[unit + 1]]
@@ -200,6 +202,12 @@ class Candidates:
     @cached_property
     def _loads(self) -> Loads:
         return Loads(self.running, self.lines, self.unit_of, self.going)
+
+    @cached_property
+    def _unit_at(self) -> Units:
+        units = np.full(len(self.running.pods), NOWHERE, dtype=np.intp)
+        units[self.lines] = self.unit_of
+        return units
 
     @cached_property
     def _sorted_lines(self) -> list[int]:

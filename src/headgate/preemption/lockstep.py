@@ -100,7 +100,7 @@ class Lockstep:
         np.add.at(marked, ways, marks[shares])
         outcomes = Outcomes(self._among, self._shares.units[shares], ways, marked, np.zeros_like(marked))
         if marked.any():
-            outcomes.violations += self._violations(outcomes, coverage)
+            outcomes.violations += coverage.violations(outcomes.units, outcomes.ways, len(outcomes))
         return Ways(outcomes, np.tile(self._rows, len(leaving)), policy.judge(outcomes))
 
     def _not_reprieved(self, order: Order, beyond: Flags) -> NDArray[np.intp]:
@@ -118,13 +118,6 @@ class Lockstep:
         concerned = concerned[self._in_sets(shares.units[concerned], shares.rows[concerned])]
         marks[concerned] = coverage.beyond(shares.units[concerned], shares.rows[concerned])
         return marks
-
-    def _violations(self, outcomes: Outcomes, coverage: Coverage) -> Amounts:
-        """For each way how many of those who do leave violate a budget."""
-        order = self._in_sets(outcomes.units, outcomes.ways)
-        beyond = np.zeros(len(outcomes), dtype=np.int64)
-        np.add.at(beyond, outcomes.ways[order], coverage.beyond(outcomes.units[order], outcomes.ways[order]))
-        return beyond
 
     def _in_sets(self, units: Units, sets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Set by set, the most important unit first."""

@@ -54,6 +54,7 @@ class Report(Struct, frozen=True):
     refused: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
     failures: Sequence[Failure]
+    warnings: Sequence[Mapping[str, Any]] = ()  # of the server, about requests of the scenario
 
     def to_json(self) -> bytes:
         """The report as JSON; equal runs give equal bytes."""
@@ -64,6 +65,7 @@ class Report(Struct, frozen=True):
                 "final": _clusters(self.final),
                 "journal": self.journal,
                 "refused": self.refused,
+                **({"warnings": self.warnings} if self.warnings else {}),
                 "summary": self.summary,
             }
         )

@@ -149,6 +149,7 @@ class _Run:
         )
         self._refused: list[dict[str, object]] = []
         self._changes: deque[dict[str, list[Sequence[ObjectChange]]]] = deque(maxlen=WATCHED_ROUNDS)  # by cluster
+        self._warnings: list[dict[str, object]] = []
 
     def report(self) -> Report:
         self._create_objects()
@@ -173,6 +174,7 @@ class _Run:
             final=self._checker.objects(),
             journal=journal,
             refused=self._refused,
+            warnings=self._warnings,
             summary=summary_of([cluster.pod_counts for cluster in clusters], decisions, self._injector.writes)
             | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None]),
             failures=self._checker.failures,
@@ -236,6 +238,7 @@ class _Run:
                     field, problem = unreadable_quantity(located.manifest) or ("", "")
                     problem = problem or f"refused with {refused.code} {refused.reason}: {refused.message}"
                     raise self._invalid(f"{located.path}.{field}" if field else located.path, problem)
+            self._record_warnings(plan.name)
 
     def _at_its_time(self, scheduled: ScheduledAction) -> Callable[[], None]:
         return lambda: self._perform(scheduled)
@@ -277,10 +280,17 @@ class _Run:
             raise self._invalid(scheduled.path, str(error)) from None
 
     def _record(self, scheduled: ScheduledAction, refused: RefusedRequest | None) -> None:
-        if refused is None:
-            return
-        where = {"at": rounded_seconds(self._time.now - EPOCH), "cluster": self._cluster(scheduled.cluster).name}
-        self._refused.append({**where, **structs.asdict(refused)})
+        name = self._cluster(scheduled.cluster).name
+        self._record_warnings(name)
+        if refused is not None:
+            self._refused.append({**self._here(name), **structs.asdict(refused)})
+
+    def _record_warnings(self, cluster: str) -> None:
+        for warned in self._clusters[cluster].kubectl.take_warnings():
+            self._warnings.append({**self._here(cluster), **structs.asdict(warned)})
+
+    def _here(self, cluster: str) -> dict[str, object]:
+        return {"at": rounded_seconds(self._time.now - EPOCH), "cluster": cluster}
 
     def _cluster(self, name: str) -> SimulatedCluster:
         return self._clusters[name or self._scenario.clusters[0].name]

@@ -52,7 +52,7 @@ Examples:
   headgate install --service headgate-system/headgate
       on the cluster of the current context; `headgate run` is a pod behind that Service
   headgate install --webhook-url https://10.0.0.5:10271
-      `headgate run --webhook-listen 0.0.0.0:10271` is a process outside the cluster
+      `headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271` is a process outside
   headgate install --dry-run --service headgate-system/headgate | kubectl apply --server-side -f -
       the same, applied with kubectl
 """

@@ -141,8 +141,10 @@ def render(report: Report, *, timeline_only: bool = False) -> Iterator[str]:
 
 def _timeline(report: Report) -> Iterator[str]:
     several = len(report.final) > 1
-    rows = [_decided(entry, several) for entry in report.journal] + [
-        _refused(entry, several) for entry in report.refused
+    rows = [
+        *(_warned(entry, several) for entry in report.warnings),
+        *(_decided(entry, several) for entry in report.journal),
+        *(_refused(entry, several) for entry in report.refused),
     ]
     rows.sort(key=lambda row: row[0])
     yield from table(
@@ -162,6 +164,10 @@ def _decided(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]
 
 def _refused(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
     return entry["at"], [_object(entry, several), f"{entry['verb']} refused", f"{entry['code']} {entry['message']}"]
+
+
+def _warned(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
+    return entry["at"], [_object(entry, several), f"{entry['verb']} warned", entry["message"]]
 
 
 def _object(entry: Mapping[str, Any], several: bool) -> str:

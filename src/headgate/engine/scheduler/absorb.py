@@ -20,7 +20,7 @@ from headgate.model.keys import Key
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.resources import saturated
-from headgate.queueing.queue import PodQueue
+from headgate.queueing.queue import PodQueue, same_demand
 
 
 class AbsorbStage:
@@ -116,6 +116,9 @@ class AbsorbStage:
         elif pod.scheduler_name in self._ours:
             if cache.nominations.put(pod):
                 cache.note(ClusterEvent.ROOM_FREED)
+            same = known is not None and same_demand(known, pod) and known.gates == pod.gates
+            if not same and self._pre_enqueue.concerns_lone_members(pod):
+                cache.note(ClusterEvent.MEMBERS_CHANGED)
             effects += self._pre_enqueue.enqueue(pod, now)
         return effects
 
@@ -139,6 +142,8 @@ class AbsorbStage:
             return
         groups, workload = self._cache.groups, pod.group.workload
         groups.drop_pod(pod)
+        if self._pre_enqueue.concerns_lone_members(pod):
+            self._cache.note(ClusterEvent.MEMBERS_CHANGED)
         self._cache.touch_workload(workload)
         if workload not in groups.workloads and not groups.has_pods(workload):
             self._journal.forget(workload)  # of a group without an object nothing else says that it is gone

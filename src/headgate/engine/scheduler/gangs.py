@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
@@ -12,6 +12,7 @@ from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.nominations import Nominations
+from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_demand
 
 PLUGIN = "GangScheduling"
@@ -153,6 +154,17 @@ class GangTracker:
         """The key of the pod's queue entry: its own, or that of its gang."""
         tracked = self._gangs.get(pod.group) if pod.group is not None else None
         return pod.group.line_key if pod.group and tracked and isinstance(tracked.state, QueuedAsOne) else pod.key
+
+    def missing(self, pod: Pod, known: Mapping[Key, Pod], nodes: NodeTable) -> tuple[list[Pod], int, str]:
+        """Of the pod's gang, tracked or not: the members that may be placed, how many are needed, and its topology."""
+        described = self._groups.describe(pod) if pod.group is not None else None
+        if pod.group is None or not isinstance(described, Described) or described.group.gang is None:
+            return [], 0, ""
+        members = [known[each.key] for each in self._groups.pods_of(pod.group.workload) if each.group == pod.group]
+        there = [each for each in members if nodes.charge_of(each.key) is not None and each.deleted is None]
+        waiting = [each for each in members if each.wants_node and not each.gates and each not in there]
+        waiting.sort(key=lambda each: (each.created, each.key))
+        return waiting, described.group.gang.min_count - len(there), described.group.topology
 
     def topology(self, group: GroupKey) -> str:
         """The node label of which all members need the same value; empty for no such constraint."""

@@ -328,7 +328,27 @@ class PreemptStage:
         preemptor = self._place.preemptor(info) if found.nodes and not found.everywhere else None
         if preemptor is None:
             return PostFilterResult("", self.withdrawn(self._gangs.pods_of(info)))
-        return self._post_filter(info.key, info.equivalence, preemptor, self._placers[profile], now)
+        placer = self._placers[profile]
+        lacking = self._unfit_gang(info.pod, placer, now)
+        if lacking is not None:
+            return self._without_plan(lacking, preemptor)
+        return self._post_filter(info.key, info.equivalence, preemptor, placer, now)
+
+    def _unfit_gang(self, pod: Pod, placer: Placer, now: float) -> FailedSearch | None:
+        """Why nobody is evicted for a pod that goes by itself: the gang it belongs to would not fit all the same."""
+        gang = self._place.gang_of_lone_member(pod, self._cache.pods)
+        if gang is None:
+            return None
+        if len(gang.pods) < gang.needed:
+            missing = NoPlan(f"only {len(gang.pods)} wait", candidates=1)
+            found: Plan | FailedSearch = FailedSearch((0, 0), missing)
+        else:
+            found = self._known_plan(gang, None, placer, now)
+        if isinstance(found, Plan):
+            return None
+        reason = f"its gang needs {gang.needed} pods more to start: {found.found.reason}"
+        wake_on = found.found.wake_on | {ClusterEvent.MEMBERS_CHANGED, ClusterEvent.NEIGHBOURS_CHANGED}
+        return FailedSearch(found.changes, NoPlan(reason, found.found.candidates, wake_on))
 
     def _post_filter(
         self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
@@ -359,15 +379,9 @@ class PreemptStage:
     def _search_for(
         self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
     ) -> PostFilterResult:
-        changes, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
-        known = self._failed_searches.get(alike)
-        if known is not None and known.changes == changes:
-            return self._without_plan(known, preemptor)
-        found = self._search.plan(preemptor, placer, now)
-        self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
-        if isinstance(found, NoPlan):
-            self._failed_searches[alike] = FailedSearch(changes, found)
-            return self._without_plan(self._failed_searches[alike], preemptor)
+        found = self._known_plan(preemptor, equivalence, placer, now)
+        if isinstance(found, FailedSearch):
+            return self._without_plan(found, preemptor)
         self._failed_searches.clear()
         planned = tuple(pod for pod, _ in found.placements)
         surplus = self.withdrawn(pod for pod in preemptor.pods if pod not in planned)
@@ -376,6 +390,21 @@ class PreemptStage:
         nominations = (*surplus, *self._nominate(assumed))
         evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
         return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
+
+    def _known_plan(
+        self, preemptor: Preemptor, equivalence: Hashable, placer: Placer, now: float
+    ) -> Plan | FailedSearch:
+        """A plan; a search that failed is not repeated while nothing has changed."""
+        changes, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
+        known = self._failed_searches.get(alike)
+        if known is not None and known.changes == changes:
+            return known
+        found = self._search.plan(preemptor, placer, now)
+        self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
+        if isinstance(found, Plan):
+            return found
+        failed = self._failed_searches[alike] = FailedSearch(changes, found)
+        return failed
 
     def _without_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
         return PostFilterResult(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)

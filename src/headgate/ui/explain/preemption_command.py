@@ -6,7 +6,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +14,10 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from headgate.api.wire import format_time
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.model.counting import duration_text
+from headgate.preemption.receipts import node_time
 from headgate.simulator import NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.output import JSON, YAML, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
@@ -79,7 +83,7 @@ def preemption(
             entries = _simulated(scenario, seed)
         else:
             entries = _fetched(server, token_file, certificate_authority, insecure=insecure)
-    except (InvalidScenario, NeverSettles, ServerUnreachable) as error:
+    except (InvalidScenario, InvalidPlugin, NeverSettles, ServerUnreachable) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG_INPUT)
     except (Interrupted, KeyboardInterrupt):
@@ -91,36 +95,31 @@ def preemption(
     elif output == YAML:
         echo_document(chosen, output)
     else:
-        for line in render(chosen, name or ""):
+        for line in render(chosen, name or "", duration_text if scenario else format_time):
             click.echo(line)
     sys.exit(DONE if chosen else NOT_FOUND)
 
 
-def render(entries: Sequence[Entry], name: str) -> Iterator[str]:
-    """One paragraph per receipt, the oldest first."""
+def render(entries: Sequence[Entry], name: str, clock: Callable[[float], str]) -> Iterator[str]:
+    """One paragraph per receipt, the oldest first; `clock` writes their times."""
     if not entries:
         yield f"no preemption concerned {name}" if name else "no preemptions"
     for entry in entries:
-        yield f"{entry['at']:g}s {_object(entry)} {entry['decision']}: {entry['message']}"
+        yield f"{clock(entry['at'])} {_object(entry)} {entry['decision']}: {entry['message']}"
         yield from _details(entry["numbers"])
 
 
 def _details(numbers: Mapping[str, int | str]) -> Iterator[str]:
     yield "    " + ", ".join(_counted(name, numbers[name]) for name in COUNTED if name in numbers)
-    compared = [f"{name} {value}" for name, value in numbers.items() if name not in (*COUNTED, *_OTHERS, "work lost")]
-    if compared:
-        yield f"    compared: {', '.join(compared)}"
+    if numbers.get("compared"):
+        yield f"    compared: {numbers['compared']}"
     if numbers.get("alternatives"):
         yield f"    rejected: {numbers['alternatives']}"
 
 
 def _counted(name: str, value: int | str) -> str:
-    """Work is counted in millionths of a node-second and shown in node-seconds."""
-    text = f"{int(value) / 1e6:g} node-seconds" if name in ("work_lost", "displaced") else str(value)
+    text = node_time(int(value)) if name in ("work_lost", "displaced") else str(value)
     return f"{name.replace('_', ' ')} {text}"
-
-
-_OTHERS = ("alternatives", "for", "node", "names", "workloads")
 
 
 def _concerns(entry: Entry, name: str) -> bool:
