@@ -18,6 +18,7 @@ from headgate.ui.cli import main
 
 ROOT = Path(__file__).parents[2]
 FIRST = str(ROOT / "examples" / "01-first-pod" / "scenario.yaml")
+GANGS = str(ROOT / "examples" / "08-whole-gangs" / "scenario.yaml")
 QUEUES = str(ROOT / "examples" / "11-queues" / "scenario.yaml")
 
 
@@ -49,6 +50,8 @@ def test_help_has_examples_and_is_free_of_holes(path):
         pytest.param(
             ["explain", "workload", "job/newsletter", "--scenario", QUEUES, "--at", "20s"], id="explain workload"
         ),
+        pytest.param(["explain", "preemption", "--scenario", GANGS], id="explain preemption"),
+        pytest.param(["install", "--dry-run"], id="install"),
         pytest.param(["version"], id="version"),
     ],
 )
@@ -60,7 +63,7 @@ def test_json_and_yaml_say_the_same(arguments):
     assert found == (documents[0] if len(documents) == 1 else {**found, "items": documents})
 
 
-@pytest.mark.parametrize("arguments", [["simulate", FIRST], ["version"]])
+@pytest.mark.parametrize("arguments", [["simulate", FIRST], ["explain", "preemption", "--scenario", GANGS]])
 def test_text_is_another_word_for_table(arguments):
     assert call(*arguments, "-o", "text").stdout == call(*arguments, "-o", "table").stdout == call(*arguments).stdout
 

@@ -180,6 +180,9 @@ def test_defaults():
             id="a time zone that is not simulated",
         ),
         pytest.param(
+            "nodes: []", 'unknown field "nodes"; it is a field of clusters[]', id="a field that belongs elsewhere"
+        ),
+        pytest.param(
             "timeline: [{at: 1s, xyzzy: 1s}]", 'timeline[0]: unknown field "xyzzy"', id="a field like none there is"
         ),
         pytest.param(

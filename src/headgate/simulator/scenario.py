@@ -224,13 +224,28 @@ def _plain(error: str) -> tuple[str, str]:
 
 
 def _suggestion(name: str) -> str:
-    """The field that was perhaps meant, of any part of a scenario."""
-    known = {field.encode_name for entry in _ENTRIES for field in structs.fields(entry)}
-    close = get_close_matches(name, sorted(known), 1)
+    """Where a field of that name belongs, or the field that was perhaps meant."""
+    places = [place for place, entry in _ENTRIES.items() if name in _fields(entry)]
+    if places:
+        return f"; it is a field of {' and '.join(places)}"
+    close = get_close_matches(name, sorted({field for entry in _ENTRIES.values() for field in _fields(entry)}), 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-_ENTRIES = (ScenarioEntry, ClusterEntry, NodeBatch, TimelineEntry, ExpectEntry, PatchEntry)
+def _fields(entry: type[Struct]) -> list[str]:
+    return [field.encode_name for field in structs.fields(entry)]
+
+
+_ENTRIES: Mapping[str, type[Struct]] = {
+    "the scenario": ScenarioEntry,
+    "clusters[]": ClusterEntry,
+    "clusters[].nodes[]": NodeBatch,
+    "clusters[].autoscaler": AutoscalerEntry,
+    "timeline[]": TimelineEntry,
+    "timeline[].patch": PatchEntry,
+    "expect[]": ExpectEntry,
+}
+"""The parts of a scenario, by where they stand."""
 
 
 def _in_words(types: str) -> str:
