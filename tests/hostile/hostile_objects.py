@@ -233,6 +233,11 @@ def pod(dice: Random, name: str) -> Json:
                 "kueue.x-k8s.io/pod-group-total-count": "2",
                 "scheduling.k8s.io/group-name": "a",
             },
+            {
+                "scheduling.volcano.sh/queue-allocation-gate": "true",
+                "scheduling.volcano.sh/queue-name": "a",
+                "scheduling.headgate.dev/queue-reserved-at": "2026-01-01T00:00:00Z",
+            },
         )
     )
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "uid-jobs.batch-a", "controller": True}
@@ -516,6 +521,20 @@ MAKERS: dict[Kind, Any] = {
         Kind.VOLCANO_POD_GROUP,
         {"minMember": 2, "queue": "q", "priorityClassName": "high", "minResources": _LIMITS},
         {"phase": "Pending"},
+    ),
+    Kind.VOLCANO_QUEUE: _spec_of(
+        Kind.VOLCANO_QUEUE,
+        {
+            "capability": _LIMITS,
+            "guarantee": {"resource": {"cpu": "1"}},
+            "deserved": {"cpu": "2"},
+            "parent": "root",
+            "priority": 1,
+            "reclaimable": True,
+            "weight": 1,
+            "dequeueStrategy": "fifo",
+        },
+        {"state": "Open", "allocated": {"cpu": "1"}, "reservation": {"resource": {"cpu": "1"}}},
     ),
     Kind.KUEUE_WORKLOAD: queued_workload,
     Kind.CLUSTER_QUEUE: cluster_queue,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
+from headgate.model.volcano import QUEUE_GATES
 
 
 class PreEnqueue(Protocol):
@@ -37,13 +38,19 @@ class Held(Struct, frozen=True):
 
 
 class SchedulingGates:
-    """Holds a pod until its last scheduling gate is removed."""
+    """Holds a pod until its last scheduling gate is removed, but for the queue-allocation gate.
+
+    That one is removed by the scheduler itself, which must look at the pod to decide it.
+    """
 
     name = "SchedulingGates"
     wake_on: frozenset[ClusterEvent] = frozenset()
 
     def refusal(self, pod: Pod) -> str | None:
-        return f"waiting for scheduling gates: {', '.join(pod.gates)}" if pod.gates else None
+        if not pod.gates:
+            return None
+        gates = [gate for gate in pod.gates if gate not in QUEUE_GATES]
+        return f"waiting for scheduling gates: {', '.join(gates)}" if gates else None
 
 
 PRE_ENQUEUE: tuple[PreEnqueue, ...] = (SchedulingGates(),)

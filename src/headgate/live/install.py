@@ -15,6 +15,7 @@ from headgate.api.install_manifests import (
     definitions,
     queue_definitions,
     rights,
+    volcano_definitions,
     webhook_configurations,
 )
 from headgate.api.requests import JSON, Call, decode_status
@@ -52,14 +53,18 @@ class InstallStep(Struct, frozen=True):
     outcome: str
 
 
-def manifests(place: WebhookPlace | None, *, queues: bool = True) -> tuple[Manifest, ...]:
+def manifests(place: WebhookPlace | None, *, queues: bool = True, volcano: bool = False) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
 
-    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does.
+    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. With
+    `volcano`, also Volcano's Queues and PodGroups and their validation.
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
-    configurations: Sequence[Manifest] = webhook_configurations(place, queues=queues) if place is not None else ()
-    return (*definitions(), *of_kueue, *rights(queues=queues), *configurations)
+    of_volcano: Sequence[Manifest] = volcano_definitions() if volcano else ()
+    configurations: Sequence[Manifest] = ()
+    if place is not None:
+        configurations = webhook_configurations(place, queues=queues, volcano=volcano)
+    return (*definitions(), *of_kueue, *of_volcano, *rights(queues=queues), *configurations)
 
 
 async def install(
@@ -85,7 +90,7 @@ async def _apply(manifest: Manifest, perform: Perform) -> str:
 
 
 def _is_anothers(manifest: Manifest, found: Manifest) -> bool:
-    """One of Kueue's definitions that came from somebody else, most likely Kueue."""
+    """One of Kueue's or Volcano's definitions that came from somebody else, most likely from them."""
     return OURS.items() <= _labels(manifest).items() and not OURS.items() <= _labels(found).items()
 
 

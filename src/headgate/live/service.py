@@ -81,7 +81,7 @@ async def _webhooks(plan: RunPlan, webhooks: WebhookPlan, log: Log, outages: Out
     client = _client(plan)
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        async with webhooks_served(webhooks, client, dependencies, plan.settings.quota) as port:
+        async with webhooks_served(webhooks, client, dependencies, plan.settings) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:

@@ -24,7 +24,7 @@ from headgate.live.health import CannotListen, Listen
 from headgate.live.webhook_certificates import CertificateDependencies, Trust
 from headgate.model.admission import AdmissionHandler, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 
 IDLE_SECONDS = 120.0  # an API server keeps connections open for a minute and a half
 READ_TIMEOUT = 10.0  # seconds for the rest of a request that has begun
@@ -176,7 +176,7 @@ class WebhookPlan(Struct, frozen=True):
 
 @asynccontextmanager
 async def webhooks_served(
-    plan: WebhookPlan, client: Client, dependencies: CertificateDependencies, quota: QuotaSettings
+    plan: WebhookPlan, client: Client, dependencies: CertificateDependencies, settings: Settings
 ) -> AsyncIterator[int]:
     """Serves all webhooks while the block lasts; yields the port. Raises CannotListen and InvalidCertificate."""
     tls = ServerTls()
@@ -188,9 +188,10 @@ async def webhooks_served(
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, dependencies))
     try:
-        async with webhook_server(
-            plan.listen, tls.context, ReviewResponder(client.perform, WebhookSettings(quota, role_hash))
-        ) as port:
+        responder = ReviewResponder(
+            client.perform, WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        )
+        async with webhook_server(plan.listen, tls.context, responder) as port:
             yield port
     finally:
         keeper.cancel()

@@ -12,3 +12,4 @@ class ClusterEvent(StrEnum):
     NEIGHBOURS_CHANGED = auto()  # a pod came to a node, or others' selectors see it differently
     CLAIMS_CHANGED = auto()  # a claim to storage or devices, or what it is bound to
     CANDIDATES_CHANGED = auto()  # who may be preempted: a running pod's priority, shield or group
+    QUEUE_CAPACITY_FREED = auto()  # a queue of Volcano may have capacity for more pods

@@ -21,6 +21,7 @@ from headgate.model.queues import (
     RequeueState,
 )
 from headgate.model.resources import Resources
+from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
 
 class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
@@ -184,6 +185,25 @@ class WorkloadStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
+class VolcanoQueueStatus(Struct, frozen=True, gc=False):
+    """The whole status of a Queue of Volcano."""
+
+    state: QueueState
+    counts: QueueCounts = QueueCounts()
+    allocated: Resources = Resources()  # of pods on nodes
+    reserved: Resources = Resources()  # of pods whose gate was removed and that have no node yet
+
+
+class PodGroupStatus(Struct, frozen=True, gc=False):
+    """The whole status of a PodGroup of Volcano."""
+
+    phase: PodGroupPhase
+    conditions: tuple[Condition, ...] = ()
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
 class BudgetStatus(Struct, frozen=True, gc=False):
     """What the disruption controller reports of a PodDisruptionBudget."""
 
@@ -194,8 +214,17 @@ class BudgetStatus(Struct, frozen=True, gc=False):
     allowed: int
 
 
+VolcanoStatus = VolcanoQueueStatus | PodGroupStatus
 StatusChange = (
-    PodCondition | Nomination | PodRun | JobProgress | NodeReadiness | WorkloadStatus | BudgetStatus | QueueStatus
+    PodCondition
+    | Nomination
+    | PodRun
+    | JobProgress
+    | NodeReadiness
+    | WorkloadStatus
+    | BudgetStatus
+    | QueueStatus
+    | VolcanoStatus
 )
 
 
@@ -254,6 +283,17 @@ class PodStart(Struct, frozen=True, gc=False):
     has_annotations: bool = False
 
 
+class QueueReservation(Struct, frozen=True, gc=False):
+    """Take the queue-allocation gates off a pod and note since when it reserves capacity of its queue.
+
+    Refused if other gates stand there by now. Without gates only the time is noted.
+    """
+
+    at: float
+    gates: tuple[tuple[int, str], ...] = ()
+    has_annotations: bool = True
+
+
 class WorkloadRewrite(Struct, frozen=True, gc=False):
     """Put fields of a queued workload's spec in place of what was there; the target must name the version."""
 
@@ -306,7 +346,7 @@ class Finalizers(Struct, frozen=True, gc=False):
     names: tuple[str, ...]
 
 
-SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
+SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers | QueueReservation | WorkChange
 
 
 class PatchSpec(Struct, frozen=True, gc=False):

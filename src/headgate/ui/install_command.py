@@ -68,9 +68,22 @@ Examples:
     help="Also install Kueue's CRDs, and what suspends Jobs and gates pods until they are admitted. CRDs that "
     "headgate did not install are left as they are.",
 )
+@click.option(
+    "--volcano",
+    is_flag=True,
+    help="Also install Volcano's CRDs Queue and PodGroup and their validation. CRDs that headgate did not install are "
+    "left as they are.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the manifests as YAML and contact no cluster.")
 def install(
-    *, kubeconfig: str, context: str, url: AtUrl | None, service: AtService | None, queues: bool, dry_run: bool
+    *,
+    kubeconfig: str,
+    context: str,
+    url: AtUrl | None,
+    service: AtService | None,
+    queues: bool,
+    volcano: bool,
+    dry_run: bool,
 ) -> None:
     """Install CRDs, RBAC and webhooks for workloads and queues.
 
@@ -83,7 +96,7 @@ def install(
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
-    wanted = manifests(place, queues=queues)
+    wanted = manifests(place, queues=queues, volcano=volcano)
     if dry_run:
         click.echo(in_yaml(wanted), nl=False)
         return

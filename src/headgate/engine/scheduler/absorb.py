@@ -14,12 +14,15 @@ from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.groups import GROUP_KINDS
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_gates import QueueGates
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
-from headgate.model.keys import Key
+from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.resources import saturated
+from headgate.model.volcano import VolcanoQueue
 from headgate.queueing.queue import PodQueue
 
 
@@ -36,6 +39,8 @@ class AbsorbStage:
         capacity: CapacityStages,
         preempt: PreemptStage,
         bind: BindStage,
+        queue_capacity: QueueCapacity,
+        gates: QueueGates,
         conditions: PodConditions,
         journal: Journal,
         ours: frozenset[str],  # the schedulerNames whose pods are placed here
@@ -47,6 +52,8 @@ class AbsorbStage:
         self._capacity = capacity
         self._preempt = preempt
         self._bind = bind
+        self._queue_capacity = queue_capacity
+        self._gates = gates
         self._conditions = conditions
         self._journal = journal
         self._ours = ours
@@ -54,6 +61,8 @@ class AbsorbStage:
     def observe(self, found: Object, now: float) -> list[Effect]:
         if isinstance(found, Pod):
             return self._observe_pod(found, now)
+        if isinstance(found, VolcanoQueue):
+            self._queue_capacity.observe(self._cache.volcano_queues.get(found.name), found)
         return self._observe_again(self._cache.observe(found), now)
 
     def lose(self, key: Key, uid: str, now: float) -> list[Effect]:
@@ -62,8 +71,9 @@ class AbsorbStage:
         known = self._cache.pods.get(key)
         if known is not None and known.uid == uid:
             self._lose_pod(known)
-        elif key.kind in GROUP_KINDS:
+        elif key.kind in GROUP_KINDS or key.kind is Kind.VOLCANO_QUEUE:
             self._journal.forget(key)
+            self._queue_capacity.queues_changed()
         return effects
 
     def drop(self, pod: Pod) -> None:
@@ -72,6 +82,7 @@ class AbsorbStage:
         nominated = self._stops_waiting(pod)
         self._gangs.gone(pod)
         self._capacity.release(pod.key)
+        self._gates.forget(pod.key)
         if self._cache.nodes.release(pod.key) or reserved or nominated:
             self._cache.note(ClusterEvent.ROOM_FREED)
             self._preempt.left(pod)
@@ -101,7 +112,7 @@ class AbsorbStage:
             known = None
         if known is not None and _changed_group(known, observed):
             self._leave_group(known)
-        pod = self._preempt.as_assumed(self._with_group_priority(observed, known))
+        pod = self._gates.as_assumed(self._preempt.as_assumed(self._with_group_priority(observed, known)))
         cache.pods[pod.key] = pod
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
             entry = events.saturated_entry(pod.key, names, now)
@@ -116,6 +127,7 @@ class AbsorbStage:
         elif pod.scheduler_name in self._ours:
             if cache.nominations.put(pod):
                 cache.note(ClusterEvent.ROOM_FREED)
+            effects += self._gates.observed(pod)
             effects += self._pre_enqueue.enqueue(pod, now)
         return effects
 
