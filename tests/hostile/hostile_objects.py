@@ -232,10 +232,8 @@ def pod(dice: Random, name: str) -> Json:
                 "headgate.dev/checkpoint-every": "60s",
                 "kueue.x-k8s.io/pod-group-total-count": "2",
                 "scheduling.k8s.io/group-name": "a",
-            },
-            {
                 "scheduling.volcano.sh/queue-allocation-gate": "true",
-                "scheduling.volcano.sh/queue-name": "a",
+                "scheduling.volcano.sh/queue-name": "q",
                 "scheduling.headgate.dev/queue-reserved-at": "2026-01-01T00:00:00Z",
             },
         )
@@ -525,7 +523,7 @@ MAKERS: dict[Kind, Any] = {
     Kind.VOLCANO_QUEUE: _spec_of(
         Kind.VOLCANO_QUEUE,
         {
-            "capability": _LIMITS,
+            "capability": {"cpu": "1000", "memory": "1Ti"},
             "guarantee": {"resource": {"cpu": "1"}},
             "deserved": {"cpu": "2"},
             "parent": "root",
@@ -578,6 +576,7 @@ MAKERS: dict[Kind, Any] = {
 }
 
 USUAL = {
+    Kind.VOLCANO_QUEUE: ("q",),
     Kind.NODE: ("n-0", "n-1"),
     Kind.NAMESPACE: ("default",),
     Kind.CLUSTER_QUEUE: ("cq",),

@@ -181,7 +181,7 @@ def _place_errors(queue: VolcanoQueue, others: Mapping[str, VolcanoQueue]) -> It
     parent = others.get(queue.parent)
     if parent is None and queue.parent != ROOT:
         yield not_found("spec.parent", queue.parent)
-    if parent is not None and parent.name != ROOT and any(amount for _, amount in parent.allocated):
+    if parent is not None and _has_pods(parent, others):
         yield invalid("spec.parent", queue.parent, "the queue has pods of its own")
     if len(above) + 1 > DEEPEST_QUEUE:
         yield invalid("spec.parent", queue.parent, f"at most {DEEPEST_QUEUE} queues may be above one another")
@@ -191,6 +191,12 @@ def _place_errors(queue: VolcanoQueue, others: Mapping[str, VolcanoQueue]) -> It
             most = amount_text(name, limit.capability[name])
             detail = f"must not exceed the capability of queue {limit.name}, {most}"
             yield invalid(f"spec.capability[{name}]", amount_text(name, amount), detail)
+
+
+def _has_pods(parent: VolcanoQueue, others: Mapping[str, VolcanoQueue]) -> bool:
+    """Whether pods are in the queue itself; where there are queues below it, what it uses is theirs."""
+    has_children = any(one.parent == parent.name for one in others.values())
+    return parent.name != ROOT and not has_children and any(amount for _, amount in parent.allocated)
 
 
 def _ancestors(queue: VolcanoQueue, others: Mapping[str, VolcanoQueue]) -> list[VolcanoQueue] | None:

@@ -45,12 +45,13 @@ class Shortage(Struct, frozen=True):
 class VolcanoQueueNode(QuotaNode):
     """A queue with what it and all queues below it use, reservations among it."""
 
-    __slots__ = ("queue", "totals")
+    __slots__ = ("queue", "reserved", "totals")
 
     def __init__(self, queue: VolcanoQueue, quotas: Mapping[FlavorResource, Quota]) -> None:
         super().__init__(queue.name, queue.parent, quotas)
         self.queue = queue
         self.totals: dict[str, int] = {}
+        self.reserved: dict[str, int] = {}  # of the totals, by pods without a node
 
     def path(self) -> Iterator[VolcanoQueueNode]:
         """Itself and the queues above it, the root last."""
@@ -74,6 +75,19 @@ class VolcanoQueueNode(QuotaNode):
                 self.accounts[of].remove(amount, None)
             for node in self.path():
                 node.totals[resource] -= amount
+
+    def reserve(self, amounts: Resources) -> None:
+        self.add(amounts)
+        self._count_reserved(amounts, 1)
+
+    def unreserve(self, amounts: Resources) -> None:
+        self.remove(amounts)
+        self._count_reserved(amounts, -1)
+
+    def _count_reserved(self, amounts: Resources, sign: int) -> None:
+        for resource, amount in amounts.items:
+            for node in self.path():
+                node.reserved[resource] = node.reserved.get(resource, 0) + sign * amount
 
     def fits(self, amounts: Resources) -> bool:
         """Whether this much more is allowed at every level; a resource that no queue limits always is."""

@@ -16,6 +16,7 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import QueueGates
+from headgate.engine.scheduler.queue_status import QueueStatuses
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
 from headgate.model.keys import Key, Kind
@@ -41,6 +42,7 @@ class AbsorbStage:
         bind: BindStage,
         queue_capacity: QueueCapacity,
         gates: QueueGates,
+        queue_statuses: QueueStatuses,
         conditions: PodConditions,
         journal: Journal,
         ours: frozenset[str],  # the schedulerNames whose pods are placed here
@@ -54,6 +56,7 @@ class AbsorbStage:
         self._bind = bind
         self._queue_capacity = queue_capacity
         self._gates = gates
+        self._queue_statuses = queue_statuses
         self._conditions = conditions
         self._journal = journal
         self._ours = ours
@@ -71,9 +74,10 @@ class AbsorbStage:
         known = self._cache.pods.get(key)
         if known is not None and known.uid == uid:
             self._lose_pod(known)
-        elif key.kind in GROUP_KINDS or key.kind is Kind.VOLCANO_QUEUE:
+        elif key.kind in GROUP_KINDS:
             self._journal.forget(key)
-            self._queue_capacity.queues_changed()
+        elif key.kind is Kind.VOLCANO_QUEUE:
+            self._queue_capacity.lose(key.name)
         return effects
 
     def drop(self, pod: Pod) -> None:
@@ -114,6 +118,7 @@ class AbsorbStage:
             self._leave_group(known)
         pod = self._gates.as_assumed(self._preempt.as_assumed(self._with_group_priority(observed, known)))
         cache.pods[pod.key] = pod
+        self._queue_statuses.observe_pod(pod)
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
             entry = events.saturated_entry(pod.key, names, now)
             self._journal.write(entry)
@@ -191,6 +196,7 @@ class AbsorbStage:
     def _lose_pod(self, pod: Pod) -> None:
         self.drop(pod)
         self._drop_member(pod)
+        self._queue_statuses.lose_pod(pod)
         del self._cache.pods[pod.key]
         self._journal.forget(pod.key)
 

@@ -56,6 +56,7 @@ class ClusterCache:
         self.volcano_queues: dict[str, VolcanoQueue] = {}
         self.running = Running(self.nodes, self.groups.standing)
         self.touched_workloads: dict[Key, None] = {}  # their status may be outdated
+        self.touched_pod_groups: dict[Key, None] = {}  # of Volcano; likewise
         self._events: dict[ClusterEvent, None] = {}
 
     def note(self, *events: ClusterEvent) -> None:
@@ -76,6 +77,8 @@ class ClusterCache:
         """The workload, one of its pods or the value of its priority classes has changed."""
         if key.kind is Kind.WORKLOAD:
             self.touched_workloads[key] = None
+        elif key.kind is Kind.VOLCANO_POD_GROUP:
+            self.touched_pod_groups[key] = None
 
     def observe(self, found: Object) -> list[Pod]:
         """Takes in an object that is not a pod; returns the pods whose priority or group is described differently."""

@@ -27,6 +27,7 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import GatedByQueue, GateRemovals, GatesReleased, QueueGates
+from headgate.engine.scheduler.queue_status import QueueStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
@@ -40,6 +41,7 @@ from headgate.model.effects import (
     PatchSpec,
     PatchStatus,
     PodCondition,
+    VolcanoStatus,
     WorkloadStatus,
 )
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
@@ -110,6 +112,9 @@ class SchedulerPlane:
             GatedByQueue(self._queue_capacity, removals) if settings.volcano.gates else GatesReleased(removals)
         )
         self._capacity = CapacityStages((self._queue_capacity, *capacity))
+        self._queue_statuses = QueueStatuses(
+            cache, self._queue_capacity, frozenset(plugins), WritePolicy(backoff, STATUS_PATIENCE, resends=False)
+        )
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes)
         self._preempt = PreemptStage(
             cache,
@@ -133,6 +138,7 @@ class SchedulerPlane:
             bind=self._bind,
             queue_capacity=self._queue_capacity,
             gates=self._gates,
+            queue_statuses=self._queue_statuses,
             conditions=self._conditions,
             journal=journal,
             ours=frozenset(plugins),
@@ -179,6 +185,7 @@ class SchedulerPlane:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
+        yield from self._queue_statuses.settle(now)
         yield from self._wake_later(now)
 
     def _schedule(self, now: float) -> Iterator[Effect]:
@@ -256,6 +263,9 @@ class SchedulerPlane:
         if isinstance(change, WorkloadStatus):
             self._statuses.answer(patch, outcome.trouble, now)
             return ()
+        if isinstance(change, VolcanoStatus):
+            self._queue_statuses.answer(patch, outcome.trouble, now)
+            return ()
         if may_take_hold_later(outcome) and self._still_matters(patch):
             self._failed_writes.add(patch, now)
             return ()
@@ -313,6 +323,7 @@ class SchedulerPlane:
             self._failed_writes.writes.next_deadline(),
             self._bind.writes.next_deadline(),
             self._statuses.writes.next_deadline(),
+            self._queue_statuses.writes.next_deadline(),
             self._queue_capacity.next_deadline,
             self._gates.removals.writes.next_deadline(),
         )
@@ -422,6 +433,7 @@ class SchedulerPlane:
             else:
                 self._failed_writes.settled(effect)
         self._statuses.recheck_due(now)
+        self._queue_statuses.recheck_due(now)
 
 
 def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset[str]:

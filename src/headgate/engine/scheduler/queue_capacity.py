@@ -109,6 +109,11 @@ class QueueCapacity:
         self._tree_stale = True
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
+    def lose(self, queue: str) -> None:
+        self.touched[queue] = None
+        self._heads.pop(queue, None)
+        self.queues_changed()
+
     def queue_of(self, pod: Pod) -> str:
         """The queue of its PodGroup, else the one it names; empty for a pod that belongs to none."""
         group = pod.group
@@ -167,7 +172,7 @@ class QueueCapacity:
             self.release(pod.key)
         self._reserving[pod.key] = found
         if pod.key in self._fitting and pod.key not in self._use:
-            self._add(PodUse(queue, pod.shape.requests))
+            self._reserve(found)
             self.in_force[pod.key] = found
             self._wake_at((found,), self._now)
         else:
@@ -178,7 +183,7 @@ class QueueCapacity:
         use, reserving = self._use.pop(pod, None), self._reserving.pop(pod, None)
         held = self.in_force.pop(pod, None)
         if held is not None:
-            self._remove(PodUse(held.queue, held.pod.shape.requests))
+            self._unreserve(held)
         if use is not None:
             self._remove(use)
         return use is not None or reserving is not None
@@ -194,6 +199,18 @@ class QueueCapacity:
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.remove(use.requests)
+
+    def _reserve(self, each: Reservation) -> None:
+        node = self._tree.get(each.queue)
+        self.touched[each.queue] = None
+        if node is not None and not self._tree_stale:
+            node.reserve(each.pod.shape.requests)
+
+    def _unreserve(self, each: Reservation) -> None:
+        node = self._tree.get(each.queue)
+        self.touched[each.queue] = None
+        if node is not None and not self._tree_stale:
+            node.unreserve(each.pod.shape.requests)
 
     # reservations in force
 
@@ -216,14 +233,14 @@ class QueueCapacity:
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():
-            self._add(PodUse(held.queue, held.pod.shape.requests))
+            self._reserve(held)
         self._heads = {name: head for name, head in self._heads.items() if name in self._queues}
         self._stale = True
 
     def _settle(self, now: float) -> None:
         before, self.in_force = self.in_force, {}
         for held in before.values():
-            self._remove(PodUse(held.queue, held.pod.shape.requests))
+            self._unreserve(held)
         self._stale, self._next = False, None
         units = _units(self._reserving.values())
         coming = self._node_is_coming() if any(self._is_over(unit, now) for unit in units) else False
@@ -235,7 +252,7 @@ class QueueCapacity:
             if (over and not (coming and now < self._rests_until(unit, now))) or not self._fit_together(unit):
                 continue
             for each in unit:
-                self._add(PodUse(each.queue, each.pod.shape.requests))
+                self._reserve(each)
                 self.in_force[each.pod.key] = each
         self._settled_at = now
         differ = before.keys() ^ self.in_force.keys()
@@ -304,7 +321,7 @@ class QueueCapacity:
             queue = self.queue_of(pod)
             if not queue or pod.key in self.in_force:
                 continue
-            found = self._refusal(pod, queue, allowed, taken, displaced)
+            found = self._group_refusal(pod, queue, allowed) or self._refusal(pod, queue, allowed, taken, displaced)
             if found is not None:
                 self._refused[pod.key] = queue
                 break
@@ -315,8 +332,22 @@ class QueueCapacity:
         for node, requests in reversed(taken):
             node.remove(requests)
         for each in displaced.values():
-            self._add(PodUse(each.queue, each.pod.shape.requests))
+            self._reserve(each)
         return found
+
+    def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
+        """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
+        workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
+        if workload is None or workload.volcano is None or not workload.volcano.min_resources.items or allowed:
+            return None
+        node, wanted = self._tree.get(queue), workload.volcano.min_resources
+        if node is None or node.fits(wanted):
+            return None
+        members = self._groups.pods_of(workload.key)
+        if any(member.key in self._use or member.key in self.in_force for member in members):
+            return None
+        message = f"waiting for queue capacity for the minResources of its group: {node.shortage(wanted)}"
+        return _not_now(pod, message, {"queue": queue}, allowed, (queue, workload.key))
 
     def _refusal(
         self,
@@ -365,13 +396,13 @@ class QueueCapacity:
         lower = [each for each in lower if each.pod.key not in displaced]
         aside: list[Reservation] = []
         for each in sorted(lower, key=lambda one: one.order, reverse=True):
-            self._remove(PodUse(each.queue, each.pod.shape.requests))
+            self._unreserve(each)
             aside.append(each)
             if node.fits(pod.shape.requests):
                 displaced |= {one.pod.key: one for one in aside}
                 return True
         for each in aside:
-            self._add(PodUse(each.queue, each.pod.shape.requests))
+            self._reserve(each)
         return False
 
     def _pass_head(self, queue: str, pod: Key) -> None:
@@ -384,6 +415,10 @@ class QueueCapacity:
 
     def node(self, queue: str) -> VolcanoQueueNode | None:
         return self._tree.get(queue)
+
+    def uses_any(self, queue: str) -> bool:
+        """Whether a pod of this queue is on a node or reserves capacity."""
+        return any(each.queue == queue for part in (self._use, self.in_force) for each in part.values())
 
     def misplaced(self, queue: str) -> str:
         return self._tree.misplaced.get(queue, "")
