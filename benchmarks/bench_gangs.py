@@ -1,4 +1,4 @@
-"""How long gangs take to be seated and charged, as a ratio to placing the same pods one by one in the same run.
+"""How long gangs take to be placed and charged, as a ratio to placing the same pods one by one in the same run.
 
 python benchmarks/bench_gangs.py --nodes 5000 --gangs 9 --members 1000
 """
@@ -61,12 +61,12 @@ def _pod(number: int, shape: PodShape) -> Pod:
 
 
 def as_gang(cluster: Cluster, pods: Sequence[Pod], topology: str = "") -> list[tuple[Pod, Placement]]:
-    """Seats for all, and the room taken."""
+    """Placements for all, and the room taken."""
     found = place_group(cluster.placer, cluster.table, pods, len(pods), topology)
     assert isinstance(found, GroupPlacement), f"there is room for all: {found}"
-    for pod, seat in found.seats:
-        cluster.table.charge(pod, seat.node)
-    return list(found.seats)
+    for pod, placement in found.placements:
+        cluster.table.charge(pod, placement.node)
+    return list(found.placements)
 
 
 def in_one_rack(cluster: Cluster, pods: Sequence[Pod]) -> list[tuple[Pod, Placement]]:
@@ -74,13 +74,13 @@ def in_one_rack(cluster: Cluster, pods: Sequence[Pod]) -> list[tuple[Pod, Placem
 
 
 def one_by_one(cluster: Cluster, pods: Sequence[Pod]) -> list[tuple[Pod, Placement]]:
-    seats = []
+    placements = []
     for pod in pods:
         found = cluster.placer.place(pod)
         assert isinstance(found, Placement), f"there is room for all: {found}"
         cluster.table.charge(pod, found.node)
-        seats.append((pod, found))
-    return seats
+        placements.append((pod, found))
+    return placements
 
 
 def seconds(decide: Decide, nodes: int, all_pods: list[list[Pod]]) -> float:
@@ -92,11 +92,11 @@ def seconds(decide: Decide, nodes: int, all_pods: list[list[Pod]]) -> float:
     return time.process_time() - start
 
 
-def seated_again(nodes: int, pods: list[Pod]) -> float:
+def placed_again(nodes: int, pods: list[Pod]) -> float:
     """For a gang that waited, each pod for the node nominated to it, until all of them were free."""
     cluster = Cluster(nodes)
-    seats = as_gang(cluster, pods)
-    waiting = [structs.replace(pod, nominated=seat.node) for pod, seat in seats]
+    placements = as_gang(cluster, pods)
+    waiting = [structs.replace(pod, nominated=placement.node) for pod, placement in placements]
     for pod in waiting:
         cluster.table.release(pod.key)
         cluster.placer.nominations.put(pod)
@@ -106,14 +106,14 @@ def seated_again(nodes: int, pods: list[Pod]) -> float:
 
 
 def refused(nodes: int, pods: list[Pod]) -> float:
-    """For a gang that lacks one seat."""
+    """For a gang that lacks one placement."""
     cluster = Cluster(nodes)
     as_gang(cluster, pods[1:])
     for pod in pods[1:]:
         cluster.table.release(pod.key)
     start = time.process_time()
     found = place_group(cluster.placer, cluster.table, pods, len(pods))
-    assert not isinstance(found, GroupPlacement), "one seat is missing"
+    assert not isinstance(found, GroupPlacement), "one placement is missing"
     return time.process_time() - start
 
 
@@ -136,12 +136,12 @@ def whole(nodes: int, count: int, members: int) -> None:
     compare("100 shapes in turn", nodes, gangs(count, members, shapes=100))
     print("the first of them alone")
     compare("equal pods", nodes, equal[:1])
-    report("back to its nominated nodes", seated_again(nodes, equal[0]), seconds(one_by_one, nodes, equal[:1]))
+    report("back to its nominated nodes", placed_again(nodes, equal[0]), seconds(one_by_one, nodes, equal[:1]))
     compare("spread over racks", nodes, gangs(1, members, SPREAD))
     compare("apart from each other", nodes, gangs(1, min(members, nodes), APART))
     full = max(1, members // PODS_ON_NODE)
     some = gangs(1, full * PODS_ON_NODE + 1)
-    report("refused for one seat", refused(full, some[0]), seconds(one_by_one, full, [some[0][1:]]))
+    report("refused for one placement", refused(full, some[0]), seconds(one_by_one, full, [some[0][1:]]))
 
 
 def compare(title: str, nodes: int, pods: list[list[Pod]], decide: Decide = as_gang) -> None:

@@ -88,7 +88,7 @@ class Run:
         self.events: list[tuple[float, int, str, PendingWorkload, int]] = []
         self.runtimes: dict[Key, float] = {}
         self.attempts: dict[Key, int] = {}
-        self.applicants: dict[str, PendingWorkload] = {}
+        self.pending_by_uid: dict[str, PendingWorkload] = {}
         self.waits: dict[int, list[float]] = {kind.priority: [] for kind in classes}
         self.cycles = self.heads = self.admitted = self.evicted = 0
         for one in made:
@@ -98,7 +98,7 @@ class Run:
 
     def arrive(self, one: PendingWorkload, kind: Class) -> None:
         self.runtimes[one.key] = kind.runtime
-        self.applicants[one.workload.uid] = one
+        self.pending_by_uid[one.workload.uid] = one
         self.at(one.workload.created, "arrives", one, 0)
 
     def at(self, when: float, what: str, one: PendingWorkload, attempt: int) -> None:
@@ -120,7 +120,7 @@ class Run:
             self.ledger.forget_allocations(one.queue)  # a change from outside
         if what == "arrives":
             self.pending.add(one, now)
-        elif self.attempts.get(one.key) == attempt and self.ledger.leave(one.queue, one.workload.uid):
+        elif self.attempts.get(one.key) == attempt and self.ledger.release(one.queue, one.workload.uid):
             self.pending.wake(one.queue, now)
             if what == "has left":
                 self.pending.add(one, now)
@@ -145,7 +145,7 @@ class Run:
         for victim in outcome.victims:
             if not victim.reservation.evicted:
                 self.evicted += 1
-                one = self.applicants[victim.reservation.uid]
+                one = self.pending_by_uid[victim.reservation.uid]
                 self.at(now + 0.001, "has left", one, self.attempts[one.key])
 
 

@@ -22,12 +22,12 @@ from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot,
 from headgate.engine.quota.admission_cycle import Outcome as Decided
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.lifecycle.workload.eviction import finished
-from headgate.model.effects import Effect, PatchStatus, QueuedWorkloadStatus
+from headgate.model.effects import Effect, PatchStatus
 from headgate.model.events import Event, Observed, Outcome
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
 from headgate.model.objects import Namespace, Object
-from headgate.model.queues import LocalQueue, QueuedWorkload, ResourceFlavor
+from headgate.model.queues import LocalQueue, QueuedWorkload, QueuedWorkloadStatus, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Role, Settings
 from headgate.quota.pending_workload import PendingWorkload

@@ -13,6 +13,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node, Taint
 from headgate.model.objects import PriorityClass
 from headgate.model.pod import Pod, PodShape
+from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
 from headgate.model.resources import Resources
 
 MIB = 1 << 20
@@ -86,3 +87,20 @@ def workload_key(name: str) -> Key:
 
 def priority_class(name: str, value: int, **fields: Any) -> PriorityClass:
     return PriorityClass(Key(Kind.PRIORITY_CLASS, "", name), f"uid-{name}", "1", value, **fields)
+
+
+def kueue_workload(*positional: Any, **fields: Any) -> QueuedWorkload:
+    """A Kueue Workload; the fields of its status are named like those of its spec."""
+    status, others = _split(fields)
+    return QueuedWorkload(*positional, status=QueuedWorkloadStatus(**status), **others)
+
+
+def changed(workload: QueuedWorkload, **fields: Any) -> QueuedWorkload:
+    """The workload with these fields of its metadata, spec or status in place of what it had."""
+    status, others = _split(fields)
+    return msgspec.structs.replace(workload, status=msgspec.structs.replace(workload.status, **status), **others)
+
+
+def _split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    of_status = {name: value for name, value in fields.items() if name in QueuedWorkloadStatus.__struct_fields__}
+    return of_status, {name: value for name, value in fields.items() if name not in of_status}

@@ -135,7 +135,7 @@ class Integrations:
 
     def number(self, metric: str, **labels: str) -> int:
         wanted = tuple(sorted(labels.items()))
-        return next((value for name, said, value in self.plane.numbers() if (name, said) == (metric, wanted)), 0)
+        return next((value for name, said, value in self.plane.collect() if (name, said) == (metric, wanted)), 0)
 
     # everyone else's part
 

@@ -98,6 +98,18 @@ def test_the_group_of_a_pod(labels, spec, annotations, expected):
         pytest.param(
             KUEUE, TOTAL | {"kueue.x-k8s.io/pod-group-serving": "true"}, (None, 0), id="pods that serve are no gang"
         ),
+        pytest.param(
+            KUEUE,
+            TOTAL | {"kueue.x-k8s.io/pod-group-fast-admission": "true"},
+            (None, 0),
+            id="a driver does not wait for the executors it creates",
+        ),
+        pytest.param(
+            KUEUE,
+            TOTAL | {"kueue.x-k8s.io/pod-group-fast-admission": "false"},
+            (BY_KUEUE, 5),
+            id="a group without fast admission is a gang",
+        ),
         pytest.param({}, TOTAL, (None, 0), id="a total alone is no group"),
         pytest.param(KUEUE, {"kueue.x-k8s.io/pod-group-total-count": "0"}, (None, 0), id="a group of none is none"),
         pytest.param(KUEUE, {"kueue.x-k8s.io/pod-group-total-count": "-1"}, (None, 0), id="nor of less"),

@@ -28,15 +28,15 @@ def test_what_stays_is_the_very_same():
     one, other = (read(status=status, metadata={"resourceVersion": version}) for version in ("1", "2"))
     assert (one.version, other.version) == ("1", "2")
     assert one.pod_sets is other.pod_sets
-    assert one.admission is other.admission
+    assert one.status.admission is other.status.admission
 
 
 def test_a_status_means_what_it_says_beside_its_spec():
     more = {"podSets": [{**SPEC["podSets"][0], "count": 3}]}
     counts = [
-        found.admission.pod_sets[0].count
+        found.status.admission.pod_sets[0].count
         for found in (read(status={"admission": ASSIGNED}, spec=spec) for spec in (SPEC, more))
-        if found.admission
+        if found.status.admission
     ]
     assert counts == [2, 3]
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from builders import MIB, amounts
+from builders import MIB, amounts, kueue_workload
 
 from headgate.api.decode import decode
 from headgate.api.errors import InvalidObject
@@ -58,7 +58,7 @@ def test_a_workload_that_says_little():
     shape = PodShape(Resources.of({"cpu": 1000}), Resources.of({"cpu": 1000}))
     needs = TemplateNeeds((ContainerNeeds(amounts(cpu=1000)),))
     pod_sets = (PodSet("main", shape, needs=needs),)
-    assert read({"podSets": [pod_set(asking(cpu=1))]}) == QueuedWorkload(
+    assert read({"podSets": [pod_set(asking(cpu=1))]}) == kueue_workload(
         Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "7", NEW_YEAR, pod_sets, owned_by_stranger=False
     )
 
@@ -124,7 +124,7 @@ def test_a_workload_with_everything():
     }
     memory = Resources.of({"memory": MIB})
     found = read(spec, metadata, status=status)
-    assert found == QueuedWorkload(
+    assert found == kueue_workload(
         key=Key(Kind.KUEUE_WORKLOAD, "d", "w"),
         uid="u",
         version="7",

@@ -29,7 +29,6 @@ from headgate.model.effects import (
     LocalQueueStatus,
     PatchSpec,
     PatchStatus,
-    QueuedWorkloadStatus,
     QueuePriority,
     Write,
 )
@@ -44,6 +43,7 @@ from headgate.model.queues import (
     LocalQueue,
     PodSetAssignment,
     QueuedWorkload,
+    QueuedWorkloadStatus,
     RequeueState,
 )
 from headgate.model.resources import Resources
@@ -317,7 +317,7 @@ def server() -> Server:
 def test_what_is_written_of_a_workload_is_what_is_read(server, change):
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
     server.perform(PatchStatus(at_version(server.read(key)), change))
-    assert QueuedWorkloadStatus.of(server.read(key)) == change
+    assert server.read(key).status == change
 
 
 def test_what_is_written_of_queues_is_what_is_read(server):

@@ -260,10 +260,11 @@ def test_job_status(progress, status):
     ],
 )
 def test_the_status_of_a_workload_is_written_whole(target, precondition, conditions, written):
-    status = {"priority": 1000, "preemptionPriority": 2000, "conditions": written}
+    numbers = {"priority": 1000, "preemptionPriority": 2000}
+    status = {**numbers, "preemptionPolicy": "Never", "conditions": written}
     body = {"metadata": precondition, "status": status}
     path = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/d/workloads/w/status"
-    write = PatchStatus(target, WorkloadStatus(1000, 2000, conditions))
+    write = PatchStatus(target, WorkloadStatus(1000, 2000, False, conditions))
     assert asked(write) == [("PATCH", path, MERGE_PATCH, body)]
 
 

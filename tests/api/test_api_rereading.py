@@ -32,7 +32,7 @@ def test_what_was_stored_is_the_very_same_but_for_its_version() -> None:
     new, old = reader.read(KIND, workload(status)), reader.read(KIND, workload(status, "7"))
     assert isinstance(new, QueuedWorkload) and isinstance(old, QueuedWorkload)
     assert (new.version, old.version) == ("1", "7")
-    assert old.conditions is new.conditions
+    assert old.status.conditions is new.status.conditions
     assert old == read_once(KIND, workload(status, "7"))
 
 
@@ -158,7 +158,7 @@ def test_what_checks_say_verbatim_is_kept() -> None:
     reader.read(KIND, workload({}))
     seen = reader.read(KIND, checked)
     assert seen == read_once(KIND, checked)
-    assert isinstance(seen, QueuedWorkload) and msgspec.json.decode(seen.checks[0].updates) == updates
+    assert isinstance(seen, QueuedWorkload) and msgspec.json.decode(seen.status.checks[0].updates) == updates
 
 
 def test_what_is_made_of_parts_is_made_once_for_the_very_same_ones() -> None:
@@ -194,7 +194,7 @@ def test_a_change_that_was_refused_does_not_hide_what_is_stored() -> None:
     reader.read(KIND, workload(refused))
     again = reader.read(KIND, workload(stored, "2"))
     assert isinstance(first, QueuedWorkload) and isinstance(again, QueuedWorkload)
-    assert again.conditions is first.conditions
+    assert again.status.conditions is first.status.conditions
     assert again == read_once(KIND, workload(stored, "2"))
 
 
@@ -235,3 +235,18 @@ def test_what_is_seen_again_is_the_very_same() -> None:
 )
 def test_what_lacks_something_is_read_as_at_the_door(value: Json) -> None:
     assert Rereading().read(KIND, value) == read_once(KIND, value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"generation": True}, id="true is not the generation 1"),
+        pytest.param({"generation": 1.5}, id="nor is a fraction"),
+        pytest.param({"resourceVersion": {}}, id="a version is a string"),
+    ],
+)
+def test_metadata_that_cannot_be_read_for_the_first_time_cannot_be_read_again(metadata: Json) -> None:
+    reader, priority = Rereading(), Kind.WORKLOAD_PRIORITY_CLASS
+    named = {"name": "c", "uid": "u", "resourceVersion": "1", "generation": 1}
+    assert reader.read(priority, {"metadata": named, "value": 10}) is not None
+    assert reader.read(priority, {"metadata": {**named, **metadata}, "value": 10}) is None

@@ -36,6 +36,7 @@ def test_a_workload_with_everything():
     status = {
         "priority": 1000,
         "preemptionPriority": 2000,
+        "preemptionPolicy": "Never",
         "conditions": [{**scheduled, "lastTransitionTime": NOW}, {"type": "Other", "status": "False"}],
     }
     found = decode(
@@ -52,6 +53,7 @@ def test_a_workload_with_everything():
         preemption_priority_class="shielded",
         priority=1000,
         preemption_priority=2000,
+        preempts=False,
         conditions=(
             Condition("Scheduled", "True", "AllSeated", "4 of 4", NEW_YEAR),
             Condition("Other", "False", "", "", 0.0),

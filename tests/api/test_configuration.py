@@ -9,6 +9,7 @@ import pytest
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
 from headgate.model.settings import (
     DEFAULT_PLUGINS,
+    GangPreemption,
     Point,
     PreemptionSettings,
     Profile,
@@ -173,6 +174,13 @@ def test_with_the_feature_off_no_profile_looks_at_gates(plugins):
     for profile in (*settings_from(document, "f").profiles, plain_profile("x", GATES_OFF["featureGates"])):
         assert "SchedulingGates" not in on(profile, Point.PRE_ENQUEUE)
         assert "NodePorts" in on(profile, Point.FILTER)
+
+
+@pytest.mark.parametrize("timeout", [{}, {"preemption": {"certifyTimeout": "1s"}}], ids=["alone", "with a timeout"])
+def test_without_workload_aware_preemption_victims_are_found_pod_by_pod(timeout):
+    document = {"featureGates": {"WorkloadAwarePreemption": False}, **timeout}
+    assert settings_from(document, "f").preemption.gangs is GangPreemption.POD_BY_POD
+    assert settings_from(timeout, "f").preemption.gangs is GangPreemption.TOGETHER
 
 
 def test_a_name_without_a_profile_gets_the_default_one():

@@ -11,7 +11,7 @@ import random
 from collections import deque
 
 from builders import gang, node, pod, priority_class, shape, workload
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from headgate.engine.loop import Engine
 from headgate.model.affinity import HostPort, PeerDemands, PodTerm, Spread
@@ -27,7 +27,14 @@ from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
 
 PLAIN = "plain"  # a profile that asks nobody to leave
-SETTINGS = Settings(profiles=(Profile(), Profile(PLAIN, disabled=frozenset({"DefaultPreemption"}))))
+SINGLE = "single"  # a profile that queues members of gangs one by one
+SETTINGS = Settings(
+    profiles=(
+        Profile(),
+        Profile(PLAIN, disabled=frozenset({"DefaultPreemption"})),
+        Profile(SINGLE, disabled=frozenset({"GangScheduling"})),
+    )
+)
 MOST_TURNS = 300  # after which a cluster that nobody touches must have come to rest
 ACTIONS = 14  # of each history
 NODES = ("n0", "n1", "n2")
@@ -38,6 +45,7 @@ WORKLOADS = (
     Key(Kind.POD_GROUP, "default", "green"),
 )
 PODS = tuple(f"p{number}" for number in range(7))
+SURPLUS = ("a0", "s0")  # before and after the others by name
 BLACK = (Requirement("app", Operator.IN, ("black",)),)
 
 
@@ -76,7 +84,7 @@ class Cluster:
         self.news.append(Gone(key, gone.uid))
 
     def perform(self, effect: Write) -> None:
-        """As an API server would, with a kubelet and a disruption controller that take no time."""
+        """As an API server would, with a disruption controller, and mostly a kubelet, that take no time."""
         known = self.objects.get(effect.target.key)
         if known is None or known.uid != effect.target.uid:
             self.news.append(Outcome(effect, WriteError.GONE))
@@ -90,7 +98,7 @@ class Cluster:
             return
         if changed is not None:
             self.put(changed)
-        if isinstance(effect, Evict):
+        if isinstance(effect, Evict) and self._dice.random() < 0.7:  # the others take their time
             self.lose(known.key)
         self.news.append(Outcome(effect))
         if self._dice.random() < 0.3:  # an answer may come before what it brought about is seen
@@ -113,8 +121,8 @@ class Cluster:
                 return replace(known, preempted=True, leaves_with=pods_together(message))
             case PatchStatus(change=PodCondition(type="DisruptionTarget")):
                 return replace(known, preempted=False, leaves_with=0)
-            case PatchStatus(change=Status(priority=priority, preemption_priority=shield, conditions=conditions)):
-                return replace(known, priority=priority, preemption_priority=shield, conditions=conditions)
+            case PatchStatus(change=Status() as status):
+                return replace(known, **asdict(status))
         return None
 
 
@@ -229,7 +237,9 @@ class Making:
     def act(self) -> None:
         some = {
             self._pod: 6,
+            self._join: 4,
             self._delete_pod: 3,
+            self._stop: 4,
             self._relabel: 4,
             self._regroup: 4,
             self._ungate: 4,
@@ -331,7 +341,7 @@ class Making:
             shape=shape(cpu, ports=ports, node_selector=zone, peers=self._peers()),
             labels=self._labels(group),
             group=group,
-            scheduler_name=PLAIN if self._dice.random() < 0.15 else "headgate",
+            scheduler_name=self._dice.choices(["headgate", PLAIN, SINGLE], [70, 15, 15])[0],
             priority=getattr(found, "value", 0),
             preempts=getattr(found, "preempts", True),
             gates=("gate",) if self._dice.random() < 0.2 else (),
@@ -342,6 +352,25 @@ class Making:
         )
         self._tell(f"pod {name}: {cpu}, {choice}, app {made.labels['app']}, in {_named(group)} {extra}")
         self._cluster.make(made)
+
+    def _join(self) -> None:
+        """One more member, of any size, for a gang that waits, if there is one that was promised nodes."""
+        waiting = [each for each in self._those(Kind.POD) if isinstance(each, Pod) and each.group and not each.node]
+        promised = [each for each in waiting if each.nominated] or waiting
+        if promised:
+            like = self._dice.choice(promised)
+            cpu, gates = self._dice.choice([50, 100, 200]), ("gate",) if self._dice.random() < 0.3 else ()
+            made = replace(like, shape=shape(cpu), gates=gates, nominated="", scheduled=None)
+            name = self._dice.choice(SURPLUS)
+            self._tell(f"pod {name}: {cpu}, joins {_named(like.group)} {gates and 'gated'}")
+            self._cluster.make(replace(made, key=Key(Kind.POD, "default", name)))
+
+    def _stop(self) -> None:
+        stopping = [each for each in self._those(Kind.POD) if isinstance(each, Pod) and each.deleted is not None]
+        if stopping:
+            gone = self._dice.choice(stopping)
+            self._tell(f"pod {gone.key.name} stopped")
+            self._cluster.lose(gone.key)
 
     def _delete_pod(self) -> None:
         gone = self._some_pod()

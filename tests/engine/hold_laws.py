@@ -4,7 +4,7 @@ import itertools
 import re
 from random import Random
 
-from builders import amounts, node, node_key, pod, shape
+from builders import amounts, kueue_workload, node, node_key, pod, shape
 from msgspec import structs
 
 from headgate.engine.integrations.hold_plan import HoldCandidate, HoldPlan, TerminatingPod
@@ -14,7 +14,7 @@ from headgate.engine.integrations.quota_trees import QuotaTrees
 from headgate.engine.journal import Journal
 from headgate.lifecycle.workload.conditions import ConditionUpdate, edited, with_status
 from headgate.model.conditions import Condition
-from headgate.model.effects import Delete, EmitEvent, PatchSpec, PatchStatus, PodStart, QueuedWorkloadStatus, WakeAt
+from headgate.model.effects import Delete, EmitEvent, PatchSpec, PatchStatus, PodStart, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, CLUSTER_QUEUE_NAME, FLAVORS, MANAGED, QUEUE_NAME, workload_name
@@ -24,7 +24,7 @@ from headgate.model.queues import (
     ClusterQueue,
     PodSet,
     PodSetAssignment,
-    QueuedWorkload,
+    QueuedWorkloadStatus,
     ResourceFlavor,
 )
 from headgate.model.quota_settings import QuotaSettings
@@ -234,7 +234,7 @@ class History:
         sets = (PodSet("main", made.shape),)
         self.put(made)
         self.put(
-            QueuedWorkload(
+            kueue_workload(
                 key,
                 f"uid-w{name}",
                 "1",

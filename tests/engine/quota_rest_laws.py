@@ -95,7 +95,9 @@ class RestHistory:
         self.steps.see(work(name, queue=home, priority=priority, pod_sets=sets, created=self.steps.now, owner=owner))
 
     def finish(self):
-        holding = [one for one in self.steps.workloads if one.admission is not None and not one.is_true("Finished")]
+        holding = [
+            one for one in self.steps.workloads if one.status.admission is not None and not one.is_true("Finished")
+        ]
         if holding:
             self.steps.finish(self.dice.choice(holding).key.name)
 
@@ -106,7 +108,7 @@ class RestHistory:
             self.dice.choice((self.arrive, self.arrive, self.arrive, self.finish))()
 
     def evictions(self):
-        return {one.key.name: sum(each.count for each in one.evictions) for one in self.steps.workloads}
+        return {one.key.name: sum(each.count for each in one.status.evictions) for one in self.steps.workloads}
 
     def come_to_rest(self):
         restarts = 0
@@ -128,7 +130,7 @@ class RestHistory:
 
     def leaving(self):
         """Evicted workloads of owners whose pods are not gone yet."""
-        evicted = [one for one in self.steps.workloads if one.admission is not None and one.is_true("Evicted")]
+        evicted = [one for one in self.steps.workloads if one.status.admission is not None and one.is_true("Evicted")]
         return [one for one in evicted if one.owner is not None and not one.is_true("Finished")]
 
 
@@ -156,11 +158,11 @@ def who_fits(history):
     books = Ledger(history.queues, [one for one in objects if isinstance(one, Cohort)])
     workloads = [one for one in steps.workloads if not one.is_true("Finished")]
     for one in workloads:
-        if one.admission is not None:
-            books.hold(reservation_of(one, ordered_at(one, settings)))
+        if one.status.admission is not None:
+            books.reserve(reservation_of(one, ordered_at(one, settings)))
     found = []
     for one in workloads:
-        if one.admission is None:
+        if one.status.admission is None:
             search = FlavorAssigner(books.forest.queues[one.queue], flavors, never)
             if assign(search, pending_workload(one, one.queue, settings).pod_set_requests).mode is Mode.FIT:
                 found.append(one.key.name)

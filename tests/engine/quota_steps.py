@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from builders import changed, kueue_workload
 from msgspec import structs
 
 from headgate.engine.journal import Journal
@@ -10,6 +11,7 @@ from headgate.model.conditions import Condition
 from headgate.model.effects import (
     Activation,
     ClusterQueueStatus,
+    CohortStatus,
     Consumption,
     Delete,
     EmitEvent,
@@ -17,7 +19,6 @@ from headgate.model.effects import (
     LocalQueueStatus,
     PatchSpec,
     PatchStatus,
-    QueuedWorkloadStatus,
     QueuePriority,
     WakeAt,
 )
@@ -33,6 +34,7 @@ from headgate.model.queues import (
     LocalQueue,
     PodSet,
     QueuedWorkload,
+    QueuedWorkloadStatus,
     Quota,
     ResourceFlavor,
     ResourceGroup,
@@ -93,7 +95,7 @@ def work(name="a", cpu=1, queue="lq", **fields):
     key = Key(Kind.KUEUE_WORKLOAD, fields.pop("space", "default"), name)
     fields.setdefault("pod_sets", (pods(cpu),))
     fields.setdefault("created", 0.0)
-    return QueuedWorkload(key, f"uid-{name}", "1", queue=queue, **fields)
+    return kueue_workload(key, f"uid-{name}", "1", queue=queue, **fields)
 
 
 OWNER = Target(Key(Kind.JOB, "default", "job"), "uid-job")
@@ -135,11 +137,11 @@ class QuotaSteps:
 
     def edit(self, name, **fields):
         """Somebody else changes a workload."""
-        return self.see(structs.replace(self[name], **fields))
+        return self.see(changed(self[name], **fields))
 
     def says(self, name, type_, status, reason="", message=""):
         """Somebody else sets a condition of a workload."""
-        others = tuple(one for one in self[name].conditions if one.type != type_)
+        others = tuple(one for one in self[name].status.conditions if one.type != type_)
         return self.edit(name, conditions=(*others, Condition(type_, str(status), reason, message, self.now)))
 
     def lose(self, one):
@@ -230,7 +232,7 @@ class QuotaSteps:
 
     def status(self, key):
         """The status last written of a queue."""
-        kinds = ClusterQueueStatus | LocalQueueStatus
+        kinds = ClusterQueueStatus | LocalQueueStatus | CohortStatus
         return [w.change for w in self.written if w.target.key == key and isinstance(getattr(w, "change", 0), kinds)][
             -1
         ]
@@ -240,7 +242,7 @@ class QuotaSteps:
 
     def number(self, metric, **labels):
         wanted = tuple(sorted(labels.items()))
-        return {(name, at): value for name, at, value in self.plane.numbers()}.get((metric, wanted), 0)
+        return {(name, at): value for name, at, value in self.plane.collect()}.get((metric, wanted), 0)
 
 
 def _is_status(write):
@@ -250,11 +252,13 @@ def _is_status(write):
 def _changed(found, write):
     match write:
         case PatchStatus(change=QueuedWorkloadStatus() as status):
-            return structs.replace(found, **structs.asdict(status))
+            return structs.replace(found, status=status)
         case PatchStatus(change=LocalQueueStatus(conditions=conditions, consumption=Consumption(consumed, at))):
             return structs.replace(found, conditions=conditions, consumed=consumed, consumed_at=at)
         case PatchStatus(change=ClusterQueueStatus() | LocalQueueStatus() as status):
             return structs.replace(found, conditions=status.conditions)
+        case PatchStatus(change=CohortStatus(weighted_share)):
+            return structs.replace(found, shown_share=weighted_share)
         case PatchSpec(change=Activation(active)):
             return structs.replace(found, active=active, generation=found.generation + 1)
         case PatchSpec(change=QueuePriority(priority)):

@@ -66,7 +66,7 @@ def test_after_a_lost_answer_only_the_binding_is_sent_again(stage):
     _, bind = run(stage, gated)
     assert stage.answer(bind, WriteError.UNKNOWN, 0.0) is None
     assert stage.in_flight == 0
-    assert stage.due(stage.writes.next_deadline()) == [bind]
+    assert stage.due(stage.writes.deadlines.next_deadline()) == [bind]
     assert stage.in_flight == 1
 
 
@@ -85,6 +85,6 @@ def test_nothing_is_kept_of_a_pod_that_was_observed_on_its_node(stage):
     _, bind = run(stage, pod("a", gates=(GATE,)))
     stage.answer(bind, WriteError.UNKNOWN, 0.0)
     stage.settle(bound(pod("a"), "n").key)
-    assert stage.writes.next_deadline() is None
+    assert stage.writes.deadlines.next_deadline() is None
     assert stage.get(bind.target.key) is None
     assert stage.answer(bind, None, 1.0) is None

@@ -1,6 +1,7 @@
 """Deadlines and timers: one deadline for a key, one timer for the earliest, and nothing is left behind."""
 
 import heapq
+import math
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,18 +63,26 @@ def test_what_is_due_is_what_a_plain_dictionary_says(changes, now):
 
 def test_a_timer_is_set_to_the_earliest_deadline_and_again_when_it_has_fired():
     timer = Timer("quota")
-    assert list(timer.wake_at([None, 5.0, 3.0], now=0.0)) == [WakeAt(3.0, "quota")]
-    assert list(timer.wake_at([5.0], now=1.0)) == [], "the earlier one still comes"
-    assert list(timer.wake_at([2.0], now=1.0)) == [WakeAt(2.0, "quota")]
-    assert list(timer.wake_at([5.0], now=2.0)) == [WakeAt(5.0, "quota")]
-    assert list(timer.wake_at([1.0], now=7.0)) == [WakeAt(7.0, "quota")], "never in the past"
+    assert list(timer.wake_at(0.0, None, 5.0, 3.0)) == [WakeAt(3.0, "quota")]
+    assert list(timer.wake_at(1.0, 5.0)) == [], "the earlier one still comes"
+    assert list(timer.wake_at(1.0, 2.0)) == [WakeAt(2.0, "quota")]
+    assert list(timer.wake_at(2.0, 5.0)) == [WakeAt(5.0, "quota")]
+    assert list(timer.wake_at(7.0, 1.0)) == [WakeAt(7.0, "quota")], "never in the past"
+
+
+def test_a_timer_watches_deadlines_that_are_set_and_dropped_later():
+    first, second = Deadlines(), Deadlines()
+    timer = Timer("quota", first, second)
+    assert (list(timer.wake_at(0.0)), timer.at) == ([], math.inf)
+    first.set("a", 9.0)
+    second.set("b", 5.0)
+    assert (list(timer.wake_at(0.0)), timer.at) == ([WakeAt(5.0, "quota")], 5.0)
+    second.drop("b")
+    assert list(timer.wake_at(1.0)) == [], "it comes too early, which costs one look"
+    assert list(timer.wake_at(5.0, 7.0)) == [WakeAt(7.0, "quota")]
+    assert list(timer.wake_at(7.0)) == [WakeAt(9.0, "quota")]
 
 
 def test_the_timer_of_safety_nets_says_that_it_is_one():
-    assert [effect.idle for effect in Timer("t", idle=True).wake_at([5.0], 1.0)] == [True]
-    assert [effect.idle for effect in Timer("t").wake_at([5.0], 1.0)] == [False]
-
-
-def test_a_timer_that_only_matters_while_something_else_happens_says_so():
-    (wake,) = Timer("flush", idle=True).wake_at((5.0,), 0.0)
-    assert wake.idle
+    assert [effect.idle for effect in Timer("t", idle=True).wake_at(1.0, 5.0)] == [True]
+    assert [effect.idle for effect in Timer("t").wake_at(1.0, 5.0)] == [False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import changed
 from msgspec import structs
 from quota_steps import check, cohort, flavor, local, namespace, pods, priority_class, queue, quota, work
 
@@ -53,7 +54,7 @@ RESERVED, ADMITTED = says("QuotaReserved", reason="QuotaReserved"), says("Admitt
 def held(name="h", cpu=1, of="cq", conditions=(RESERVED, ADMITTED), **fields):
     """A workload that holds quota, as its status says."""
     given = PodSetAssignment("main", (("cpu", "default"),), Resources.of({"cpu": cpu * 1000}), 1)
-    return structs.replace(work(name, cpu, **fields), admission=Admission(of, (given,)), conditions=conditions)
+    return changed(work(name, cpu, **fields), admission=Admission(of, (given,)), conditions=conditions)
 
 
 def cluster(*objects, around=AROUND, settings=QuotaSettings(), now=NOW):  # noqa: B008
@@ -76,7 +77,7 @@ EVICTED = says("Evicted", reason="Preempted", message="for another")
     "objects, state, summary",
     [
         pytest.param([queue(), held("a")], WorkloadState.ADMITTED,
-                     "is admitted by ClusterQueue cq: 1 pods of main on default", id="it is admitted"),
+                     "is admitted by ClusterQueue cq: 1 pod of main on default", id="it is admitted"),
         pytest.param([queue(), work("a", conditions=(says("Finished", reason="Succeeded", message="done"),))],
                      WorkloadState.FINISHED, "has finished: Succeeded: done", id="it has finished"),
         pytest.param([queue(), held("a", conditions=(RESERVED, EVICTED))], WorkloadState.LEAVING,
@@ -85,7 +86,7 @@ EVICTED = says("Evicted", reason="Preempted", message="for another")
                      "is being deleted; kept by finalizers: x/y", id="it is being deleted"),
         pytest.param(
             [queue(checks=(RequiredCheck("budget"), RequiredCheck("net"))), check("budget"), check("net"),
-             structs.replace(held("a", conditions=(RESERVED,)), checks=(
+             changed(held("a", conditions=(RESERVED,)), checks=(
                  CheckStatus("budget", CheckState.PENDING, "asking"), CheckStatus("net", CheckState.READY)))],
             WorkloadState.CHECKS, "has quota and waits for its admission checks: budget is Pending (asking)",
             id="one of its admission checks is not ready"),
@@ -177,7 +178,7 @@ def test_a_verdict_without_quota_agrees_with_what_the_engine_says_keeps_a_worklo
     for objects in worlds:
         there = cluster(*objects)
         (workload,) = there.workloads.values()
-        kept_out = inadmissible_reason(workload, there.circumstances(workload)) is not None
+        kept_out = inadmissible_reason(workload, there.queue_snapshot(workload)) is not None
         assert (state_before_quota(workload, there) is not None) == kept_out
 
 
@@ -305,7 +306,7 @@ def test_finished_workloads_hold_nothing_though_their_admission_is_still_there()
 
 def test_pods_that_are_done_for_good_hold_nothing():
     given = PodSetAssignment("main", (("cpu", "default"),), Resources.of({"cpu": 3000}), 3)
-    half = structs.replace(
+    half = changed(
         work("h", pod_sets=(pods(count=3),)), admission=Admission("cq", (given,)), reclaimable=(("main", 2),)
     )
     told = explained(queue(cpu=3), half, work("a", 3))
@@ -333,7 +334,7 @@ def test_a_queue_that_somebody_else_says_is_inactive_is_mentioned():
 
 
 def test_pods_must_be_ready_before_others_are_admitted_where_that_is_configured():
-    slow = structs.replace(held("slow"), conditions=(RESERVED, ADMITTED, says("PodsReady", False)))
+    slow = changed(held("slow"), conditions=(RESERVED, ADMITTED, says("PodsReady", False)))
     told = explained(queue(cpu=4), slow, work("a"), settings=QuotaSettings(block_admission=True))
     assert told.state is WorkloadState.PODS_NOT_READY
 
@@ -341,11 +342,11 @@ def test_pods_must_be_ready_before_others_are_admitted_where_that_is_configured(
 def test_work_that_is_held_says_for_which_pods_on_which_nodes_and_until_when():
     why = "waiting for 2 cpu of leaving pods default/old on n-1; starts by 2026-01-01T00:01:40Z"
     said = structs.replace(says("WaitingForRoom", True), message=why)
-    mine = structs.replace(held("a"), conditions=(RESERVED, ADMITTED, said))
+    mine = changed(held("a"), conditions=(RESERVED, ADMITTED, said))
     told = explained(queue(cpu=2), mine)
     assert told.state is WorkloadState.NO_ROOM
     assert told.summary == f"is admitted and held: {why}"
-    over = structs.replace(mine, conditions=(RESERVED, ADMITTED, says("WaitingForRoom", False)))
+    over = changed(mine, conditions=(RESERVED, ADMITTED, says("WaitingForRoom", False)))
     assert explained(queue(cpu=2), over).state is WorkloadState.ADMITTED, "its hold has ended"
 
 

@@ -128,7 +128,7 @@ def test_a_binding_that_fails_is_tried_again_after_a_rest():
     assert steps.later(2).binds == {"w1": "n"}
 
 
-def test_the_seat_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests():
+def test_the_placement_of_a_member_whose_binding_failed_is_kept_while_its_gang_rests():
     steps = Steps(node("n", cpu=200), workload("train", gang(2)), *members(2))
     first, second = [effect for effect in steps.effects if isinstance(effect, Bind)]
     steps.step(Outcome(first), Outcome(second, WriteError.CONFLICT, "no"))
@@ -193,6 +193,12 @@ def test_a_workload_shows_its_priorities_as_numbers():
     assert patch.change == WorkloadStatus(1000, 2000)
 
 
+def test_a_workload_shows_the_preemption_policy_of_its_class():
+    never = priority_class("polite", 1000, preempts=False)
+    steps = Steps(never, workload("train", priority_class="polite"))
+    assert steps.only_status() == WorkloadStatus(1000, 1000, preempts=False)
+
+
 @pytest.mark.parametrize(
     ("classes", "says", "priority", "shield"),
     [
@@ -244,7 +250,7 @@ def test_a_workload_made_anew_while_the_status_of_the_old_one_is_written_gets_it
 
 
 def test_a_status_that_says_it_already_is_not_written():
-    steps = Steps(workload("train", priority=0, preemption_priority=0))
+    steps = Steps(workload("train", priority=0, preemption_priority=0, preempts=True))
     assert steps.effects == []
 
 

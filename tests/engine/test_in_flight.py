@@ -90,8 +90,8 @@ def test_a_write_that_may_not_have_arrived_is_sent_again_after_growing_back_offs
     writes, now, gaps = in_flight(), 0.0, []
     for _ in range(5):
         writes.answer(POD, a_write(), WriteError.UNAVAILABLE, "5", now)
-        gaps.append(writes.next_deadline() - now)
-        now = writes.next_deadline()
+        gaps.append(writes.deadlines.next_deadline() - now)
+        now = writes.deadlines.next_deadline()
         assert list(writes.due(now)) == [(POD, a_write(), PENDING)]
     assert gaps == [1.0, 2.0, 4.0, 8.0, 8.0]
 
@@ -113,10 +113,10 @@ def test_a_write_that_may_not_have_arrived_is_decided_anew_where_the_policy_says
 def test_what_is_awaited_in_vain_is_decided_anew(history, until):
     writes = in_flight()
     play(writes, history)
-    assert writes.next_deadline() == until
+    assert writes.deadlines.next_deadline() == until
     assert list(writes.due(until - 0.5)) == []
     assert list(writes.due(until)) == [(POD, a_write(), FORGOTTEN)]
-    assert writes.next_deadline() is None
+    assert writes.deadlines.next_deadline() is None
 
 
 def test_back_offs_go_on_growing_while_the_same_version_is_written_in_vain():
@@ -125,7 +125,7 @@ def test_back_offs_go_on_growing_while_the_same_version_is_written_in_vain():
     list(writes.due(2.0))
     writes.send(POD, a_write(), "5")
     writes.answer(POD, a_write(), WriteError.CONFLICT, "5", 2.0)
-    assert writes.next_deadline() == 4.0
+    assert writes.deadlines.next_deadline() == 4.0
 
 
 def test_back_offs_begin_anew_with_a_version_that_came_while_nothing_was_in_flight():
@@ -134,7 +134,7 @@ def test_back_offs_begin_anew_with_a_version_that_came_while_nothing_was_in_flig
     list(writes.due(2.0))
     writes.send(POD, a_write(), "6")
     writes.answer(POD, a_write(), WriteError.CONFLICT, "6", 2.0)
-    assert writes.next_deadline() == 3.0
+    assert writes.deadlines.next_deadline() == 3.0
 
 
 def test_an_object_that_is_gone_leaves_nothing_behind():
@@ -142,7 +142,7 @@ def test_an_object_that_is_gone_leaves_nothing_behind():
     play(writes, [DOWN])
     writes.forget(POD)
     assert len(writes) == 0
-    assert writes.next_deadline() is None
+    assert writes.deadlines.next_deadline() is None
     assert list(writes.due(99.0)) == []
 
 
@@ -179,9 +179,9 @@ def test_what_a_history_means_where_any_newer_version_is_decided_anew(history, v
 def test_safety_nets_are_kept_apart_where_the_policy_says_so(history, deadline, idle):
     writes = in_flight(EAGER)
     play(writes, history)
-    assert (writes.next_deadline(), writes.next_idle_deadline()) == (deadline, idle)
+    assert (writes.deadlines.next_deadline(), writes.idle_deadlines.next_deadline()) == (deadline, idle)
     assert list(writes.due(deadline or idle)) == [(POD, a_write(), FORGOTTEN)]
-    assert (writes.next_deadline(), writes.next_idle_deadline()) == (None, None)
+    assert (writes.deadlines.next_deadline(), writes.idle_deadlines.next_deadline()) == (None, None)
 
 
 def test_further_writes_of_one_decision_are_in_flight_together_and_one_failure_is_enough():
@@ -190,7 +190,7 @@ def test_further_writes_of_one_decision_are_in_flight_together_and_one_failure_i
     assert writes.answer(POD, a_write("n-3"), None, "5", 1.0) is None
     assert writes.answer(POD, a_write("n-1"), WriteError.UNAVAILABLE, "5", 1.0) is PENDING
     assert writes.answer(POD, a_write("n-2"), None, "5", 1.0) is PENDING
-    assert writes.next_deadline() == 2.0, "that the other was accepted does not make up for it"
+    assert writes.deadlines.next_deadline() == 2.0, "that the other was accepted does not make up for it"
     assert writes.observe(POD, "6") is FORGOTTEN
 
 
@@ -200,8 +200,8 @@ def test_a_write_the_caller_wants_sent_again_is_due_after_a_back_off_that_grows(
     now = 0.0
     for _ in range(4):
         writes.retry(POD, a_write(), now)
-        waited.append(writes.next_deadline() - now)
-        now = writes.next_deadline()
+        waited.append(writes.deadlines.next_deadline() - now)
+        now = writes.deadlines.next_deadline()
         assert [(slot, write) for slot, write, _ in writes.due(now)] == [(POD, a_write())]
     assert waited == [1.0, 2.0, 4.0, 8.0]
 
@@ -211,7 +211,7 @@ def test_another_write_to_be_sent_again_starts_with_the_shortest_back_off():
     for now in (0.0, 0.0, 0.0):
         writes.retry(POD, a_write("n-1"), now)
     writes.retry(POD, a_write("n-2"), 0.0)
-    assert writes.next_deadline() == 1.0
+    assert writes.deadlines.next_deadline() == 1.0
     assert [write for _, write, _ in writes.due(1.0)] == [a_write("n-2")]
 
 

@@ -214,6 +214,43 @@ def test_pods_that_will_never_come_again_are_given_back():
     assert scene.workload()["status"]["reclaimablePods"] == [{"name": "main", "count": 2}]
 
 
+INDEXED = {"completionMode": "Indexed", "backoffLimitPerIndex": 0}
+
+
+def test_pods_of_indexes_that_failed_for_good_are_given_back():
+    scene = running(job(parallelism=4, **INDEXED), active=4)
+    scene.job_status(active=2, ready=2, failed=2, failedIndexes="0,2")
+    assert scene.workload()["status"]["reclaimablePods"] == [{"name": "main", "count": 2}]
+    scene.job_status(active=1, ready=1, failed=2, succeeded=1, completedIndexes="1", failedIndexes="0,2")
+    assert scene.workload()["status"]["reclaimablePods"] == [{"name": "main", "count": 3}]
+
+
+def test_a_failed_index_gives_nothing_back_while_others_wait_for_its_place():
+    scene = running(job(parallelism=2, completions=4, **INDEXED), active=2)
+    scene.job_status(active=2, ready=2, failed=2, failedIndexes="0-1")
+    assert "reclaimablePods" not in scene.workload()["status"]
+
+
+def test_a_pod_that_failed_and_is_tried_again_keeps_its_quota():
+    scene = running(job(parallelism=4), active=4)
+    scene.job_status(active=4, ready=4, failed=3)
+    assert "reclaimablePods" not in scene.workload()["status"]
+
+
+def test_a_job_whose_other_indexes_run_is_ready():
+    """Otherwise it would be evicted for pods that never come."""
+    scene = running(job(parallelism=3, **INDEXED), active=3)
+    scene.job_status(active=3, ready=3)
+    scene.job_status(active=2, ready=2, failed=1, failedIndexes="1")
+    assert scene.conditions()["PodsReady"] == ("True", "Started")
+
+
+def test_a_job_without_completions_gives_back_the_pods_that_succeeded():
+    scene = running({**(made := job(parallelism=3)), "spec": {**made["spec"], "completions": None}}, active=3)
+    scene.job_status(active=2, ready=2, succeeded=1)
+    assert scene.workload()["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+
+
 @pytest.mark.parametrize("end, reason", [("Complete", "Succeeded"), ("Failed", "Failed")])
 def test_a_job_that_ended_finishes_its_workload(end, reason):
     scene = running()

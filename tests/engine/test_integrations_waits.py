@@ -74,4 +74,4 @@ def test_a_restart_tells_nothing_again():
     scene = seen_after(3.0, pod()).admit()
     scene.restart()
     scene.settle()
-    assert [name for name, _, _ in scene.plane.numbers() if name.startswith("kueue_")] == []
+    assert [name for name, _, _ in scene.plane.collect() if name.startswith("kueue_")] == []

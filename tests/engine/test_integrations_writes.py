@@ -90,7 +90,7 @@ def test_a_creation_is_not_forgotten_because_an_older_object_of_that_name_is_gon
 def test_when_an_object_is_looked_at_again(trouble, after, idle):
     writes, _ = decided(suspend())
     assert writes.answer(Outcome(suspend(), trouble), 100.0) == WORK
-    deadlines = (writes.next_deadline(), writes.next_idle_deadline())
+    deadlines = (writes.in_flight.deadlines.next_deadline(), writes.in_flight.idle_deadlines.next_deadline())
     assert deadlines == ((None, 100.0 + after) if idle else (100.0 + after, None))
     assert list(writes.due(99.0 + after)) == []
     assert JOB in writes.pending
@@ -104,7 +104,7 @@ def test_trouble_upon_trouble_is_tried_ever_more_rarely():
     for _ in range(8):
         assert list(writes.passing(WORK, [suspend()], {JOB: "1"})) == [suspend()]
         writes.answer(Outcome(suspend(), WriteError.UNAVAILABLE), now)
-        at = writes.next_deadline()
+        at = writes.in_flight.deadlines.next_deadline()
         waits.append(at - now)
         now = at
         assert list(writes.due(now)) == [WORK]

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import bound, gang, member, node, pod, priority_class, workload
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from steps import Steps
 from test_preempting import evictions, gone, marks, nominations, preempted, recorded
 
@@ -83,11 +83,7 @@ def test_both_workloads_are_told_of_a_member_that_moves():
     runs = bound(member("w0", priority=1), "n")
     steps = Steps(node("n"), low, high, train, serve, runs)
     written = {each.target.key.name: each.change for each in steps.effects if isinstance(each, PatchStatus)}
-    shown = [
-        replace(each, priority=written[each.key.name].priority, preemption_priority=written[each.key.name].priority)
-        for each in (train, serve)
-    ]
-    steps.see(*shown)
+    steps.see(*(replace(each, **asdict(written[each.key.name])) for each in (train, serve)))
     assert steps.see(moved(runs)).only_status().conditions[0].type == "PodsNotMatchingPriority"
 
 
@@ -123,10 +119,10 @@ def test_room_promised_to_a_gang_that_is_none_any_more_is_not_kept():
 
 def test_a_member_that_leaves_after_the_evictions_takes_its_room_by_itself():
     steps = Steps(*TWO, *LOW, HIGH, *PAIR)
-    seat = nominations(steps)["w1"]
+    placement = nominations(steps)["w1"]
     assert len(evictions(recorded(steps))) == 2
-    steps.see(replace(alone(PAIR[1]), nominated=seat))
-    assert steps.step(gone(LOW[0]), gone(LOW[1])).binds == {"w1": seat}
+    steps.see(replace(alone(PAIR[1]), nominated=placement))
+    assert steps.step(gone(LOW[0]), gone(LOW[1])).binds == {"w1": placement}
 
 
 # while bindings are in flight

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import bound, gang, member, node, pod, pod_key, priority_class, workload
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from steps import Steps
 
 from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchStatus, PodCondition
@@ -55,6 +55,32 @@ def test_the_promise_comes_before_the_eviction():
     steps = Steps(FULL, LOW, HIGH)
     assert (nominations(steps), evictions(steps), steps.binds) == ({"high": "n"}, [], {})
     assert evictions(recorded(steps)) == ["low"]
+
+
+@pytest.mark.parametrize(
+    "objects, preemptors",
+    [
+        pytest.param([FULL, LOW, HIGH], 1, id="a pod"),
+        pytest.param(
+            [
+                node("n", cpu=200),
+                bound(pod("low", cpu=200, priority=1), "n"),
+                workload("train", gang(2), priority_class="high"),
+                priority_class("high", 10),
+                *(member(f"m{number}", priority=10) for number in range(2)),
+            ],
+            2,
+            id="every pod of a gang",
+        ),
+    ],
+)
+def test_nominated_before_it_is_called_unschedulable_so_that_no_autoscaler_orders_a_node_for_it(objects, preemptors):
+    patches = [each for each in Steps(*objects).effects if isinstance(each, PatchStatus)]
+    changes = [each for each in patches if each.target.key.kind is Kind.POD]
+    nominated = [each.target.key for each in changes if isinstance(each.change, Nomination)]
+    told = [each.target.key for each in changes if isinstance(each.change, PodCondition)]
+    assert [isinstance(each.change, Nomination) for each in changes] == [True] * preemptors + [False] * preemptors
+    assert sorted(nominated) == sorted(told)
 
 
 def test_the_preemptor_is_bound_when_its_victim_has_left():
@@ -254,6 +280,27 @@ def test_a_workload_whose_class_never_preempts_waits():
     never = priority_class("polite", 10, preempts=False)
     steps = Steps(FULL, LOW, never, workload("train", gang(1), priority_class="polite"), member("w0"))
     assert nominations(steps) == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "promised"),
+    [
+        pytest.param(False, {}, id="Never stays Never"),
+        pytest.param(True, {"w0": "n"}, id="a workload that preempted may still do so"),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same process", "its successor"])
+def test_the_preemption_policy_of_a_workload_is_that_of_its_class_when_it_was_first_seen(policy, promised, restarted):
+    """The class is deleted and made anew with the other policy."""
+    chosen, train = priority_class("chosen", 10, preempts=policy), workload("train", gang(1), priority_class="chosen")
+    steps = Steps(chosen, train)
+    shown = replace(train, **asdict(steps.only_status()))
+    steps.see(shown)
+    steps.step(Gone(chosen.key, chosen.uid))
+    other = replace(priority_class("chosen", 10, preempts=not policy), uid="new")
+    made_anew = [FULL, LOW, other, member("w0")]
+    steps = Steps(*made_anew, shown) if restarted else steps.see(*made_anew)
+    assert nominations(steps) == promised
 
 
 # after a restart

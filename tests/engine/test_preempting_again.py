@@ -1,7 +1,7 @@
 """Who was refused in vain is tried and searched for again when anything that decided it has changed."""
 
 import pytest
-from builders import amounts, bound, gang, member, node, pod, priority_class, workload
+from builders import amounts, bound, gang, member, node, pod, priority_class, shape, workload
 from msgspec.structs import replace
 from steps import Steps
 from test_preempting import evictions, gone, nominations, preempted, recorded
@@ -236,3 +236,20 @@ def test_a_group_named_by_no_label_is_left_like_any_other():
     assert nominations(steps.see(replace(runs, group=None))) == {"high": "n"}
     assert evictions(recorded(steps)) == ["w0"]
     assert steps.step(gone(runs)).binds == {"high": "n"}
+
+
+@pytest.mark.parametrize(
+    "comes",
+    [
+        pytest.param(pod("boss", priority=20), id="a more important pod is placed there"),
+        pytest.param(
+            bound(pod("other", scheduler_name="other", priority=30), "n"), id="another scheduler bound a pod there"
+        ),
+    ],
+)
+def test_a_preemptor_whose_nominated_node_was_taken_looks_elsewhere_while_its_victims_still_stop(comes):
+    small, low = bound(pod("small", cpu=60, priority=1), "n"), bound(pod("low-m", priority=1), "m")
+    steps = preempted(FULL, small, HIGH)
+    assert evictions(steps) == ["small"]
+    steps.see(replace(HIGH, nominated="n"), replace(small, deleted=30.0), node("m", cpu=100), low)
+    assert nominations(steps.see(replace(comes, shape=shape(40)))) == {"high": "m"}

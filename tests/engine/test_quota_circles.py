@@ -51,7 +51,7 @@ class Bounded(QuotaSteps):
         return self.see(work(name, cpu, home, priority=priority, created=self.now, **fields))
 
     def preemptions(self):
-        return {one.key.name: sum(each.count for each in one.evictions) for one in self.workloads}
+        return {one.key.name: sum(each.count for each in one.status.evictions) for one in self.workloads}
 
 
 def two_queues(**fields):
@@ -91,7 +91,7 @@ def test_they_come_to_rest_in_whatever_order_they_arrive(last):
 def rounds_of_release(steps):
     """Owners stop what was evicted, all at once, until nothing is evicted any more."""
     for _ in range(40):
-        leaving = [one for one in steps.workloads if one.admission is not None and one.is_true("Evicted")]
+        leaving = [one for one in steps.workloads if one.status.admission is not None and one.is_true("Evicted")]
         if not leaving:
             return steps
         for one in leaving:
@@ -138,7 +138,7 @@ def test_restarts_in_the_middle_of_a_turn_cost_one_more_turn_each_at_most():
         rounds_of_release(steps.arrive(name, owner=OWNER))
     steps.arrive("j6", owner=OWNER)
     for _ in range(5):
-        leaving = [one for one in steps.workloads if one.admission is not None and one.is_true("Evicted")]
+        leaving = [one for one in steps.workloads if one.status.admission is not None and one.is_true("Evicted")]
         for one in leaving[:1]:
             steps.edit(one.key.name, **structs.asdict(released(one, steps.now)))
         steps.restart()
@@ -278,7 +278,7 @@ def test_a_check_that_always_retries_does_not_make_its_workload_preempt_for_ever
     steps = Bounded(queue(cpu=1, preemption=BOTH_WAYS, strategy=QueueingStrategy.BEST_EFFORT_FIFO), work("low"))
     steps.see(work("high", priority=1))
     for _ in range(5):
-        if steps["high"].admission is not None:
+        if steps["high"].status.admission is not None:
             steps.says("high", "Evicted", True, "AdmissionCheck")
     assert steps.preemptions()["low"] <= 2
 

@@ -19,7 +19,7 @@ CHECKED = queue(checks=(RequiredCheck("c"),))
 def measured(steps, prefix):
     return {
         (name.removeprefix(prefix), *(text for _, text in labels)): value
-        for name, labels, value in steps.plane.numbers()
+        for name, labels, value in steps.plane.collect()
         if name.startswith(prefix)
     }
 
@@ -100,7 +100,7 @@ def test_what_a_cluster_queue_has_and_uses_in_whole_units():
 
 
 def test_what_cluster_queues_have_and_use_is_told_only_where_that_is_asked_for():
-    names = {name for name, _, _ in QuotaSteps(queue(), work("a")).plane.numbers()}
+    names = {name for name, _, _ in QuotaSteps(queue(), work("a")).plane.collect()}
     assert not {name for name in names if "quota" in name and "quota_reserved" not in name}
     assert not {name for name in names if name.startswith("kueue_cluster_queue_resource")}
 
@@ -178,13 +178,13 @@ def test_which_local_queues_are_told_of(selector, told):
         work("b", queue="quiet"),
         settings=QuotaSettings(metrics=QuotaMetrics(local_queues=selector)),
     )
-    named = {dict(labels)["name"] for name, labels, _ in steps.plane.numbers() if name.startswith("kueue_local_queue")}
+    named = {dict(labels)["name"] for name, labels, _ in steps.plane.collect() if name.startswith("kueue_local_queue")}
     assert named == told
 
 
 def test_labels_are_sorted_and_no_series_comes_twice():
     steps = QuotaSteps(queue(cohort="team"), work("a"), work("b", cpu=9), settings=RESOURCES)
-    numbers = [(name, labels) for name, labels, _ in steps.plane.numbers()]
+    numbers = [(name, labels) for name, labels, _ in steps.plane.collect()]
     assert all(list(labels) == sorted(labels) for _, labels in numbers)
     assert len(numbers) == len(set(numbers))
 

@@ -48,8 +48,8 @@ def a_round(steps, number):
     waits = work(names[1], 2, f"lq-{number}", space=space, created=float(number), priority=-number)
     lost = work(names[2], 1, f"missing-{number}", space=space, created=float(number))
     steps.see(fits, waits, lost)
-    assert steps.objects[fits.key].admission is not None
-    assert steps.objects[waits.key].admission is None
+    assert steps.objects[fits.key].status.admission is not None
+    assert steps.objects[waits.key].status.admission is None
     steps.later(2.0)
     for one in (*lines, fits, waits, lost):
         steps.lose(steps.objects[one.key])

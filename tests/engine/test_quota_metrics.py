@@ -137,7 +137,7 @@ def test_what_a_restart_sees_again_is_not_told_again():
     steps.edit("a", checks=(CheckStatus("c", CheckState.READY),)).says("a", "PodsReady", True, "Started")
     steps.finish("a")
     steps.restart()
-    told = [name for name, _, value in steps.plane.numbers() if isinstance(value, Distribution) or "_total" in name]
+    told = [name for name, _, value in steps.plane.collect() if isinstance(value, Distribution) or "_total" in name]
     assert told == ["kueue_admission_attempts_total"]
 
 
@@ -224,7 +224,7 @@ def test_evictions_each_time_and_once_for_each_reason():
 def test_a_workload_that_had_no_quota_was_not_evicted():
     steps = QuotaSteps(queue(cpu=1), work("a", cpu=9))
     steps.edit("a", active=False)
-    assert not [name for name, _, _ in steps.plane.numbers() if "evicted" in name]
+    assert not [name for name, _, _ in steps.plane.collect() if "evicted" in name]
 
 
 def test_a_preemption_is_counted_once_though_it_had_to_be_written_twice():
@@ -283,5 +283,5 @@ def test_what_was_counted_of_a_queue_goes_with_it(gone, left):
     steps = QuotaSteps(queue(), work("a"))
     steps.finish("a")
     steps.lose(steps.objects[gone.key])
-    names = [name for name, _, _ in steps.plane.numbers() if name.endswith("admitted_workloads_total")]
+    names = [name for name, _, _ in steps.plane.collect() if name.endswith("admitted_workloads_total")]
     assert names == [left]

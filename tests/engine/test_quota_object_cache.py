@@ -80,7 +80,7 @@ def test_whoever_asks_again_and_again_is_told_the_same_as_one_who_asks_for_the_f
         for each in told:
             _follow(unasked, each)
         for one in WORK:
-            assert asked.circumstances(one) == unasked.circumstances(one)
+            assert asked.queue_snapshot(one) == unasked.queue_snapshot(one)
             assert asked.requests(one) == unasked.requests(one)
 
 
@@ -111,24 +111,24 @@ def test_who_looks_alike_wishes_for_one_and_the_same(other, alike):
     assert (made.requests(of_template("a", 1000)) is made.requests(other)) is alike
 
 
-def test_who_stands_alike_stands_in_the_very_same_circumstances():
+def test_who_stands_alike_stands_in_the_very_same_snapshots():
     made = around(namespace(), flavor(), queue(), local())
-    first, second = made.circumstances(of_template("a", 1000)), made.circumstances(of_template("b", 2000))
+    first, second = made.queue_snapshot(of_template("a", 1000)), made.queue_snapshot(of_template("b", 2000))
     assert first is second
-    assert first is not made.circumstances(of_template("c", 1000, queue="missing"))
+    assert first is not made.queue_snapshot(of_template("c", 1000, queue="missing"))
 
 
 def test_a_queue_whose_flavor_is_gone_is_inactive_once_that_is_settled():
     made, one = around(namespace(), flavor(), queue(), local()), of_template("a", 1000)
     made.lose(flavor().key, flavor().uid)
-    before, _, after = made.circumstances(one), made.take_reshaped(), made.circumstances(one)
+    before, _, after = made.queue_snapshot(one), made.take_reshaped(), made.queue_snapshot(one)
     assert (before.queue_is_active, after.queue_is_active) == (True, False)
 
 
 def test_what_is_kept_of_them_has_a_limit(monkeypatch):
-    monkeypatch.setattr(object_cache, "MOST_CIRCUMSTANCES", 2)
+    monkeypatch.setattr(object_cache, "MOST_SNAPSHOTS", 2)
     made = around(namespace(), flavor(), queue(), local())
     for cpu in range(1, 6):
         one = of_template("a", cpu, queue=f"missing-{cpu}")
         assert made.requests(one).kind.pod_set_requests[0].each == amounts(cpu)
-        assert made.circumstances(one).local is None
+        assert made.queue_snapshot(one).local is None

@@ -36,10 +36,14 @@ def test_a_workload_that_fits_is_admitted_with_one_write():
     steps = QuotaSteps(queue(cpu=2), work("a"))
     assert steps.condition("a", "QuotaReserved") == ("True", "QuotaReserved", "Quota reserved in ClusterQueue cq")
     assert steps.condition("a", "Admitted") == ("True", "Admitted", "The workload is admitted")
-    (given,) = steps["a"].admission.pod_sets
+    (given,) = steps["a"].status.admission.pod_sets
     assert (given.name, given.flavors, given.count, given.usage["cpu"]) == ("main", (("cpu", "default"),), 1, 1000)
     assert len(steps.statuses_written("a")) == 1
-    assert steps.told == [("a", "Admitted")]
+    assert steps.told == [("a", "QuotaReserved"), ("a", "Admitted")]
+    assert [event.message for event in steps.events] == [
+        "Quota reserved in ClusterQueue cq, wait time since queued was 0s",
+        "Admitted by ClusterQueue cq, wait time since reservation was 0s",
+    ]
 
 
 def test_what_does_not_fit_waits_and_says_how_much_is_missing():
@@ -50,7 +54,7 @@ def test_what_does_not_fit_waits_and_says_how_much_is_missing():
     )
     assert steps.condition("b", "QuotaReserved") == ("False", "WaitingForQuota", message)
     assert steps.condition("b", "Admitted") == ("False", "NoReservation", "The workload has no reservation")
-    assert steps["b"].resource_requests == (("main", Resources.of({"cpu": 1000})),)
+    assert steps["b"].status.resource_requests == (("main", Resources.of({"cpu": 1000})),)
     assert ("b", "WaitingForQuota") in steps.told
 
 
@@ -149,7 +153,7 @@ def test_a_workload_waits_for_what_is_missing_and_not_longer(arrival, request):
 def test_partial_admission_takes_as_many_pods_as_there_is_quota_for():
     steps = QuotaSteps(queue(cpu=3), work("a", pod_sets=(pods(count=5, min_count=2),)))
     assert steps.admitted == ["a"]
-    assert steps["a"].admission.pod_sets[0].count == 3
+    assert steps["a"].status.admission.pod_sets[0].count == 3
 
 
 def test_resources_are_counted_as_the_settings_say():
@@ -158,7 +162,7 @@ def test_resources_are_counted_as_the_settings_say():
     asked = pods(0, amounts={"example.com/gpu": 2, "ignored.com/x": 7})
     steps = QuotaSteps(queue(cpu=4), work("a", pod_sets=(asked,)), work("b"), settings=settings)
     assert steps.admitted == ["a"]
-    assert steps["a"].admission.pod_sets[0].usage["cpu"] == 4000
+    assert steps["a"].status.admission.pod_sets[0].usage["cpu"] == 4000
 
 
 # what queues show
@@ -211,7 +215,8 @@ def test_a_queue_shows_how_it_stands():
             queue(checks=(RequiredCheck("x"), RequiredCheck("y"))),
             [check("x", controller="kueue.x-k8s.io/multikueue"), check("y", controller="kueue.x-k8s.io/multikueue")],
             "MultipleMultiKueueAdmissionChecks",
-            "Can't admit new workloads: can have only one MultiKueue AdmissionCheck: x,y.",
+            "Can't admit new workloads: can have only one MultiKueue AdmissionCheck: x,y, the controllers of "
+            "AdmissionCheck(s) are not supported: x (kueue.x-k8s.io/multikueue),y (kueue.x-k8s.io/multikueue).",
             id="two fleets at once",
         ),
     ],

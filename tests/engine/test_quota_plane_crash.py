@@ -1,6 +1,7 @@
 """Nothing depends on memory: another engine goes on from the objects, and no delay or lost answer gives quota twice."""
 
 import pytest
+from builders import changed
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
@@ -8,9 +9,9 @@ from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
 
 from headgate.lifecycle.workload.eviction import released
 from headgate.model.conditions import Condition
-from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
+from headgate.model.effects import PatchStatus
 from headgate.model.events import Observed, Outcome, WriteError
-from headgate.model.queues import QueuePreemption, Reclaim, WithinQueue
+from headgate.model.queues import QueuedWorkloadStatus, QueuePreemption, Reclaim, WithinQueue
 
 LOWER = QueuePreemption(within_queue=WithinQueue.LOWER_PRIORITY, reclaim=Reclaim.ANY)
 
@@ -44,9 +45,9 @@ def test_a_second_engine_has_nothing_to_say_about_workloads_when_nothing_changed
 def test_a_second_engine_does_not_evict_twice_and_still_knows_for_whom():
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low", owner=OWNER), work("high", priority=1))
     steps.see(work("late", priority=1, created=5.0))
-    evictions = steps["low"].evictions
+    evictions = steps["low"].status.evictions
     steps.restart()
-    assert steps["low"].evictions == evictions
+    assert steps["low"].status.evictions == evictions
     steps.lose(steps["low"])
     assert steps.admitted == ["high"]
 
@@ -74,7 +75,7 @@ def test_an_answer_without_the_observation_is_enough_to_go_on():
     steps.writes = []
     steps.step(Outcome(write), Observed(steps["a"]))
     assert about_workloads(steps) == []
-    assert steps.told == [("a", "Admitted")]
+    assert steps.told == [("a", "QuotaReserved"), ("a", "Admitted")]
 
 
 @pytest.mark.parametrize("trouble", [WriteError.UNAVAILABLE, WriteError.UNKNOWN])
@@ -187,7 +188,9 @@ def test_a_workload_that_finished_while_it_was_sent_away_never_comes_back():
 
 
 def with_ready_pods(workload):
-    return replace(workload, conditions=(*workload.conditions, Condition("PodsReady", "True", "Started", "", 0.0)))
+    return changed(
+        workload, conditions=(*workload.status.conditions, Condition("PodsReady", "True", "Started", "", 0.0))
+    )
 
 
 def test_a_name_that_is_used_again_is_another_workload():
@@ -213,19 +216,19 @@ def test_quota_is_never_exceeded_whatever_happens(history):
     steps = QuotaSteps(*queues, cohort("team"), local("lq2", "other"))
     for number, (move, which) in enumerate(history):
         live(steps, move, which, number)
-        held_now = sum(w.admission is not None and not w.is_true("Finished") for w in steps.workloads)
+        held_now = sum(w.status.admission is not None and not w.is_true("Finished") for w in steps.workloads)
         assert held_now <= 3
     steps.release().later(100.0)
     while leave(steps):
         steps.later(1.0)
-    waiting = [w for w in steps.workloads if w.admission is None and not w.is_true("Finished")]
-    holding = [w for w in steps.workloads if w.admission is not None and not w.is_true("Finished")]
+    waiting = [w for w in steps.workloads if w.status.admission is None and not w.is_true("Finished")]
+    holding = [w for w in steps.workloads if w.status.admission is not None and not w.is_true("Finished")]
     assert len(holding) == 3 or not waiting, "no admissible workload is left waiting"
 
 
 def leave(steps):
     """The pods of all evicted workloads that somebody owns are gone; their owners give the quota back."""
-    evicted = [w.key.name for w in steps.workloads if w.owner and w.admission and w.is_true("Evicted")]
+    evicted = [w.key.name for w in steps.workloads if w.owner and w.status.admission and w.is_true("Evicted")]
     for name in evicted:
         steps.edit(name, **asdict(released(steps[name], steps.now)))
     return evicted

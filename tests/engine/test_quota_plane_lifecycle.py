@@ -15,7 +15,7 @@ CHECKED = queue(cpu=1, checks=(RequiredCheck("x"), RequiredCheck("y")))
 
 def answers(steps, **states):
     """The controllers of the checks say how they stand."""
-    told = {one.name: one for one in steps["a"].checks}
+    told = {one.name: one for one in steps["a"].status.checks}
     made = {name: replace(told[name], state=state, message="said so", at=steps.now) for name, state in states.items()}
     return steps.edit("a", checks=tuple({**told, **made}.values()))
 
@@ -32,7 +32,7 @@ def test_a_workload_with_checks_has_quota_first_and_is_admitted_when_all_are_rea
     assert steps.reason("a") == ("True", "QuotaReserved")
     waits = ("False", "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
     assert steps.condition("a", "Admitted") == waits
-    assert [(one.name, one.state) for one in steps["a"].checks] == [("x", "Pending"), ("y", "Pending")]
+    assert [(one.name, one.state) for one in steps["a"].status.checks] == [("x", "Pending"), ("y", "Pending")]
     answers(steps, x=CheckState.READY)
     assert steps.admitted == []
     answers(steps, y=CheckState.READY)
@@ -44,13 +44,13 @@ def test_a_check_that_wants_another_try_sends_the_workload_back_for_a_while():
     steps = checked()
     steps.now = 10.0
     told = CheckStatus("x", CheckState.RETRY, "no nodes", 10.0, requeue_after=60)
-    steps.edit("a", checks=(told, steps["a"].checks[1]))
+    steps.edit("a", checks=(told, steps["a"].status.checks[1]))
     message = 'Evicted due to AdmissionCheck in Retry state: "x" (no nodes)'
     assert steps.condition("a", "Evicted") == ("True", "AdmissionCheck", message)
     assert steps.reason("a") == ("False", "PendingEvaluation")
-    assert steps["a"].requeue == RequeueState(0, 70.0)
-    assert steps["a"].checks[0].message == "Reset to Pending after eviction. Previously: Retry"
-    assert steps["a"].checks[0].retries == 1
+    assert steps["a"].status.requeue == RequeueState(0, 70.0)
+    assert steps["a"].status.checks[0].message == "Reset to Pending after eviction. Previously: Retry"
+    assert steps["a"].status.checks[0].retries == 1
     assert steps.alarm == 70.0
     steps.later(59.0)
     assert steps.reason("a", "Requeued") == ("False", "AdmissionCheck")
@@ -74,13 +74,13 @@ def test_only_checks_of_the_assigned_flavor_count():
     groups = quota(spot=1, default=1)
     checks = RequiredCheck("x", ("spot",)), RequiredCheck("y", ("default",))
     steps = QuotaSteps(queue(groups=groups, checks=checks), flavor("spot"), check("x"), check("y"), work("a"))
-    assert [one.name for one in steps["a"].checks] == ["x"]
+    assert [one.name for one in steps["a"].status.checks] == ["x"]
 
 
 def test_checks_that_a_queue_no_longer_asks_for_are_not_waited_for():
     steps = answers(checked(), x=CheckState.READY)
     steps.see(replace(CHECKED, checks=(RequiredCheck("x"),)))
-    assert [one.name for one in steps["a"].checks] == ["x"]
+    assert [one.name for one in steps["a"].status.checks] == ["x"]
     assert steps.admitted == ["a"]
 
 
@@ -124,7 +124,7 @@ def test_what_has_quota_only_gives_it_back_to_a_queue_on_hold():
     steps = checked()
     steps.see(replace(CHECKED, stop_policy=StopPolicy.HOLD))
     assert steps.condition("a", "QuotaReserved")[:2] == ("False", "Suspended")
-    assert steps["a"].admission is None
+    assert steps["a"].status.admission is None
     assert steps.reason("a", "Evicted") is None
 
 
@@ -146,15 +146,15 @@ def test_pods_that_are_not_ready_in_time_send_their_workload_back_to_rest():
     steps.later(299.0)
     message = "Exceeded the PodsReady timeout default/a"
     assert steps.condition("a", "Evicted") == ("True", "PodsReadyTimeout", message)
-    assert steps["a"].requeue == RequeueState(1, 360.0)
-    assert [(one.reason, one.cause) for one in steps["a"].evictions] == [("PodsReadyTimeout", "WaitForStart")]
+    assert steps["a"].status.requeue == RequeueState(1, 360.0)
+    assert [(one.reason, one.cause) for one in steps["a"].status.evictions] == [("PodsReadyTimeout", "WaitForStart")]
     pods_leave(steps)
     assert steps.reason("a", "Requeued") == ("False", "PodsReadyTimeout")
     assert steps.admitted == []
     steps.later(60.0)
     assert steps.admitted == ["a"]
     steps.later(300.0)
-    assert steps["a"].requeue == RequeueState(2, 780.0), "it rests twice as long"
+    assert steps["a"].status.requeue == RequeueState(2, 780.0), "it rests twice as long"
 
 
 def test_pods_that_are_ready_are_not_waited_for_unless_they_stop_being_so():
@@ -163,14 +163,14 @@ def test_pods_that_are_ready_are_not_waited_for_unless_they_stop_being_so():
     assert steps.reason("a", "Evicted") is None
     steps.says("a", "PodsReady", False, "WaitForRecovery").later(30.0)
     assert steps.reason("a", "Evicted") == ("True", "PodsReadyTimeout")
-    assert steps["a"].evictions[0].cause == "WaitForRecovery"
+    assert steps["a"].status.evictions[0].cause == "WaitForRecovery"
 
 
 def test_a_workload_that_failed_too_often_is_deactivated():
     steps = slow(backoff_limit=0).later(300.0)
     assert steps["a"].active is False
     assert steps.reason("a", "Evicted") == ("True", "DeactivatedDueToRequeuingLimitExceeded")
-    assert steps["a"].requeue is None
+    assert steps["a"].status.requeue is None
     assert ("a", "RequeuingLimitExceeded") in steps.told
 
 

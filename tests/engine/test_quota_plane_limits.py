@@ -34,7 +34,7 @@ def of_template(name="a", cpu=0, **fields):
 
 
 def used(steps, name="a"):
-    (given,) = steps[name].admission.pod_sets
+    (given,) = steps[name].status.admission.pod_sets
     return given.usage["cpu"]
 
 
@@ -43,7 +43,7 @@ def test_a_workload_is_charged_what_its_pods_get_by_default():
     assert steps.admitted == ["a"]
     assert used(steps) == 2000
     assert "1 more needed" in steps.condition("b", "QuotaReserved")[2]
-    assert steps["b"].resource_requests == (("main", amounts(2000)),)
+    assert steps["b"].status.resource_requests == (("main", amounts(2000)),)
 
 
 def test_defaults_of_another_namespace_do_not_matter():

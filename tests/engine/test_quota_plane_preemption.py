@@ -1,7 +1,8 @@
 """Who must leave for whom, how that is told, and when the quota comes back."""
 
+import pytest
 from msgspec import structs
-from quota_steps import OWNER, QuotaSteps, cohort, local, queue, work
+from quota_steps import OWNER, QuotaSteps, cohort, local, pods, queue, work
 
 from headgate.lifecycle.workload.eviction import released
 from headgate.model.queues import GateStatus, QueuePreemption, Reclaim, WithinQueue
@@ -41,8 +42,8 @@ def test_what_nobody_owns_gives_its_quota_back_by_itself():
     low = steps["low"]
     assert steps.reason("low", "Evicted") == ("True", "Preempted")
     assert steps.reason("low", "Requeued") == ("True", "Preempted")
-    assert (low.admission, low.past_execution_seconds) == (None, 7)
-    assert [(one.reason, one.cause, one.count) for one in low.evictions] == [("Preempted", "", 1)]
+    assert (low.status.admission, low.status.past_execution_seconds) == (None, 7)
+    assert [(one.reason, one.cause, one.count) for one in low.status.evictions] == [("Preempted", "", 1)]
 
 
 def test_a_victim_is_told_once_however_long_it_takes():
@@ -101,13 +102,67 @@ def test_a_closed_gate_holds_back_the_preemption():
     settings = QuotaSettings(preemption_gates=True)
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"), settings=settings)
     steps.see(work("high", priority=1, preemption_gates=("example.com/g",)))
-    assert steps["high"].gate_statuses == (GateStatus("example.com/g", False, 0.0),)
+    assert steps["high"].status.gate_statuses == (GateStatus("example.com/g", False, 0.0),)
     assert steps.reason("high") == ("False", "AdmissionGated")
     assert steps.reason("high", "BlockedOnPreemptionGates") == ("True", "PreemptionGated")
     assert steps.admitted == ["low"]
     steps.edit("high", gate_statuses=(GateStatus("example.com/g", True, 0.0),))
     assert steps.admitted == ["high"]
-    assert steps.reason("high", "BlockedOnPreemptionGates") == ("False", "QuotaReserved")
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("False", "WaitingForPreemptedWorkloads")
+
+
+def gated(*objects):
+    """A workload whose preemption a closed gate forbids."""
+    settings = QuotaSettings(preemption_gates=True)
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"), *objects, settings=settings)
+    steps.see(work("high", priority=1, preemption_gates=("example.com/g",)))
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("True", "PreemptionGated")
+    return steps
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        pytest.param({"priority": 0}, "WaitingForQuota", id="there is nobody to preempt any more"),
+        pytest.param({"pod_sets": (pods(9),)}, "ExceedsMaxQuota", id="preemption would not help"),
+        pytest.param({"queue": "gone"}, "Misconfigured", id="its queue is none"),
+        pytest.param({"gated_by": ("example.com/g",)}, "AdmissionGated", id="it is not to be admitted at all"),
+    ],
+)
+def test_what_is_said_of_preemption_gates_is_withdrawn_when_it_is_no_longer_so(change, reason, restarts):
+    steps = gated()
+    if restarts:
+        steps.put(structs.replace(steps["high"], **change))
+        steps.restart()
+    else:
+        steps.edit("high", **change)
+    assert steps.reason("high") == ("False", reason)
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("False", reason)
+    assert ("high", "AdmissionGateCleared") not in steps.told
+
+
+def test_a_preemption_gate_that_blocks_again_is_told_again():
+    steps = gated()
+    steps.edit("high", priority=0)
+    steps.edit("high", priority=1)
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("True", "PreemptionGated")
+
+
+def test_a_preemption_is_told_to_the_victim_and_to_the_preemptor():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"))
+    steps.events = []
+    steps.see(work("high", priority=1, boost=2))
+    assert [told for told in steps.told if told[1] != "WaitingForPreemptedWorkloads"][:3] == [
+        ("low", "EvictedDueToPreempted"),
+        ("low", "Preempted"),
+        ("high", "PreemptedWorkload"),
+    ]
+    (message,) = [event.message for event in steps.events if event.reason == "PreemptedWorkload"]
+    assert message == (
+        "Preempted workload default/low (UID: uid-low) in ClusterQueue cq; "
+        "preemptor effective priority: 3 (base: 1, boost: 2); preemptee effective priority: 0 (base: 0, boost: 0)"
+    )
 
 
 def test_a_promise_nobody_knows_of_yet_is_taken_back_without_a_word():
@@ -116,7 +171,7 @@ def test_a_promise_nobody_knows_of_yet_is_taken_back_without_a_word():
     steps = QuotaSteps(*queues, *own, work("borrows", cpu=2, queue="lq2"))
     assert steps.admitted == ["own1", "own2"]
     assert steps.reason("borrows", "Evicted") is None
-    assert steps["borrows"].evictions == ()
+    assert steps["borrows"].status.evictions == ()
 
 
 def test_quota_is_not_given_away_before_its_return_is_seen():

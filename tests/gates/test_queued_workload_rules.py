@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from builders import kueue_workload
 
 from headgate.gates.kueue_workloads import (
     pod_set_change_errors,
@@ -37,7 +38,7 @@ def pod_set(name: str = "main", count: int = 4, min_count: int | None = None) ->
 
 
 def workload(*pod_sets: PodSet, **fields: Any) -> QueuedWorkload:
-    return QueuedWorkload(Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "1", 0.0, pod_sets or (pod_set(),), **fields)
+    return kueue_workload(Key(Kind.KUEUE_WORKLOAD, "d", "w"), "u", "1", 0.0, pod_sets or (pod_set(),), **fields)
 
 
 def admitted(name: str = "main", count: int = 4, queue: str = "cq", **usage: int) -> dict[str, Any]:

@@ -79,8 +79,12 @@ class Cluster:
     def kubeconfig_of_own_account(self) -> Path:
         """For the service account our process runs as, with the rights of deploy/rbac.yaml only."""
         self.kubectl("apply", "--filename", str(RIGHTS))
-        asked = ("create", "token", OWN_ACCOUNT, f"--namespace={OWN_NAMESPACE}", "--duration=2h")
-        return self._kubeconfig("own-account", {"token": self.kubectl(*asked).strip()}, OWN_NAMESPACE)
+        return self.kubeconfig_of_account(OWN_NAMESPACE, OWN_ACCOUNT)
+
+    def kubeconfig_of_account(self, namespace: str, account: str) -> Path:
+        """For a service account, and for its namespace."""
+        asked = ("create", "token", account, f"--namespace={namespace}", "--duration=2h")
+        return self._kubeconfig(f"{namespace}-{account}", {"token": self.kubectl(*asked).strip()}, namespace)
 
     def _kubeconfig(self, user: str, access: dict[str, str], namespace: str = "default") -> Path:
         place = {"server": self.url, "certificate-authority": str(self._authority.certificate)}

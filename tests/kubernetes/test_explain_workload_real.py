@@ -126,6 +126,57 @@ async def test_verdicts_of_what_does_not_wait_for_quota(
     assert told(reader, scene.ns, name)["verdict"] == verdict
 
 
+@pytest.fixture
+def tenant(cluster: Cluster, namespace: str) -> Path:
+    """A kubeconfig of a service account with the rights of `view` in its namespace, and none elsewhere.
+
+    Without a controller manager nobody aggregates, so the parts of `view` are bound one by one.
+    """
+    cluster.kubectl("create", "serviceaccount", "tenant", f"--namespace={namespace}")
+    for part in ("system:aggregate-to-view", "headgate-view"):
+        bound = (f"--clusterrole={part}", f"--serviceaccount={namespace}:tenant", f"--namespace={namespace}")
+        cluster.kubectl("create", "rolebinding", part.rpartition(":")[2], *bound)
+    return cluster.kubeconfig_of_account(namespace, "tenant")
+
+
+async def test_a_tenant_with_rights_for_the_namespace_learns_what_the_status_says(
+    scene: KueueScene, tenant: Path
+) -> None:
+    answer = told(tenant, scene.ns, "job/wait")
+    assert (answer["verdict"], answer["flavors"]) == ("Pending", [])
+    assert answer["summary"].startswith("is pending; its status says: ")
+    (note,) = answer["notes"]
+    assert note.startswith(
+        "Limits and holders of quota are not shown: the rights to list admissionchecks, clusterqueues, "
+    )
+    assert told(tenant, scene.ns, "job-train")["verdict"] == "Admitted"
+
+
+async def test_a_tenant_who_is_bound_to_the_role_for_it_gets_the_whole_answer(
+    scene: KueueScene, tenant: Path, reader: Path, cluster: Cluster
+) -> None:
+    bound = ("--clusterrole=headgate-explain", f"--serviceaccount={scene.ns}:tenant")
+    cluster.kubectl("create", "clusterrolebinding", f"{scene.ns}-tenant-explains", *bound)
+    assert told(tenant, scene.ns, "job/wait") == told(reader, scene.ns, "job/wait")
+
+
+async def test_a_tenant_asks_about_a_job_that_no_queue_manages(
+    scene: KueueScene, tenant: Path, cluster: Cluster
+) -> None:
+    cluster.kubectl("create", "job", "alone", "--image=registry.example/none", f"--namespace={scene.ns}")
+    answer = told(tenant, scene.ns, "job/alone")
+    assert (answer["kind"], answer["verdict"]) == ("Job", "NotManaged")
+    assert answer["summary"] == "is not managed by a queue: it has no label kueue.x-k8s.io/queue-name"
+
+
+async def test_roles_of_tenants_are_part_of_view_edit_and_admin(scene: KueueScene, cluster: Cluster) -> None:
+    for name in ("view", "edit", "admin"):
+        wanted = json.loads(cluster.kubectl("get", "clusterrole", name, "--output=json"))["aggregationRule"]
+        ours = json.loads(cluster.kubectl("get", "clusterrole", f"headgate-{name}", "--output=json"))["metadata"]
+        (selector,) = wanted["clusterRoleSelectors"]
+        assert selector["matchLabels"].items() <= ours["labels"].items()
+
+
 async def test_who_may_not_look_is_told_what_is_missing(scene: KueueScene, cluster: Cluster) -> None:
     stranger = cluster.kubeconfig_of_user(f"{scene.ns}-stranger", "people")
     done = explain(stranger, "job/wait", "--namespace", scene.ns)

@@ -18,7 +18,7 @@ from headgate.api.install_manifests import queue_definitions
 from headgate.api.requests import calls_for
 from headgate.apiserver import ApiServer
 from headgate.model.conditions import Condition
-from headgate.model.effects import PatchStatus, QueuedWorkloadStatus
+from headgate.model.effects import PatchStatus
 from headgate.model.keys import Kind, Target
 from headgate.model.queues import (
     Admission,
@@ -28,6 +28,7 @@ from headgate.model.queues import (
     GateStatus,
     PodSetAssignment,
     QueuedWorkload,
+    QueuedWorkloadStatus,
     RequeueState,
 )
 from headgate.model.resources import Resources

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 import msgspec
+from builders import changed
 from kueue_worlds import Manifest
-from msgspec import structs
 
 from headgate.api.decode import decode
 from headgate.engine.quota.admission_cycle import (
@@ -123,7 +123,7 @@ class OurWorld:
 
     def _send_away(self, holder: Reservation) -> None:
         conditions = (Condition("Evicted", "True", "Preempted", "", self.now),)
-        workload = structs.replace(self._workloads[holder.key], admission=None, conditions=conditions)
+        workload = changed(self._workloads[holder.key], admission=None, conditions=conditions)
         self._waiting[holder.key] = workload
         self.ledger.leave(holder.queue, holder.uid)
         self._pending.wake(holder.queue, self.now)

@@ -1,7 +1,7 @@
 """What the condition of a held Workload says, and when its clocks start."""
 
 import pytest
-from builders import bound, pod, shape
+from builders import bound, kueue_workload, pod, shape
 from msgspec import structs
 
 from headgate.lifecycle.terminating.holds import (
@@ -17,7 +17,7 @@ from headgate.lifecycle.workload.deadlines import execution_ends, ready_until
 from headgate.lifecycle.workload.eviction import released
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.queues import Admission, PodSet, PodSetAssignment, QueuedWorkload
+from headgate.model.queues import Admission, PodSet, PodSetAssignment
 from headgate.model.quota_settings import PodsReady, QuotaSettings
 from headgate.model.resources import Resources
 
@@ -34,7 +34,7 @@ def work(*conditions, admitted=10.0, **fields):
     told = (said("QuotaReserved", admitted), said("Admitted", admitted), *conditions)
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
     sets = (PodSet("main", shape(1000)),)
-    return QueuedWorkload(key, "u", "1", 0.0, sets, owner=OWNER, admission=given, conditions=told, **fields)
+    return kueue_workload(key, "u", "1", 0.0, sets, owner=OWNER, admission=given, conditions=told, **fields)
 
 
 HELD, OVER, EARLIER = (

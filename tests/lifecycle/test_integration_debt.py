@@ -1,14 +1,14 @@
 """How the pods of some work stand to the quota that is held for it: who owes, who has a place, who pushed whom out."""
 
 import pytest
-from builders import pod
+from builders import kueue_workload, pod
 
 from headgate.lifecycle.terminating.debt import is_started, occupancy, taken_by
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import ADMISSION_GATE, CLUSTER_QUEUE_NAME, FLAVORS, POD_SET
 from headgate.model.pod import Phase
-from headgate.model.queues import Admission, PodSet, PodSetAssignment, QueuedWorkload
+from headgate.model.queues import Admission, PodSet, PodSetAssignment
 from headgate.model.resources import Resources
 
 ASKED_TO_LEAVE = 100.0
@@ -31,7 +31,7 @@ def workload(places=2, reserved=50.0, finished=False, **others):
     said += [Condition("Finished", "True", "", "", reserved)] if finished else []
     sets = tuple(PodSet(name, pod().shape, count) for name, count in counts.items())
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
-    return QueuedWorkload(key, "u", "1", 0.0, sets, admission=Admission("cq", given), conditions=tuple(said))
+    return kueue_workload(key, "u", "1", 0.0, sets, admission=Admission("cq", given), conditions=tuple(said))
 
 
 @pytest.mark.parametrize(

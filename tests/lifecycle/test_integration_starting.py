@@ -1,13 +1,14 @@
 """What work is called, what its pods are given when they start, and what they owe when they leave."""
 
 import pytest
-from builders import pod
+from builders import changed, kueue_workload, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.lifecycle.jobframework.pod_set_info import CannotStart, merged_selector, pod_set_infos
-from headgate.lifecycle.terminating.debt import debt_of
+from headgate.lifecycle.terminating.debt import occupancy, taken_by
 from headgate.model.affinity import Toleration
+from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import CLUSTER_QUEUE_NAME, FLAVORS, LOCAL_QUEUE_NAME, LONGEST, POD_SET, workload_name
 from headgate.model.names import dns_subdomain_errors
@@ -18,7 +19,6 @@ from headgate.model.queues import (
     CheckStatus,
     PodSet,
     PodSetAssignment,
-    QueuedWorkload,
     ResourceFlavor,
 )
 from headgate.model.resources import Resources
@@ -36,7 +36,7 @@ def admitted(flavors=(("cpu", "spot"),), updates=b""):
     given_ = (PodSetAssignment("main", flavors, Resources.of({"cpu": 2000}), 2),)
     checks = (CheckStatus("c", CheckState.READY, updates=updates),) if updates else ()
     sets = (PodSet("main", PodShape(), 2),)
-    return QueuedWorkload(key, "u", "1", 0.0, sets, queue="lq", admission=Admission("cq", given_), checks=checks)
+    return kueue_workload(key, "u", "1", 0.0, sets, queue="lq", admission=Admission("cq", given_), checks=checks)
 
 
 # names
@@ -114,7 +114,7 @@ def test_a_selector_is_only_added_to():
 
 
 def leaving(**fields):
-    labels, annotations = {CLUSTER_QUEUE_NAME: "cq"}, {FLAVORS: "cpu=spot,memory=big,pods=spot"}
+    labels, annotations = {CLUSTER_QUEUE_NAME: "cq", POD_SET: "main"}, {FLAVORS: "cpu=spot,memory=big,pods=spot"}
     defaults = {"labels": labels, "annotations": annotations, "phase": Phase.RUNNING, "deleted": 160.0, "grace": 60}
     return pod("a", cpu=500, **{**defaults, "node": "n", **fields})
 
@@ -133,5 +133,7 @@ def leaving(**fields):
     ],
 )
 def test_what_a_pod_that_leaves_owes(found, reserved_since, owes):
-    expected = {("cq", "spot", "cpu"): 500, ("cq", "spot", "pods"): 1} if owes else {}
-    assert debt_of(found, reserved_since) == expected
+    expected = {("cq", "spot", "cpu"): 500, ("cq", "spot", "pods"): 1}
+    held = (Condition("QuotaReserved", "True", "", "", reserved_since),) if reserved_since is not None else ()
+    workload = changed(admitted(), conditions=held) if held else None
+    assert [taken_by(one) for one in occupancy([found], workload).owing] == ([expected] if owes else [])

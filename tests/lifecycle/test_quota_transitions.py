@@ -1,9 +1,10 @@
 """From one status of a queued workload to the next: what is said, what is kept, and what is forgotten."""
 
 import pytest
+from builders import changed, kueue_workload
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from headgate.lifecycle.workload.admission import admitted, refused, reserved
 from headgate.lifecycle.workload.checks import required_checks, synced_checks
@@ -32,7 +33,6 @@ from headgate.model.queues import (
     LocalQueue,
     PodSet,
     PodSetAssignment,
-    QueuedWorkload,
     Quota,
     RequeueState,
     RequiredCheck,
@@ -54,7 +54,7 @@ def queue(*flavors, **fields):
 def work(*conditions, **fields):
     key = Key(Kind.KUEUE_WORKLOAD, "default", "a")
     pod_sets = (PodSet("main", PodShape(requests=CPU)),)
-    return QueuedWorkload(key, "uid-a", "1", 0.0, pod_sets, queue="lq", conditions=conditions, generation=3, **fields)
+    return kueue_workload(key, "uid-a", "1", 0.0, pod_sets, queue="lq", conditions=conditions, generation=3, **fields)
 
 
 def true(type_, reason="", message="", at=0.0):
@@ -62,7 +62,7 @@ def true(type_, reason="", message="", at=0.0):
 
 
 def after(workload, status):
-    return replace(workload, **asdict(status))
+    return replace(workload, status=status)
 
 
 def shown(status, type_):
@@ -106,7 +106,7 @@ def test_an_eviction_keeps_the_quota_and_resets_what_let_it_in():
         cluster="east",
         nominated_clusters=("west",),
     )
-    workload = replace(workload, checks=(CheckStatus("x", CheckState.RETRY, retries=1), CheckStatus("z")))
+    workload = changed(workload, checks=(CheckStatus("x", CheckState.RETRY, retries=1), CheckStatus("z")))
     status = evicted(workload, "NodeFailures", "lost", 20.0)
     assert status.admission == GIVEN
     assert [(one.name, one.state, one.retries) for one in status.checks] == [("x", "Pending", 2), ("z", "Pending", 0)]
@@ -119,7 +119,7 @@ def test_evictions_are_counted_by_reason_and_cause():
     for now in (20.0, 30.0):
         workload = after(workload, evicted(workload, "PodsReadyTimeout", "slow", now, cause="WaitForStart"))
     workload = after(workload, preempted(workload, "InClusterQueue", "for another", 40.0))
-    assert [(one.reason, one.cause, one.count) for one in workload.evictions] == [
+    assert [(one.reason, one.cause, one.count) for one in workload.status.evictions] == [
         ("PodsReadyTimeout", "WaitForStart", 2),
         ("Preempted", "", 1),
     ]
@@ -160,7 +160,7 @@ def test_deactivation_tells_what_doomed_it_and_forgets_the_rest():
     workload = after(
         running(requeue=RequeueState(3, 99.0)), deactivation_target(running(), "AdmissionCheck", "x said no", 20.0)
     )
-    workload = replace(workload, requeue=RequeueState(3, 99.0), active=False)
+    workload = changed(workload, requeue=RequeueState(3, 99.0), active=False)
     status = deactivated(workload, 21.0)
     assert shown(status, "Evicted") == (
         "True",
@@ -244,52 +244,52 @@ def test_the_earliest_deadline_counts():
 # what is next
 
 
-def around(**fields):
+def queue_snapshot(**fields):
     made = {"local": LOCAL, "queue": queue("default"), "queue_is_active": True, "may_enter": True}
     return QueueSnapshot(**{**made, **fields}, settings=QuotaSettings())
 
 
 @pytest.mark.parametrize(
-    ("workload", "circumstances", "message"),
+    ("workload", "queues", "message"),
     [
-        pytest.param(work(), around(local=None), "LocalQueue lq doesn't exist", id="no local queue"),
-        pytest.param(work(), around(queue=None), "ClusterQueue cq doesn't exist", id="no cluster queue"),
-        pytest.param(work(), around(queue_is_active=False), "ClusterQueue cq is inactive", id="an inactive queue"),
+        pytest.param(work(), queue_snapshot(local=None), "LocalQueue lq doesn't exist", id="no local queue"),
+        pytest.param(work(), queue_snapshot(queue=None), "ClusterQueue cq doesn't exist", id="no cluster queue"),
+        pytest.param(work(), queue_snapshot(queue_is_active=False), "ClusterQueue cq is inactive", id="inactive queue"),
         pytest.param(
             work(),
-            around(may_enter=False),
+            queue_snapshot(may_enter=False),
             "workload namespace doesn't match ClusterQueue selector",
             id="not for it",
         ),
-        pytest.param(work(), around(), None, id="nothing"),
+        pytest.param(work(), queue_snapshot(), None, id="nothing"),
     ],
 )
-def test_what_keeps_a_workload_out_of_its_queue(workload, circumstances, message):
-    found = inadmissible_reason(workload, circumstances)
+def test_what_keeps_a_workload_out_of_its_queue(workload, queues, message):
+    found = inadmissible_reason(workload, queues)
     assert (found and found.message) == message
 
 
 def test_nothing_is_next_for_a_workload_that_waits_or_runs():
-    assert next_step(work(), around(), 5.0) is None
-    assert next_step(running(), around(), 5.0) is None
+    assert next_step(work(), queue_snapshot(), 5.0) is None
+    assert next_step(running(), queue_snapshot(), 5.0) is None
 
 
 def test_what_was_said_when_it_was_considered_stands():
     told = after(work(), refused(work(), "WaitingForQuota", "1 more", (), 1.0))
-    assert next_step(told, around(), 5.0) is None
+    assert next_step(told, queue_snapshot(), 5.0) is None
 
 
 def test_what_kept_it_out_is_withdrawn_when_it_is_over():
     told = after(work(), refused(work(), "Suspended", "stopped", (), 1.0))
-    step = next_step(told, around(), 5.0)
+    step = next_step(told, queue_snapshot(), 5.0)
     assert shown(step.change, "QuotaReserved")[:2] == ("False", "PendingEvaluation")
 
 
 def test_a_step_once_taken_is_not_due_again():
     workload = after(running(), reserved(work(), GIVEN, ("x",), 1.0))
-    for circumstances in (around(), around(local=None), around(queue_is_active=False)):
+    for queues in (queue_snapshot(), queue_snapshot(local=None), queue_snapshot(queue_is_active=False)):
         at, seen = workload, 0
-        while (step := next_step(at, circumstances, 10_000.0)) is not None:
+        while (step := next_step(at, queues, 10_000.0)) is not None:
             at, seen = after(at, step.change), seen + 1
             assert seen < 8
 

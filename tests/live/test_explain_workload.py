@@ -27,13 +27,13 @@ def explain(*arguments):
 
 
 class Served:
-    """A small Kubernetes behind a socket; what is `forbidden` is refused as RBAC would."""
+    """A small Kubernetes behind a socket; requests for paths that are not `allowed` are refused as RBAC would."""
 
     def __init__(self, definitions=True) -> None:
         kinds = queue_definitions() if definitions else ()
         self.server = ApiServer(objects=(*INITIAL_OBJECTS, *kinds))
         self.hand = Kubectl(self.server)
-        self.forbidden = ""
+        self.allowed = lambda path: True
         self.asked = []
 
     def create(self, manifest):
@@ -49,8 +49,8 @@ class Served:
 
     async def __call__(self, exchange: Exchange) -> None:
         self.asked.append((exchange.method, exchange.path))
-        if self.forbidden and self.forbidden in exchange.path:
-            message = f'{self.forbidden} is forbidden: User "kim" cannot list resource'
+        if not self.allowed(exchange.path):
+            message = f'{exchange.path.rpartition("/")[2]} is forbidden: User "kim" cannot list resource'
             exchange.reply(403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message})
             return
         answer = self.server.handle(Request(exchange.method, exchange.path, exchange.query), NOW)
@@ -158,7 +158,7 @@ async def test_a_pod_leads_to_the_workload_of_its_job(tmp_path):
     served = as_kueue_left_it()
     uid = served.get("/apis/batch/v1/namespaces/team/jobs/render")["metadata"]["uid"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "render", "uid": uid, "controller": True}
-    spec = {"containers": [{"name": "c", "image": "registry.example/none"}]}
+    spec = {"containers": [{"name": "c", "image": "registry.example/none"}], "nodeName": "n-1"}
     metadata = {"name": "render-0", "namespace": "team", "ownerReferences": [owner]}
     assert served.hand.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, NOW) is None
     async with asking(served, tmp_path) as ask:
@@ -174,7 +174,7 @@ async def test_a_pod_leads_to_the_workload_of_its_job(tmp_path):
                      "Error: Workload default/job-wait not found: no Workloads in namespace default; there is one in "
                      "namespace team", id="the wrong namespace"),
         pytest.param(["cronjob/x"], 2,
-                     "expected NAME, workload/NAME, job/NAME, pod/NAME or statefulset/NAME, got 'cronjob/x'",
+                     "pod/NAME, statefulset/NAME or deployment/NAME, got 'cronjob/x'",
                      id="a kind that has no workloads"),
         pytest.param(["job/"], 2, "Error: expected a name, got 'job/'", id="no name"),
         pytest.param(["x", "--at", "5s"], 2, "--at: expected --scenario FILE as well", id="a moment of nothing"),
@@ -188,16 +188,60 @@ async def test_what_is_wrong_is_said_in_one_line(tmp_path, arguments, status, sa
     assert said in result.stderr.splitlines()[-1]
 
 
-async def test_a_right_that_is_missing_is_named(tmp_path):
+async def test_without_the_right_to_see_workloads_the_right_is_named(tmp_path):
     served = as_kueue_left_it()
-    served.forbidden = "clusterqueues"
+    served.allowed = lambda path: "workloads" not in path
     async with asking(served, tmp_path) as ask:
         result = await ask("job/wait")
     assert result.exit_code == 2
     assert result.stderr == (
-        'Error: cannot read clusterqueues.kueue.x-k8s.io: clusterqueues is forbidden: User "kim" cannot list resource; '
-        "expected the right to list clusterqueues.kueue.x-k8s.io in all namespaces\n"
+        'Error: cannot read workloads.kueue.x-k8s.io: workloads is forbidden: User "kim" cannot list resource; '
+        "expected the right to list workloads.kueue.x-k8s.io\n"
     )
+
+
+PARTLY = "Limits and holders of quota are not shown: the rights to list"
+MISSING = "in the whole cluster are missing (ClusterRole headgate-explain has them)"
+
+
+@pytest.mark.parametrize(
+    "allowed, note",
+    [
+        pytest.param(
+            lambda path: "clusterqueues" not in path,
+            f"{PARTLY} clusterqueues {MISSING}",
+            id="without ClusterQueues",
+        ),
+        pytest.param(
+            lambda path: "/namespaces/team" in path,
+            f"{PARTLY} admissionchecks, clusterqueues, cohorts, resourceflavors, runtimeclasses, "
+            f"workloadpriorityclasses, workloads {MISSING}",
+            id="with rights for one namespace",
+        ),
+    ],
+)
+async def test_with_fewer_rights_the_status_of_the_workload_is_told(tmp_path, allowed, note):
+    served = as_kueue_left_it()
+    served.allowed = allowed
+    async with asking(served, tmp_path) as ask:
+        told = json.loads((await ask("job/wait", "-o", "json")).stdout)
+        train = await ask("job-train")
+    assert (told["verdict"], told["flavors"], told["remedies"]) == ("Pending", [], [])
+    assert told["summary"].startswith("is pending; its status says: ")
+    assert told["notes"] == [note]
+    assert train.stdout.startswith("Workload team/job-train: Admitted"), "what its own status says needs no more"
+
+
+async def test_with_rights_for_one_namespace_a_job_without_a_workload_is_explained(tmp_path):
+    served = as_kueue_left_it()
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.example/none"}]}}
+    job = {"metadata": {"name": "alone", "namespace": "team"}, "spec": {"template": template}}
+    served.create({"apiVersion": "batch/v1", "kind": "Job", **job})
+    served.allowed = lambda path: "/namespaces/team" in path
+    async with asking(served, tmp_path) as ask:
+        result = await ask("job/alone")
+    assert result.stdout.startswith("Job team/alone: NotManaged\n")
+    assert "LocalQueues in namespace team: user-a, user-b" in result.stdout
 
 
 async def test_a_cluster_without_queues_is_said_to_have_none(tmp_path):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from builders import bound, gang, member, node, pod, priority_class, workload
 from msgspec.structs import replace
+from page_server import pages_served
 from steps import Steps
-from test_live_pages import HERE, ask
+from test_live_pages import ask
 
-from headgate.live.health import Readiness, pages, serving
+from headgate.live.health import Readiness
 from headgate.live.metrics import Metrics
 from headgate.model.effects import PatchStatus
 from headgate.model.events import Outcome
@@ -34,7 +35,7 @@ async def read(steps: Steps) -> dict[str, float]:
     metrics = Metrics("headgate")
     metrics.stepped(1, 0.0, steps.engine.journal.take())
     metrics.start_leading(steps.engine.gauges)
-    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+    async with pages_served(Readiness(), metrics.render) as port:
         lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 

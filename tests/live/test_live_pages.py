@@ -10,10 +10,12 @@ import json
 
 import pytest
 from builders import node, pod
+from page_server import HERE, pages_served
 
 from headgate.engine.journal import Entry
 from headgate.engine.scheduler.plugins import plugins_for
-from headgate.live.health import CannotListen, Listen, Readiness, pages, serving
+from headgate.live.health import LIMITS, Readiness, everybody, page_handler
+from headgate.live.http_server import CannotListen, Listen, http_server
 from headgate.live.logs import Log, LogLevel, json_line, text_line
 from headgate.live.metrics import Metrics
 from headgate.live.plugin_timing import Stopwatch
@@ -39,9 +41,6 @@ async def ask(port: int, request: str) -> tuple[str, dict[str, str], str]:
     return status.removeprefix("HTTP/1.1 "), dict(header.split(": ", 1) for header in headers), body
 
 
-HERE = Listen("127.0.0.1", 0)
-
-
 @pytest.mark.parametrize(
     "request_line, ready, status, body",
     [
@@ -64,31 +63,38 @@ HERE = Listen("127.0.0.1", 0)
             id="elsewhere",
         ),
         pytest.param("POST /readyz HTTP/1.1", True, "405 Method Not Allowed", "only GET and HEAD\n", id="writing"),
-        pytest.param("nonsense", True, "405 Method Not Allowed", "only GET and HEAD\n", id="no HTTP at all"),
+        pytest.param(
+            "nonsense",
+            True,
+            "400 Bad Request",
+            "expected an HTTP/1.1 request: Invalid method encountered\n",
+            id="no HTTP at all",
+        ),
     ],
 )
 async def test_pages(request_line, ready, status, body):
     readiness = Readiness()
     readiness.check = lambda: ready
-    async with serving(HERE, pages(readiness, lambda: b"")) as port:
+    async with pages_served(readiness, lambda: b"") as port:
         shown, _, text = await ask(port, request_line)
     assert (shown, text) == (status, body)
 
 
 async def test_whoever_sends_too_much_loses_the_connection_and_nobody_else():
-    async with serving(HERE, pages(Readiness(), lambda: b"")) as port:
+    async with pages_served(Readiness(), lambda: b"") as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nA: " + b"a" * 100_000)
         with contextlib.suppress(ConnectionError):
-            assert await reader.read() == b""
+            assert (await reader.read()).startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
         writer.close()
         assert (await ask(port, "GET /healthz HTTP/1.1"))[0] == "200 OK"
 
 
 async def test_a_busy_port_says_which_flag_changes_it():
-    async with serving(HERE, {}) as port:
+    handler = page_handler({}, {}, everybody)
+    async with http_server(HERE, handler, LIMITS, "--listen") as port:
         with pytest.raises(CannotListen, match=f"127.0.0.1:{port} is in use; choose another with --listen"):
-            async with serving(Listen("127.0.0.1", port), {}):
+            async with http_server(Listen("127.0.0.1", port), handler, LIMITS, "--listen"):
                 pass
 
 
@@ -125,7 +131,7 @@ async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     metrics.event_dropped()
     attempts = ("scheduler_schedule_attempts_total", (("profile", "headgate"), ("result", "scheduled")))
     metrics.start_leading(lambda: {("scheduler_pending_pods", (("queue", "active"),)): 4.0, attempts: 2.0})
-    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+    async with pages_served(Readiness(), metrics.render) as port:
         _, headers, text = await ask(port, "GET /metrics HTTP/1.1")
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
     lines = text.splitlines()
@@ -161,7 +167,7 @@ async def test_metrics_tell_how_long_and_how_often_pods_were_tried():
         bound(5.0, profile="q", attempts=99, queued_ms=60_000),
     ]
     metrics.stepped(3, 0.009, [*entries, REFUSED])
-    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+    async with pages_served(Readiness(), metrics.render) as port:
         lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
     for line in (
         'scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 0.0',
@@ -183,7 +189,7 @@ async def test_metrics_tell_how_long_placement_rules_take():
     for candidate in (pod("small"), pod("large", cpu=9999)):
         placer.place(candidate)
     plugins.reserve[0].reserve(pod("small"), "n-1")
-    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+    async with pages_served(Readiness(), metrics.render) as port:
         lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
     for plugin, point in (
         ("NodeUnschedulable", "Filter"),

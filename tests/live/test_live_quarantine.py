@@ -11,7 +11,7 @@ from test_live_service import plan_for, port_in, process
 from tiny_cluster import tiny_cluster
 
 from headgate.live import performer, webhooks
-from headgate.live.health import Listen
+from headgate.live.http_server import HttpRequest, Listen
 from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.placement.filters import NodeResourcesFit
@@ -110,9 +110,11 @@ async def test_a_webhook_that_fails_refuses_the_object_and_says_so(monkeypatch):
     monkeypatch.setitem(webhooks.PATHS, "/validate-pod", handler)
     review = {"request": {"uid": "u", "resource": {"resource": "pods"}, "object": {"metadata": {}}}}
     responder = webhooks.ReviewResponder(lambda call: None, WebhookSettings(QuotaSettings(), lambda *_: ""))
-    replied = await responder.reply("/validate-pod", json.dumps(review).encode())
+    replied = await responder(
+        HttpRequest("POST", "/validate-pod", {}, json.dumps(review).encode(), "127.0.0.1", True, {})
+    )
     response = json.loads(replied.body)["response"]
-    assert (replied.status, response["uid"], response["allowed"]) == ("200 OK", "u", False)
+    assert (replied.status, response["uid"], response["allowed"]) == (200, "u", False)
     assert "ZeroDivisionError: the judge has a bug" in response["status"]["message"]
 
 

@@ -20,8 +20,9 @@ from integration_scenes import (
 )
 from msgspec import json
 from msgspec.structs import replace
+from page_server import pages_served
 from prometheus_client.parser import text_string_to_metric_families
-from test_live_pages import HERE, ask
+from test_live_pages import ask
 
 from headgate.api.configuration import settings_from
 from headgate.api.install_manifests import queue_definitions
@@ -29,7 +30,7 @@ from headgate.apiserver import INITIAL_OBJECTS, ApiServer, Request
 from headgate.engine.integrations import metrics as integrations_metrics
 from headgate.engine.loop import Engine
 from headgate.engine.quota.metrics import BOUNDS
-from headgate.live.health import Readiness, pages, serving
+from headgate.live.health import Readiness
 from headgate.live.metrics import ENGINE, LEADER, TEXTS, Metrics
 from headgate.live.plugin_timing import Stopwatch
 from headgate.model.effects import WakeAt
@@ -73,7 +74,7 @@ class AtWork:
 
 
 async def page(metrics: Metrics) -> str:
-    async with serving(HERE, pages(Readiness(), metrics.render)) as port:
+    async with pages_served(Readiness(), metrics.render) as port:
         return (await ask(port, "GET /metrics HTTP/1.1"))[2]
 
 

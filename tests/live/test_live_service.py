@@ -16,10 +16,11 @@ from tiny_cluster import TinyCluster, tiny_cluster
 
 from headgate.engine.loop import Engine
 from headgate.live.election import LeaseSettings
-from headgate.live.health import Listen
+from headgate.live.http_server import Listen
 from headgate.live.loop import EventQueue, run_steps
 from headgate.live.service import RunPlan, serve
 from headgate.live.term import BrokenEngine
+from headgate.live.webhooks import WebhookPlan
 from headgate.model.keys import Kind
 from headgate.model.settings import Profile, Settings
 
@@ -92,6 +93,25 @@ async def test_readiness_follows_the_first_batch(log):
             port = port_in(log)
             assert (await ask(port, "GET /readyz HTTP/1.1"))[0] == "200 OK"
             assert 'scheduler_pending_pods{queue="active"} 0.0' in (await ask(port, "GET /metrics HTTP/1.1"))[2]
+
+
+async def test_a_process_whose_webhooks_have_no_certificate_is_not_ready(log, ca):
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        here, files = Listen("127.0.0.1", 0), ca.issue("webhook")
+        for webhooks, expected in (
+            (WebhookPlan(here, "ns"), ("503 Service Unavailable", "the webhooks have no certificate yet\n")),
+            (WebhookPlan(here, "ns", *files), ("200 OK", "ok\n")),
+        ):
+            log.out.truncate(0)
+            cluster.bindings.clear()
+            async with process(plan_for(cluster, listen=here, webhooks=webhooks), log):
+                await cluster.until(lambda: cluster.bindings)
+                status, _, text = await ask(port_in(log), "GET /readyz HTTP/1.1")
+                assert (status, text) == expected
+            cluster.objects["pods"].clear()
+            cluster.add_pod("b")
 
 
 async def test_metrics_tell_how_pods_wait_and_how_long_plugins_take(log):

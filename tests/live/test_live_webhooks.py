@@ -17,18 +17,25 @@ from click.testing import CliRunner
 from tiny_cluster import tiny_cluster
 from virtual_clock import VirtualClock
 
-from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights, volcano_definitions
+from headgate.api.install_manifests import (
+    AtService,
+    AtUrl,
+    queue_definitions,
+    rights,
+    tenant_rights,
+    volcano_definitions,
+)
 from headgate.api.requests import Call
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
 from headgate.live.connection import HttpResponse, NeverSent
-from headgate.live.health import Listen
+from headgate.live.http_server import Listen, http_server
 from headgate.live.install import NotInstalled, install, manifests
 from headgate.live.logs import Outages
 from headgate.live.service import UNENFORCED, RunPlan, serve
 from headgate.live.start import Flags, start
 from headgate.live.webhook_certificates import CHECK_SECONDS, NOT_ASKED, RETRY_SECONDS, CertificateDependencies, Trust
-from headgate.live.webhooks import ReviewResponder, WebhookPlan, webhook_server, webhooks_served
+from headgate.live.webhooks import LIMITS, ReviewResponder, WebhookPlan, webhooks_served
 from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
@@ -219,7 +226,8 @@ async def asking(store: Store) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
     certificate, tls = made_for(["127.0.0.1"], time.time()), ServerTls()
     tls.show(certificate)
     trusting = ssl.create_default_context(cadata=certificate.authority.decode())
-    async with webhook_server(Listen("127.0.0.1", 0), tls.context, ReviewResponder(store.perform, RULES)) as port:
+    responder, here = ReviewResponder(store.perform, RULES), Listen("127.0.0.1", 0)
+    async with http_server(here, responder, LIMITS, "--webhook-listen", tls.context) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         try:
             yield reader, writer
@@ -326,7 +334,7 @@ async def test_a_certificate_from_files_is_shown(log, ca, tmp_path):
     plan = WebhookPlan(Listen("127.0.0.1", 0), "ns", chain, key)
     async with tiny_cluster() as cluster:
         client = Client(cluster.server.access(), time.monotonic, time.time, asyncio.sleep)
-        async with webhooks_served(plan, client, around, Settings()) as port:
+        async with webhooks_served(plan, client, ServerTls(), around, Settings()) as port:
             trusting = ssl.create_default_context(cafile=str(ca.certificate))
             connection = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
             code, _ = await ask(connection, "/nowhere", b"")
@@ -350,8 +358,14 @@ async def test_installing_tells_what_became_of_each_manifest():
         "ClusterRoleBinding headgate-scheduler: created",
         "ClusterRole headgate-quota: created",
         "ClusterRoleBinding headgate-quota: created",
+        "ClusterRole headgate-access-reviews: created",
+        "ClusterRoleBinding headgate-access-reviews: created",
+        "ClusterRole headgate-metrics-reader: created",
         "Role headgate-system/headgate-election: created",
         "RoleBinding headgate-system/headgate-election: created",
+        *(f"ClusterRole headgate-{name}: created" for name in ("view", "edit", "admin", "explain")),
+        "ValidatingAdmissionPolicy headgate-priorities: created",
+        "ValidatingAdmissionPolicyBinding headgate-priorities: created",
         "MutatingWebhookConfiguration headgate: created",
         "ValidatingWebhookConfiguration headgate: created",
     ]
@@ -435,7 +449,9 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     without = CliRunner().invoke(main, ["install", "--dry-run", "--no-queues"])
     assert [one["kind"] for one in yaml.safe_load_all(without.output)] == [
         "CustomResourceDefinition",
-        *(one["kind"] for one in rights(queues=False)),
+        *(one["kind"] for one in (*rights(queues=False), *tenant_rights(queues=False))),
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ]
 
 
@@ -446,6 +462,17 @@ def test_without_queues_nobody_is_asked_about_jobs_and_other_pods_than_annotated
     gate = "default.pods-gated-by-queue.headgate.dev"
     assert hooks == ["default.workloads.headgate.dev", gate, "validate.workloads.headgate.dev"]
     assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
+    [policy] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicy"]
+    asked = [rule["resources"][0] for rule in policy["matchConstraints"]["resourceRules"]]
+    assert asked == ["workloads", "podgroups", "podgroups"]
+
+
+def test_the_namespaces_of_system_classes_can_be_chosen():
+    flags = ["install", "--dry-run", "--system-class-namespaces", "kube-system, storage"]
+    printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
+    [binding] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    [elsewhere] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert elsewhere["values"] == ["kube-system", "storage"]
 
 
 @pytest.mark.parametrize(
@@ -454,6 +481,8 @@ def test_without_queues_nobody_is_asked_about_jobs_and_other_pods_than_annotated
         pytest.param(["--service", "x"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, got 'x'", id="no namespace"),
         pytest.param(["--service", "a/b:0"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT", id="no port"),
         pytest.param(["--webhook-url", "http://x"], "expected a URL such as https://10.0.0.5:10271", id="without TLS"),
+        pytest.param(["--system-class-namespaces", "A b"], "expected names of namespaces", id="a bad namespace"),
+        pytest.param(["--system-class-namespaces", ","], "expected at least one namespace", id="no namespace"),
         pytest.param(["--service", "a/b", "--webhook-url", "https://x"], "not both", id="two places"),
         pytest.param(["--kubeconfig", "/nowhere/at/all"], "expected a readable file", id="no such cluster"),
     ],

@@ -25,6 +25,8 @@ class TinyCluster:
         self.objects: dict[str, dict[str, dict]] = defaultdict(dict)
         self.leases = LeaseServer()
         self.bindings: list[tuple[str, str]] = []
+        self.tokens: dict[str, str] = {}  # users by token
+        self.readers: set[tuple[str, str]] = set()  # users and the paths they may get
         self.hold_bindings = False
         self.held: list[Exchange] = []
         self.changed = asyncio.Event()
@@ -62,6 +64,8 @@ class TinyCluster:
         if "leases" in parts:
             await self.leases(exchange)
             self.changed.set()
+        elif parts[-1] in ("tokenreviews", "subjectaccessreviews"):
+            exchange.reply(201, {"status": self._reviewed(exchange.json["spec"])})
         elif parts[-1] == "binding":
             self._bind(exchange, parts[-2])
         elif exchange.method == "GET" and "watch" in exchange.query:
@@ -71,6 +75,13 @@ class TinyCluster:
             exchange.reply(200, {"metadata": {"resourceVersion": str(self._version)}, "items": items})
         else:
             exchange.reply(201)
+
+    def _reviewed(self, spec: dict) -> dict:
+        if "token" in spec:
+            user = self.tokens.get(spec["token"])
+            return {"authenticated": True, "user": {"username": user, "groups": ["g"]}} if user else {}
+        asked = spec["nonResourceAttributes"]
+        return {"allowed": asked["verb"] == "get" and (spec["user"], asked["path"]) in self.readers}
 
     def _watch(self, exchange: Exchange, plural: str) -> None:
         exchange.begin_stream()

@@ -32,12 +32,12 @@ class Cluster:
     def place(self, pods, needed=None, topology=""):
         return place_group(self.placer, self.table, pods, len(pods) if needed is None else needed, topology)
 
-    def seats(self, pods, needed=None, topology=""):
+    def placements(self, pods, needed=None, topology=""):
         """Who sits where; None for a group that cannot start."""
         found = self.place(pods, needed, topology)
         if not isinstance(found, GroupPlacement):
             return None
-        return {seated.key.name: placement.node for seated, placement in found.seats}
+        return {placed.key.name: placement.node for placed, placement in found.placements}
 
     def look(self):
         """All that the table holds."""

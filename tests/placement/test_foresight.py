@@ -101,7 +101,7 @@ def test_a_plan_within_limits_is_what_one_by_one_would_give(made, there, promise
 
 
 @pytest.mark.parametrize(
-    "rules, seats",
+    "rules, placements",
     [
         pytest.param({"hard_spread": (spread(),)}, {"a": 2, "b": 2}, id="over zones"),
         pytest.param({"anti_affinity": (term(WEB),)}, {"a": 1, "b": 1}, id="one in a zone"),
@@ -110,11 +110,11 @@ def test_a_plan_within_limits_is_what_one_by_one_would_give(made, there, promise
         pytest.param({"soft_spread": (spread(),)}, {}, id="those who compare nodes are asked for one by one"),
     ],
 )
-def test_how_many_of_four_pods_are_planned_where(rules, seats):
+def test_how_many_of_four_pods_are_planned_where(rules, placements):
     around = Cluster([zoned("a1", "a"), zoned("a2", "a"), zoned("b1", "b")])
     planned = around.placer.plan(peers(4, **rules)[0], 4)
     zones = [found.node[0] for found in planned]
-    assert {zone: zones.count(zone) for zone in sorted(set(zones))} == seats
+    assert {zone: zones.count(zone) for zone in sorted(set(zones))} == placements
 
 
 def test_where_nodes_are_many_and_pods_few_each_is_asked_for(monkeypatch):

@@ -1,4 +1,4 @@
-"""A group that must stay together gets all its seats in one domain, in the best one there is."""
+"""A group that must stay together gets all its placements in one domain, in the best one there is."""
 
 import msgspec
 import pytest
@@ -17,8 +17,8 @@ MIXED = [*members(2, cpu=600), *members(6, cpu=100, name="s")]
 PACKING = Profile(scoring=msgspec.structs.replace(Profile().scoring, type="MostAllocated"))
 
 
-def zones(cluster, seats):
-    return sorted({cluster.table.get(name).labels[ZONE] for name in seats.values()})
+def zones(cluster, placements):
+    return sorted({cluster.table.get(name).labels[ZONE] for name in placements.values()})
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ def zones(cluster, seats):
         ),
         pytest.param(SMALL_AND_LARGE, members(4, cpu=1000), 4, None, id="two zones that would do together will not do"),
         pytest.param(
-            SMALL_AND_LARGE, members(6, cpu=500), 2, (6, ["b"]), id="the zone that seats more of them is better"
+            SMALL_AND_LARGE, members(6, cpu=500), 2, (6, ["b"]), id="the zone that placements more of them is better"
         ),
         pytest.param(
             [zoned("a1", "a", cpu=1000), zoned("b1", "b", cpu=9000)],
             members(2),
             2,
             (2, ["b"]),
-            id="of zones that seat as many the one with the better score is chosen",
+            id="of zones that placement as many the one with the better score is chosen",
         ),
         pytest.param(SMALL_AND_LARGE, MIXED, 8, (8, ["b"]), id="pods of different shapes stay together"),
         pytest.param(
@@ -79,8 +79,8 @@ def zones(cluster, seats):
 def test_one_domain_only(nodes, pods, needed, expected):
     cluster = Cluster(nodes)
     before = cluster.look()
-    seats = cluster.seats(pods, needed, ZONE)
-    assert (None if seats is None else (len(seats), zones(cluster, seats))) == expected
+    placements = cluster.placements(pods, needed, ZONE)
+    assert (None if placements is None else (len(placements), zones(cluster, placements))) == expected
     assert cluster.look() == before, "the table is as it was"
 
 
@@ -88,20 +88,20 @@ def test_what_is_better_is_for_the_profile_to_say():
     half_full = [("a1", pod("old", cpu=500))]
     nodes = [zoned("a1", "a"), zoned("b1", "b")]
     spreading, packing = Cluster(nodes, half_full), Cluster(nodes, half_full, profile=PACKING)
-    assert zones(spreading, spreading.seats(members(2), topology=ZONE)) == ["b"]
-    assert zones(packing, packing.seats(members(2), topology=ZONE)) == ["a"]
+    assert zones(spreading, spreading.placements(members(2), topology=ZONE)) == ["b"]
+    assert zones(packing, packing.placements(members(2), topology=ZONE)) == ["a"]
 
 
 def test_equally_good_domains_are_settled_by_the_seed():
     nodes = [zoned(f"n{i}", f"z{i}") for i in range(20)]
-    chosen = {Cluster(nodes, seed=seed).seats(members(2), topology=ZONE)["m0"] for seed in range(10)}
+    chosen = {Cluster(nodes, seed=seed).placements(members(2), topology=ZONE)["m0"] for seed in range(10)}
     assert len(chosen) > 4
 
 
 def test_the_best_is_found_among_more_domains_than_are_compared():
     nodes = [zoned(f"n{i}", f"z{i}", cpu=200) for i in range(300)]
     cluster = Cluster([*nodes, zoned("large", "last", cpu=2000)])
-    assert set(cluster.seats(members(10), needed=1, topology=ZONE).values()) == {"large"}
+    assert set(cluster.placements(members(10), needed=1, topology=ZONE).values()) == {"large"}
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_domains_not_worth_trying_may_be_cured_too():
 def test_a_nominated_node_in_another_domain_does_not_count():
     pods = [pod("first", cpu=100, nominated="a1"), *members(2, cpu=1000)]
     cluster = Cluster(SMALL_AND_LARGE, promised=pods[:1])
-    assert zones(cluster, cluster.seats(pods, topology=ZONE)) == ["b"]
+    assert zones(cluster, cluster.placements(pods, topology=ZONE)) == ["b"]

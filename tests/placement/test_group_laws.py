@@ -46,20 +46,20 @@ def cluster(there, promised=(), members=()):
 
 def one_by_one(placed_in, pods):
     """Each placed and charged before the next is asked for."""
-    seats = {}
+    placements = {}
     for one in pods:
         found = placed_in.placer.place(one)
         if isinstance(found, Placement):
-            seats[one.key.name] = found.node
+            placements[one.key.name] = found.node
             placed_in.table.charge(one, found.node)
-    return seats
+    return placements
 
 
 @given(running, runs, promises)
 def test_a_group_sits_where_its_pods_would_one_after_the_other(there, kinds, promised):
     pods = group(kinds)
     expected = one_by_one(cluster(there, promised), pods)
-    assert (cluster(there, promised).seats(pods, 1) or {}) == expected
+    assert (cluster(there, promised).placements(pods, 1) or {}) == expected
 
 
 @given(running, runs, promises, st.integers(1, 12), st.sampled_from(["", ZONE]))
@@ -69,27 +69,30 @@ def test_a_group_gets_what_it_needs_or_nothing_and_leaves_no_trace(there, kinds,
     found = asked.place(pods, needed, topology)
     assert asked.look() == before
     if isinstance(found, GroupPlacement):
-        assert len(found.seats) >= needed
-        assert sorted([seated for seated, _ in found.seats] + list(found.left), key=pods.index) == pods
-        assert not topology or len({asked.table.get(seat.node).labels[ZONE] for _, seat in found.seats}) == 1
+        assert len(found.placements) >= needed
+        assert sorted([placed for placed, _ in found.placements] + list(found.left), key=pods.index) == pods
+        assert (
+            not topology
+            or len({asked.table.get(placement.node).labels[ZONE] for _, placement in found.placements}) == 1
+        )
     elif not topology:
         assert len(one_by_one(asked, pods)) < needed
 
 
 @given(running, runs, promises, wishes)
-def test_nominated_or_not_the_seats_hold_and_break_no_promise(there, kinds, promised, wished):
+def test_nominated_or_not_the_placements_hold_and_break_no_promise(there, kinds, promised, wished):
     wanted = dict(enumerate(wished))
     pods = [msgspec.structs.replace(one, nominated=wanted.get(i, "")) for i, one in enumerate(group(kinds))]
     asked = cluster(there, promised, [one for one in pods if one.nominated])
     found = asked.place(pods, 1)
     if not isinstance(found, GroupPlacement):
         return
-    for seated, seat in found.seats:
-        asked.table.charge(seated, seat.node)
-    for seated, seat in found.seats:
-        for port in seated.shape.ports:
-            assert asked.table.ports[port_name(port)][asked.table.row_of(seat.node)] == 1
-    for name in {seat.node for _, seat in found.seats}:
+    for placed, placement in found.placements:
+        asked.table.charge(placed, placement.node)
+    for placed, placement in found.placements:
+        for port in placed.shape.ports:
+            assert asked.table.ports[port_name(port)][asked.table.row_of(placement.node)] == 1
+    for name in {placement.node for _, placement in found.placements}:
         row, size = asked.table.row_of(name), asked.table.get(name).allocatable
         kept = [cpu for at, _, cpu in promised if at.name == name]
         assert asked.table.requested["cpu"][row] + sum(kept) <= size["cpu"]
@@ -113,6 +116,6 @@ def test_nominated_nodes_kept_together_are_those_kept_one_by_one(promised, at, c
 def test_how_many_pods_a_row_can_take_is_what_filling_it_shows(sizes, most, cpu):
     nodes = [node(f"n{index}", cpu=size * 100, pods=5) for index, size in enumerate(sizes)]
     asked = Cluster(nodes)
-    room = asked.placer.room(shape(cpu), most)
+    room = asked.placer.capacity(shape(cpu), most)
     expected = [min(most, 5, size * 100 // cpu) for size in sizes]
     assert [int(room[asked.table.row_of(each.name)]) for each in nodes] == expected

@@ -1,4 +1,4 @@
-"""A gang gets seats for as many pods as it needs, or none; and the table is as it was either way."""
+"""A gang gets placements for as many pods as it needs, or none; and the table is as it was either way."""
 
 import pytest
 from builders import node, pod
@@ -18,15 +18,15 @@ ZONES = [zoned("a1", "a"), zoned("a2", "a"), zoned("b1", "b")]
 
 
 @pytest.mark.parametrize(
-    "nodes, pods, needed, seated",
+    "nodes, pods, needed, placed",
     [
-        pytest.param(TWO, members(4, cpu=500), 4, 4, id="a gang that fits to the last seat starts"),
-        pytest.param(TWO, members(5, cpu=500), 5, None, id="a gang that lacks one seat does not start"),
+        pytest.param(TWO, members(4, cpu=500), 4, 4, id="a gang that fits to the last placement starts"),
+        pytest.param(TWO, members(5, cpu=500), 5, None, id="a gang that lacks one placement does not start"),
         pytest.param(TWO, members(5, cpu=500), 4, 4, id="it starts with its least number where there is no more room"),
-        pytest.param(TWO, members(5, cpu=100), 2, 5, id="surplus pods are seated while there is room"),
+        pytest.param(TWO, members(5, cpu=100), 2, 5, id="surplus pods are placed while there is room"),
         pytest.param(TWO, members(12, cpu=500), 4, 4, id="a long run starts with as many as fit"),
         pytest.param(TWO, members(12, cpu=500), 5, None, id="a long run that lacks one does not start"),
-        pytest.param(TWO, members(20, cpu=100), 20, 20, id="a long run is seated as one"),
+        pytest.param(TWO, members(20, cpu=100), 20, 20, id="a long run is placed as one"),
         pytest.param(
             TWO, [*members(2, cpu=700), *members(2, cpu=300, name="s")], 4, 4, id="small pods fit beside large ones"
         ),
@@ -37,7 +37,10 @@ ZONES = [zoned("a1", "a"), zoned("a2", "a"), zoned("b1", "b")]
             TWO, [*members(2, cpu=700), *members(7, cpu=100, name="s")], 9, None, id="runs take room from each other"
         ),
         pytest.param(
-            TWO, [*members(6, cpu=100), pod("big", cpu=1000)], 7, None, id="a pod after a run sees what the run took"
+            TWO, [*members(11, cpu=100), pod("big", cpu=1000)], 12, None, id="a pod after a run sees what the run took"
+        ),
+        pytest.param(
+            TWO, [*members(6, cpu=100), pod("big", cpu=1000)], 7, 7, id="a large pod is placed before small ones"
         ),
         pytest.param(ZONES, peers(3, **APART), 3, 3, id="pods that shun each other get a node each"),
         pytest.param(ZONES, peers(4, **APART), 4, None, id="one more of them than nodes cannot start"),
@@ -52,37 +55,37 @@ ZONES = [zoned("a1", "a"), zoned("a2", "a"), zoned("b1", "b")]
         pytest.param(ZONES, peers(7, ports=(HostPort(80),)), 3, 3, id="a run with one host port too"),
         pytest.param(ZONES, peers(4, ports=(HostPort(80),)), 4, None, id="and there are no more ports than nodes"),
         pytest.param([], members(1), 1, None, id="nothing starts without nodes"),
-        pytest.param(TWO, members(2), 0, 2, id="a group that needs nobody is seated all the same"),
+        pytest.param(TWO, members(2), 0, 2, id="a group that needs nobody is placed all the same"),
         pytest.param([node("n", cpu=1)], members(2), 0, None, id="but not with nobody at all"),
         pytest.param(TWO, members(2), 3, None, id="a group with fewer pods than it needs does not start"),
     ],
 )
-def test_all_or_nothing(nodes, pods, needed, seated):
+def test_all_or_nothing(nodes, pods, needed, placed):
     cluster = Cluster(nodes)
     before = cluster.look()
     found = cluster.place(pods, needed)
-    assert (len(found.seats) if isinstance(found, GroupPlacement) else None) == seated
+    assert (len(found.placements) if isinstance(found, GroupPlacement) else None) == placed
     assert cluster.look() == before, "the table is as it was"
 
 
-def test_those_left_and_those_seated_are_told_in_the_given_order():
+def test_those_left_and_those_placed_are_told_in_the_given_order():
     pods = [pod("big", cpu=2000), *members(6), pod("huge", cpu=9000), *members(2, name="last")]
     found = Cluster(TWO).place(pods, 8)
-    assert [seated.key.name for seated, _ in found.seats] == [*(f"m{i}" for i in range(6)), "last0", "last1"]
+    assert [placed.key.name for placed, _ in found.placements] == [*(f"m{i}" for i in range(6)), "last0", "last1"]
     assert [left.key.name for left in found.left] == ["big", "huge"]
 
 
-def test_the_seats_hold_when_they_are_taken():
+def test_the_placements_hold_when_they_are_taken():
     cluster = Cluster(ZONES)
     found = cluster.place([*peers(3, cpu=300, **APART), *members(6, cpu=200, name="plain"), pod("last", cpu=250)])
-    for seated, placement in found.seats:
-        assert cluster.placer.fits(seated, cluster.table.row_of(placement.node))
-        cluster.table.charge(seated, placement.node)
+    for placed, placement in found.placements:
+        assert cluster.placer.fits(placed, cluster.table.row_of(placement.node))
+        cluster.table.charge(placed, placement.node)
 
 
 def test_a_gang_is_beside_what_runs_already():
     running = [("n1", pod("old", cpu=800))]
-    assert Cluster(TWO, running).seats(members(2, cpu=500)) == {"m0": "n2", "m1": "n2"}
+    assert Cluster(TWO, running).placements(members(2, cpu=500)) == {"m0": "n2", "m1": "n2"}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_a_gang_is_beside_what_runs_already():
             members(5, cpu=500),
             5,
             "0/2 nodes are available for pod 5 of 5 (4 placed, 5 needed): 2 Insufficient cpu.",
-            id="the first that found no seat is named",
+            id="the first that found no placement is named",
         ),
         pytest.param(
             TWO,
@@ -108,7 +111,7 @@ def test_a_gang_is_beside_what_runs_already():
             5,
             "0/3 nodes are available for pod 4 of 5 (3 placed, 5 needed): "
             "3 node(s) didn't match pod anti-affinity rules.",
-            id="as it was refused beside those seated",
+            id="as it was refused beside those placed",
         ),
         pytest.param([], members(1), 1, "no nodes available to schedule pods", id="no nodes are no nodes"),
         pytest.param(

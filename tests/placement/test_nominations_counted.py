@@ -58,13 +58,16 @@ def test_that_holds_in_a_trial_too_and_ends_with_it():
             nominated(members(2, cpu=800), "n1", "n2"),
             2,
             {"m0": "n1", "m1": "n2"},
-            id="each takes the seat kept for it",
+            id="each takes the placement kept for it",
         ),
         pytest.param(
             nominated(members(2, cpu=800), "n2", "n1"), 2, {"m0": "n2", "m1": "n1"}, id="whichever way they are kept"
         ),
         pytest.param(
-            nominated(members(2, cpu=500), "n1", "n1"), 2, {"m0": "n1", "m1": "n1"}, id="two seats kept on one node"
+            nominated(members(2, cpu=500), "n1", "n1"),
+            2,
+            {"m0": "n1", "m1": "n1"},
+            id="two placements kept on one node",
         ),
         pytest.param(
             nominated(members(2, cpu=800), "gone", "n2"),
@@ -76,7 +79,7 @@ def test_that_holds_in_a_trial_too_and_ends_with_it():
             [pod("m0", cpu=800), *nominated([pod("m1", cpu=900)], "n2")],
             2,
             {"m0": "n1", "m1": "n2"},
-            id="a member without a seat does not take one that is kept for another",
+            id="a member without a placement does not take one that is kept for another",
         ),
         pytest.param(
             [*members(6, cpu=150), *nominated([pod("last", cpu=1000)], "n2")],
@@ -85,31 +88,36 @@ def test_that_holds_in_a_trial_too_and_ends_with_it():
             id="nor does a long run of them",
         ),
         pytest.param(
-            nominated(members(3, cpu=800), "n1", "n1", "n2"), 3, None, id="seats that do not hold are no seats"
+            nominated(members(3, cpu=800), "n1", "n1", "n2"),
+            3,
+            None,
+            id="placements that do not hold are no placements",
         ),
         pytest.param(
             nominated(members(2, cpu=800), "n1", "n1"),
             2,
             {"m0": "n1", "m1": "n2"},
-            id="a seat that does not hold is exchanged for one that does",
+            id="a placement that does not hold is exchanged for one that does",
         ),
     ],
 )
 def test_a_group_is_not_kept_off_by_its_own_nominations(pods, needed, expected):
     waiting = [msgspec.structs.replace(one, group=GANG) for one in pods]
     cluster = Cluster(FULL_BOTH, promised=[one for one in waiting if one.nominated])
-    assert cluster.seats(waiting, needed) == expected
+    assert cluster.placements(waiting, needed) == expected
     before = taken(cluster, 900)
-    cluster.seats(waiting, needed)
+    cluster.placements(waiting, needed)
     assert taken(cluster, 900) == before, "afterwards others are kept off as before"
 
 
 def test_a_group_is_kept_off_by_the_nominations_of_others():
     cluster = Cluster(FULL_BOTH, promised=[promised("other", "n1", priority=1)])
-    assert cluster.seats(members(2, cpu=800)) is None
-    assert cluster.seats(members(8, cpu=200)) is None
-    assert cluster.seats(members(6, cpu=200))
-    assert sorted(cluster.seats(members(2, cpu=800, priority=2)).values()) == ["n1", "n2"], "which wait for no one less"
+    assert cluster.placements(members(2, cpu=800)) is None
+    assert cluster.placements(members(8, cpu=200)) is None
+    assert cluster.placements(members(6, cpu=200))
+    assert sorted(cluster.placements(members(2, cpu=800, priority=2)).values()) == ["n1", "n2"], (
+        "which wait for no one less"
+    )
 
 
 def test_a_member_placed_by_itself_respects_what_is_kept_for_another():

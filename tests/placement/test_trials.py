@@ -70,7 +70,7 @@ class Scene:
                 sorted((t.topology_key, c.tolist()) for t, c in self.neighbours.holding(r, late)) for r in TermRole
             ],
             "claims": [self.attachments.uses(Key(Kind.VOLUME_CLAIM, "default", "data"))],
-            "attached": [self.attachments.room_for((Attachment("csi", "v1"),)).tolist()],
+            "attached": [self.attachments.attachable((Attachment("csi", "v1"),)).tolist()],
             "promised": [self.neighbours.nominations.admits(late, row) for row in rows],
         }
 

@@ -235,4 +235,4 @@ def test_counts_that_followed_every_change_equal_those_of_the_end(moves):
     for name in "abc":
         assert attachments.uses(claim(name)) == at_the_end.uses(claim(name))
     for wanted in ((Attachment("ebs", "x"),), (Attachment("ebs", "x"), Attachment("ebs", "z"))):
-        assert attachments.room_for(wanted).tolist() == at_the_end.room_for(wanted).tolist()
+        assert attachments.attachable(wanted).tolist() == at_the_end.attachable(wanted).tolist()

@@ -92,9 +92,9 @@ def victims(plan):
     return sorted(one.key.name for unit in plan.victims for one in unit.pods)
 
 
-def seats(plan):
+def placements(plan):
     assert isinstance(plan, Plan), plan
-    return {one.key.name: where for one, where in plan.seats}
+    return {one.key.name: where for one, where in plan.placements}
 
 
 def apart(selector):

@@ -35,13 +35,13 @@ def test_what_victims_cost(fields, victims, cost):
 
 
 @pytest.mark.parametrize(
-    "fields, victims, seats, fits",
+    "fields, victims, placements, fits",
     [
         pytest.param({}, (0, 1), ((0, 1),), True, id="one in each row once both have left"),
         pytest.param({}, (0,), ((0, 1),), False, id="nobody left the second row"),
         pytest.param({}, (1,), ((1, 1),), True, id="two beside each other"),
         pytest.param({}, (1,), ((1,),), False, id="one is too few"),
-        pytest.param({"needed": 1}, (1,), ((1, 1, 1),), False, id="more seats than pods"),
+        pytest.param({"needed": 1}, (1,), ((1, 1, 1),), False, id="more placements than pods"),
         pytest.param({"wanted": (ProblemDemand((2, 1), 2, (0,)),)}, (1,), ((1, 1),), False, id="a forbidden row"),
         pytest.param({"domains": ((0,), (1,))}, (0, 1), ((0, 1),), False, id="not in one domain"),
         pytest.param({"domains": ((0,), (1,))}, (1,), ((1, 1),), True, id="within one domain"),
@@ -51,5 +51,5 @@ def test_what_victims_cost(fields, victims, cost):
         ),
     ],
 )  # fmt: skip
-def test_what_makes_room(fields, victims, seats, fits):
-    assert asked(**fields).seated(victims, seats) is fits
+def test_what_makes_room(fields, victims, placements, fits):
+    assert asked(**fields).placed(victims, placements) is fits

@@ -96,18 +96,20 @@ def test_the_best_victims(problem, chosen, victims):
     result = improved(problem, chosen)
     assert (result.victims, result.verdict, result.gap) == (victims, CertificateVerdict.OPTIMAL, None)
     assert str(result) == "optimal"
-    assert (result.seats is None) is (sorted(chosen) == list(victims)), "who is kept keeps the seats that were chosen"
+    assert (result.placements is None) is (sorted(chosen) == list(victims)), (
+        "who is kept keeps the placements that were chosen"
+    )
 
 
-def test_pods_of_several_shapes_are_seated_together():
+def test_pods_of_several_shapes_are_placed_together():
     wanted = (ProblemDemand((3,), 2, (0, 1)), ProblemDemand((2,), 2, (0, 1)))
     problem = Problem(((1,), (4,)), (lone(4, 3), lone(1, 2, row=1), lone(6, 9)), wanted, 4)
     result = improved(problem, [0, 1, 2])
     assert (result.victims, result.verdict) == ((0, 1), CertificateVerdict.OPTIMAL)
-    assert problem.seated(result.victims, result.seats)
+    assert problem.placed(result.victims, result.placements)
 
 
-def test_only_as_many_seats_as_are_needed_are_paid_for():
+def test_only_as_many_placements_as_are_needed_are_paid_for():
     wanted = (ProblemDemand((4,), 3, (0, 1, 2)),)
     problem = Problem(((0,),) * 3, tuple(lone(4, row + 1, row=row) for row in range(3)), wanted, 2)
     assert improved(problem, [0, 1, 2]).victims == (0, 1)
@@ -127,7 +129,7 @@ HARD = full([lone(amount, amount**2 % 17 + 1, row=row) for row in range(4) for a
 def test_without_effort_what_was_chosen_stands(limits):
     everybody = range(len(HARD.candidates))
     result = improved(HARD, everybody, limits)
-    assert (result.victims, result.seats, result.verdict) == (tuple(everybody), None, CertificateVerdict.GAP)
+    assert (result.victims, result.placements, result.verdict) == (tuple(everybody), None, CertificateVerdict.GAP)
     assert str(result) == f"gap {result.gap.amount}"
 
 
@@ -153,7 +155,9 @@ def test_what_the_solver_takes_for_room_must_be_room_to_the_byte():
     assert improved(problem, [0, 2]).victims == (0, 2), "the third alone frees one byte too few"
 
 
-@pytest.mark.parametrize("limits", [SolverLimits(candidates=1), SolverLimits(seats=0)], ids=["candidates", "seats"])
+@pytest.mark.parametrize(
+    "limits", [SolverLimits(candidates=1), SolverLimits(placements=0)], ids=["candidates", "placements"]
+)
 def test_a_question_too_large_is_not_put(limits):
     result = improved(full([lone(4, 3), lone(4, 2)]), [0], limits)
     assert result == Certified((0,), CertificateVerdict.NOT_COMPARED)
@@ -173,7 +177,7 @@ def test_without_the_solver_nothing_is_compared(monkeypatch):
 # Against all there are
 
 
-def seats_for_all(room, wanted, needed, domain):
+def placements_for_all(room, wanted, needed, domain):
     """Whether so many of the wanted fit, by trying every row for every pod."""
     if needed <= 0:
         return True
@@ -185,15 +189,15 @@ def seats_for_all(room, wanted, needed, domain):
         if row in domain and all(room[row][at] >= amount for at, amount in asked):
             left = [[have - amounts[at] for at, have in enumerate(of)] if at_row == row else of
                     for at_row, of in enumerate(room)]  # fmt: skip
-            if seats_for_all(left, rest, needed - 1, domain):
+            if placements_for_all(left, rest, needed - 1, domain):
                 return True
-    return seats_for_all(room, rest, needed, domain)
+    return placements_for_all(room, rest, needed, domain)
 
 
 def makes_room(problem, victims):
     pods = [(wanted.amounts, wanted.rows) for wanted in problem.wanted for _ in range(wanted.count)]
     domains = problem.domains or (tuple(range(len(problem.free))),)
-    return any(seats_for_all(problem.room(victims), pods, problem.needed, domain) for domain in domains)
+    return any(placements_for_all(problem.capacity(victims), pods, problem.needed, domain) for domain in domains)
 
 
 def every_set_that_does(problem):
@@ -260,7 +264,7 @@ def test_what_is_called_optimal_is_the_best_of_all_sets(problem, data):
     assert result.verdict is CertificateVerdict.OPTIMAL
     assert as_told_apart(problem.cost(result.victims), least) == least
     assert result.victims in sets
-    assert result.seats is None or problem.seated(result.victims, result.seats)
+    assert result.placements is None or problem.placed(result.victims, result.placements)
     assert problem.cost(result.victims) <= problem.cost(chosen)
 
 

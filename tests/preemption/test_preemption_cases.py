@@ -3,7 +3,7 @@
 import pytest
 from builders import node, pod, shape
 from msgspec.structs import replace
-from preemption_scenes import NOW, Scene, apart, group, group_key, lone, on, seats, victims
+from preemption_scenes import NOW, Scene, apart, group, group_key, lone, on, placements, victims
 
 from headgate.model.claims import Attachment, ClaimDemands, ClaimName
 from headgate.model.groups import GroupKey
@@ -29,7 +29,7 @@ def test_four_cases(preemptor, gangs, expected, careful):
     scene = Scene(TWO, PAIR, gangs)
     plan = scene.step_by_step(preemptor) if careful else scene.plan(preemptor)
     assert sum(len(unit.pods) for unit in plan.victims) == expected
-    assert len(plan.seats) == len(preemptor.pods)
+    assert len(plan.placements) == len(preemptor.pods)
 
 
 def test_a_gang_is_one_unit_with_its_pods_everywhere():
@@ -75,7 +75,7 @@ def test_a_group_that_stays_together_takes_the_best_domain():
     assert plan.receipt.domain == "zone=b"
     assert plan.receipt.domains == 2
     assert [other.where for other in plan.receipt.alternatives] == ["zone=a"]
-    assert [one.shape.node_selector for one, _ in plan.seats] == [(), ()], "pods are handed back as they came"
+    assert [one.shape.node_selector for one, _ in plan.placements] == [(), ()], "pods are handed back as they came"
 
 
 def test_a_group_too_large_for_every_domain_asks_nobody_to_leave():
@@ -91,21 +91,21 @@ class TestAPlanThatIsBeingCarriedOut:
     nodes = (node("n", cpu=1000), node("m", cpu=1000))
     placed = (on("n", "a", 1000, 3), on("m", "b", 1000, 1))
 
-    def test_the_remaining_victims_for_the_same_seats_come_first(self):
+    def test_the_remaining_victims_for_the_same_placements_come_first(self):
         scene = Scene(self.nodes, self.placed)
         assert victims(scene.plan(lone(cpu=1000))) == ["b"]
         plan = scene.plan(lone(cpu=1000, nominated="n"))
         assert victims(plan) == ["a"]
-        assert plan.receipt.domain == "the nominated seats"
+        assert plan.receipt.domain == "the nominated nodes"
 
-    def test_a_group_goes_on_with_the_same_seats(self):
+    def test_a_group_goes_on_with_the_same_placements(self):
         scene = Scene(self.nodes, self.placed)
         one = group(1, cpu=1000)
         resumed = replace(one, pods=(replace(one.pods[0], nominated="n"),))
         assert victims(scene.plan(one)) == ["b"]
         assert victims(scene.plan(resumed)) == ["a"]
 
-    def test_seats_that_cannot_be_had_any_more_are_given_up(self):
+    def test_placements_that_cannot_be_had_any_more_are_given_up(self):
         scene = Scene(self.nodes, [on("n", "a", 1000, 30), on("m", "b", 1000, 1)])
         assert victims(scene.plan(lone(cpu=1000, nominated="n"))) == ["b"]
         assert victims(scene.plan(lone(cpu=1000, nominated="gone"))) == ["b"]
@@ -125,16 +125,16 @@ class TestAPlanThatIsBeingCarriedOut:
             pytest.param([], True, id="and of course when the node is empty"),
         ],
     )
-    def test_nominated_seats_hold(self, placed, expected):
+    def test_nominated_placements_hold(self, placed, expected):
         scene = Scene([node("n", cpu=1000)], placed)
         preemptor = lone(cpu=1000, nominated="n")
         assert scene.preemption.holds(preemptor, [(preemptor.pods[0], "n")], scene.placer) is expected
 
-    def test_seats_on_a_node_that_is_gone_do_not_hold(self):
+    def test_placements_on_a_node_that_is_gone_do_not_hold(self):
         scene, preemptor = Scene([node("n", cpu=1000)]), lone(cpu=1000)
         assert not scene.preemption.holds(preemptor, [(preemptor.pods[0], "gone")], scene.placer)
 
-    def test_too_few_seats_do_not_hold(self):
+    def test_too_few_placements_do_not_hold(self):
         scene, preemptor = Scene(self.nodes), group(2, cpu=1000)
         assert not scene.preemption.holds(preemptor, [(preemptor.pods[0], "n")], scene.placer)
         both = list(zip(preemptor.pods, ("n", "m"), strict=True))
@@ -174,7 +174,7 @@ class TestPromises:
     def test_a_second_gang_does_not_take_what_the_first_was_promised(self):
         scene = Scene(TWO, [on("n", "a", 1000, 1), on("m", "b", 1000, 1)])
         first = scene.plan(group(1, "first", cpu=600))
-        ((member, where),) = first.seats
+        ((member, where),) = first.placements
         scene.placer.nominations.put(replace(member, nominated=where))
         second = scene.plan(group(1, "second", cpu=600))
         assert set(victims(first)).isdisjoint(victims(second))
@@ -200,7 +200,7 @@ def test_a_group_whose_members_keep_apart_is_placed_by_all_rules():
     keeping = shape(400, peers=apart("app=x"))
     plan = Scene(nodes, placed).plan(group(2, shape=keeping, labels={"app": "x"}))
     assert victims(plan) == ["a", "b"]
-    assert sorted(seats(plan).values()) == ["m", "n"]
+    assert sorted(placements(plan).values()) == ["m", "n"]
 
 
 def test_a_pod_kept_off_by_anothers_term_asks_it_to_leave():

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import node
-from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
+from preemption_scenes import NOW, Scene, budget, group, lone, on, placements, victims
 
 from headgate.preemption.solver.problem import CertificateVerdict, Certified
 
@@ -24,17 +24,17 @@ class Answers:
         return self.answer or Certified(tuple(chosen), CertificateVerdict.OPTIMAL)
 
 
-def _any_seats(problem, chosen):
+def _any_placements(problem, chosen):
     """The first rows with room, pod by pod."""
-    room, seats = problem.room(chosen), []
+    room, placements = problem.capacity(chosen), []
     for wanted in problem.wanted:
         taken = []
         for row in wanted.rows:
             while len(taken) < wanted.count and all(h >= a for h, a in zip(room[row], wanted.amounts, strict=True)):
                 room[row] = [h - a for h, a in zip(room[row], wanted.amounts, strict=True)]
                 taken.append(row)
-        seats.append(tuple(taken))
-    return tuple(seats)
+        placements.append(tuple(taken))
+    return tuple(placements)
 
 
 def test_an_optimal_plan_says_so():
@@ -50,7 +50,7 @@ def test_the_question_is_the_one_that_was_answered():
     scene = Scene(NODES, placed, budgets=[budget("b", "app=x", 0)], certifier=certifier)
     plan = scene.plan(group(2, cpu=1000))
     ((problem, chosen),) = certifier.asked
-    assert problem.seated(chosen, _any_seats(problem, chosen))
+    assert problem.placed(chosen, _any_placements(problem, chosen))
     cost = problem.cost(chosen)
     assert (cost.priority, cost.violations, cost.gangs, cost.work, cost.victims) == tuple(
         value for _, value in plan.receipt.criteria
@@ -80,11 +80,11 @@ class OneByOne:
     """Tries every candidate by itself on the one row there is."""
 
     def improve(self, problem, chosen):
-        alone = [(index,) for index in range(len(problem.candidates)) if problem.seated((index,), ((0,),))]
-        return Certified(min(alone, key=problem.cost), CertificateVerdict.OPTIMAL, seats=((0,),))
+        alone = [(index,) for index in range(len(problem.candidates)) if problem.placed((index,), ((0,),))]
+        return Certified(min(alone, key=problem.cost), CertificateVerdict.OPTIMAL, placements=((0,),))
 
 
-def test_better_victims_are_taken_with_their_seats():
+def test_better_victims_are_taken_with_their_placements():
     """Whoever would lose most is spared first, and so the other two must leave, who lose more together."""
     nodes = [node("n", cpu=1000)]
     placed = [
@@ -97,11 +97,11 @@ def test_better_victims_are_taken_with_their_seats():
     assert victims(before) == ["low", "mid"]
     assert victims(after) == ["most"]
     assert after.receipt.certificate == "optimal"
-    assert seats(after) == seats(before)
+    assert placements(after) == placements(before)
 
 
 def test_worse_victims_are_not_taken():
-    certifier = Answers(Certified((0, 1, 2), CertificateVerdict.OPTIMAL, seats=((0, 1),)))
+    certifier = Answers(Certified((0, 1, 2), CertificateVerdict.OPTIMAL, placements=((0, 1),)))
     plan = Scene(NODES, PLACED, certifier=certifier).plan(group(2, cpu=1000))
     assert victims(plan) == ["on-k", "on-m"]
     assert plan.receipt.certificate == "not compared"

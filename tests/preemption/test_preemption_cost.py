@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from builders import amounts, node, shape
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
-from preemption_scenes import NOW, Scene, group, lone, on, seats, victims
+from preemption_scenes import NOW, Scene, group, lone, on, placements, victims
 
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape
@@ -47,6 +49,31 @@ def lost(placed, *nodes):
 )
 def test_work_lost(fields, expected):
     assert lost(on("n", "a", 500, **fields)) == expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"start": None, "checkpointed": 0.0}, id="an old checkpoint, before the pod has started"),
+        pytest.param({"start": NOW - 60, "checkpointed": 0.0}, id="a checkpoint long before the pod started"),
+        pytest.param({"start": NOW + 5, "checkpoint_every": 3600.0}, id="an interval, when clocks differ"),
+        pytest.param({"start": NOW + 5, "checkpointed": NOW - 3600}, id="a checkpoint, when clocks differ"),
+        pytest.param({"start": NOW - 60, "checkpoint_every": 1e300}, id="an interval that never ends"),
+        pytest.param({"start": NOW - 60, "checkpointed": -1e300}, id="a time before all times"),
+    ],
+)
+def test_nothing_a_pod_says_of_checkpoints_makes_it_a_dearer_victim(fields):
+    assert lost(on("n", "a", 500, **fields)) <= lost(on("n", "a", 500, start=fields["start"]))
+
+
+@given(
+    start=st.none() | st.floats(NOW - 1e6, NOW + 1e3),
+    checkpointed=st.none() | st.floats(-1e12, 1e12),
+    every=st.none() | st.floats(1e-3, 1e12),
+)
+def test_whatever_a_pod_says_it_loses_no_more_than_the_time_it_runs(start, checkpointed, every):
+    said = on("n", "a", 500, start=start, checkpointed=checkpointed, checkpoint_every=every)
+    assert 0 <= lost(said) <= lost(on("n", "a", 500, start=start))
 
 
 def test_the_largest_share_counts():
@@ -150,7 +177,7 @@ class TestVictimsThatComeBack:
         nodes = [node(name, cpu=1000, labels={"role": "big"}) for name in "nm"]
         scene = Scene([*nodes, node("k", cpu=1000)], placed)
         plan = scene.plan(lone(priority=6, shape=tolerant))
-        assert seats(plan) == {"incoming": "m"}
+        assert placements(plan) == {"incoming": "m"}
         assert "work lost" in plan.receipt.alternatives[0].why
 
 

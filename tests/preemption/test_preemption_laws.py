@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+
 import numpy as np
 from builders import node, shape
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, seats, victims
+from preemption_scenes import NOW, Scene, apart, budget, group, lone, on, placements, victims
 
 from headgate.model.affinity import HostPort
 from headgate.model.keys import Key, Kind, Target
@@ -94,8 +97,8 @@ def waiting(scene, preemptor):
     return False
 
 
-def seated(scene, preemptor, plan):
-    """Whether the seats hold in fact, by all rules, when the victims and those being deleted are gone."""
+def placed(scene, preemptor, plan):
+    """Whether the placements hold in fact, by all rules, when the victims and those being deleted are gone."""
     with PlacementTrial(scene.table) as trial:
         for _, one in list(scene.table.placed()):
             if one.deleted is not None:
@@ -103,11 +106,11 @@ def seated(scene, preemptor, plan):
         for unit in plan.victims:
             for one in unit.pods:
                 trial.leave(one.key)
-        for one, name in plan.seats:
+        for one, name in plan.placements:
             if not scene.placer.fits(one, scene.table.row_of(name)):
                 return False
             trial.take(one, name)
-    return len(plan.seats) >= preemptor.needed
+    return len(plan.placements) >= preemptor.needed
 
 
 def everything(scene):
@@ -135,8 +138,8 @@ def test_arithmetic_on_rows_and_all_rules_on_the_table_agree(scene, preemptor):
     assert careful.receipt.criteria == quick.receipt.criteria
     assert careful.receipt.domains == quick.receipt.domains or not quick.victims
     assert [unit.key for unit in careful.victims] == [unit.key for unit in quick.victims]
-    named = {preemptor.pods[index].key.name: scene.table.name_at(row) for index, row in careful.seats}
-    assert named == seats(quick)
+    named = {preemptor.pods[index].key.name: scene.table.name_at(row) for index, row in careful.placements}
+    assert named == placements(quick)
 
 
 needy = st.builds(
@@ -164,7 +167,7 @@ def test_all_nodes_at_once_and_one_by_one_agree_also_where_neighbours_matter(sce
         return
     assert quick.receipt.criteria == careful.receipt.criteria
     assert [unit.key for unit in quick.victims] == [unit.key for unit in careful.victims]
-    assert seated(scene, preemptor, quick)
+    assert placed(scene, preemptor, quick)
 
 
 @MANY
@@ -182,13 +185,34 @@ def test_there_is_a_plan_whenever_all_candidates_leaving_would_do(scene, preempt
 
 
 @MANY
+@given(scenes(), mixed_groups)
+def test_there_is_a_plan_for_unlike_pods_whenever_any_of_them_would_fit(scene, preemptor):
+    """Every choice of as many pods as are needed on every choice of nodes, with all candidates gone."""
+    if isinstance(scene.plan(preemptor), Plan):
+        return
+    staying = [
+        (row, one) for row, one in scene.table.placed() if one.deleted is None and one.priority >= preemptor.priority
+    ]
+    free = [
+        int(scene.table.allocatable["cpu"][row]) - sum(one.shape.requests["cpu"] for at, one in staying if at == row)
+        for row in range(scene.table.extent)
+    ]
+    for chosen in itertools.combinations(preemptor.pods, preemptor.needed):
+        for rows in itertools.product(range(len(free)), repeat=preemptor.needed):
+            taken = Counter()
+            for one, row in zip(chosen, rows, strict=True):
+                taken[row] += one.shape.requests["cpu"]
+            assert any(taken[row] > free[row] for row in taken)
+
+
+@MANY
 @given(scenes(), preemptors)
-def test_the_seats_hold_and_no_victim_is_needless(scene, preemptor):
+def test_the_placements_hold_and_no_victim_is_needless(scene, preemptor):
     plan = planned(scene, preemptor)
-    assert seated(scene, preemptor, plan)
+    assert placed(scene, preemptor, plan)
     for unit in plan.victims:
         fewer = replace(plan, victims=tuple(other for other in plan.victims if other is not unit))
-        assert not seated(scene, preemptor, fewer)
+        assert not placed(scene, preemptor, fewer)
 
 
 @MANY
@@ -283,7 +307,7 @@ def test_with_two_priorities_nobody_preempts_its_preemptor(owned, incoming):
     assume(isinstance(plan, Plan))
     (victim,) = (one for unit in plan.victims for one in unit.pods)
     scene.table.release(victim.key)
-    ((taken, name),) = plan.seats
+    ((taken, name),) = plan.placements
     scene.table.charge(replace(taken, node=name), name)
     back = scene.plan(lone(victim.key.name, priority=victim.priority))
     assert isinstance(back, NoPlan) or "incoming" not in victims(back)
@@ -299,7 +323,7 @@ def test_a_pod_among_pods_is_decided_as_kube_scheduler_does(scene, preemptor):
         return
     best, choices = expected
     assert plan.receipt.policy == "Kubernetes"
-    (where,) = seats(plan).values()
+    (where,) = placements(plan).values()
     assert choices[where] == (best, victims(plan))
 
 

@@ -3,7 +3,7 @@
 import pytest
 from builders import node, shape
 from msgspec.structs import replace
-from preemption_scenes import NOW, Scene, budget, group, lone, on, seats, victims
+from preemption_scenes import NOW, Scene, budget, group, lone, on, placements, victims
 
 from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
@@ -186,7 +186,7 @@ def test_a_budget_gets_back_what_the_spared_would_have_used(expected, policy, pl
     there = [on("m", "other", 1000, 1, start=0)]
     scene = Scene([FULL, node("m", cpu=1000)], here + there, budgets=[budget("db", "app=db", 1)])
     plan = scene.plan(lone(cpu=600))
-    assert list(seats(plan).values()) == [expected]
+    assert list(placements(plan).values()) == [expected]
     assert dict(plan.receipt.criteria)["budget violations"] == 0
     assert (plan.receipt.policy == "Kubernetes") == bool(policy)
 
@@ -240,7 +240,7 @@ def test_ties_are_settled_by_the_seed_and_the_nodes_names_alone():
         picks = []
         for order in (names, names[::-1]):
             scene = Scene([node(name) for name in order], [on(name, f"on-{name}", 1000) for name in order], seed=seed)
-            picks.append(list(seats(scene.plan(lone(cpu=1000))).values()))
+            picks.append(list(placements(scene.plan(lone(cpu=1000))).values()))
         assert picks[0] == picks[1]
         chosen.add(picks[0][0])
     assert len(chosen) > 1
@@ -252,7 +252,7 @@ def test_the_lowest_sufficient_priority_decides_where_a_group_sits():
     placed = [on("large", "high", 4000, 5), on("small-1", "low-1", 1000, 1), on("small-2", "low-2", 1000, 2)]
     plan = Scene(nodes, placed).plan(group(2, cpu=1000))
     assert victims(plan) == ["low-1", "low-2"]
-    assert sorted(seats(plan).values()) == ["small-1", "small-2"]
+    assert sorted(placements(plan).values()) == ["small-1", "small-2"]
 
 
 def test_budgets_spare_before_the_lowest_priority_is_looked_for():
@@ -275,10 +275,10 @@ def test_members_that_are_not_needed_leave_others_alone():
     placed = [on("n", "a", 1000, 1), on("m", "b", 1000, 20)]
     plan = Scene(nodes, placed).plan(group(2, cpu=1000, needed=1))
     assert victims(plan) == ["a"]
-    assert len(plan.seats) == 1
+    assert len(plan.placements) == 1
 
 
-def test_units_away_from_the_seats_stay_however_unimportant():
+def test_units_away_from_the_placements_stay_however_unimportant():
     nodes = [node("n", cpu=1000), node("m", cpu=200)]
     placed = [on("n", "a", 1000, 5), on("m", "b", 200, 0)]
     assert victims(Scene(nodes, placed).plan(group(1, cpu=900))) == ["a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import structs
+from builders import changed, kueue_workload
 
 from headgate.engine.quota.admission_cycle import QuotaSnapshot
 from headgate.model.conditions import Condition
@@ -26,6 +26,7 @@ from headgate.model.queues import (
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.quota.ledger import Ledger, Reservation
+from headgate.quota.pending_queue import BackoffDeadlines
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import PendingWorkload, pending_workload
 from headgate.quota.tree import FlavorResource, usage_of
@@ -81,7 +82,7 @@ def work(name: str = "a", cpu: int = 1, priority: int = 0, created: float = 0.0,
     pod_sets = fields.pop("pod_sets", None) or (pods(cpu=cpu),)
     defaults: dict[str, Any] = {"queue": "local", "priority": priority}
     key = Key(Kind.KUEUE_WORKLOAD, fields.pop("namespace", "default"), name)
-    return QueuedWorkload(key, f"uid-{name}", "1", created, pod_sets, **{**defaults, **fields})
+    return kueue_workload(key, f"uid-{name}", "1", created, pod_sets, **{**defaults, **fields})
 
 
 def applies(name: str, to: str, cpu: int = 1, settings: QuotaSettings = PLAIN, **fields: Any) -> PendingWorkload:
@@ -100,7 +101,7 @@ def ledger(*parts: ClusterQueue | Cohort | Reservation) -> Ledger:
     )
     for part in parts:
         if isinstance(part, Reservation):
-            made.hold(part)
+            made.reserve(part)
     return made
 
 
@@ -109,11 +110,13 @@ def snapshot(books: Ledger, *flavors: ResourceFlavor, **fields: Any) -> QuotaSna
     return QuotaSnapshot(books, {one.name: one for one in flavors or (flavor(),)}, **fields)
 
 
-def pending(books: Ledger, *applicants: PendingWorkload, now: float = 0.0) -> PendingQueues:
-    queues = PendingQueues()
+def pending(
+    books: Ledger, *waiting: PendingWorkload, now: float = 0.0, backoffs: BackoffDeadlines | None = None
+) -> PendingQueues:
+    queues = PendingQueues(backoffs=backoffs)
     nodes = books.forest.queues
     queues.configure([node.queue for node in nodes.values()], {name: books.forest.tree_of(name) for name in nodes})
-    for one in applicants:
+    for one in waiting:
         queues.add(one, now)
     return queues
 
@@ -127,4 +130,4 @@ def reserved(workload: QueuedWorkload, in_queue: str, **flavors: str) -> QueuedW
     first = workload.pod_sets[0]
     usage = Resources(tuple((name, amount * first.count) for name, amount in first.shape.requests))
     given = PodSetAssignment(first.name, tuple(sorted(flavors.items())), usage, first.count)
-    return structs.replace(workload, admission=Admission(in_queue, (given,)))
+    return changed(workload, admission=Admission(in_queue, (given,)))

@@ -56,7 +56,7 @@ class History:
         if not held:
             return
         holder = self.dice.choice(sorted(held, key=lambda one: one.uid))
-        self.books.leave(holder.queue, holder.uid)
+        self.books.release(holder.queue, holder.uid)
         self.left.append(holder.queue)
         self.pending.wake(holder.queue, self.now)
         if holder.evicted:
@@ -148,7 +148,7 @@ def calm_down(history):
         if not evicted:
             return
         for holder in evicted:
-            history.books.leave(holder.queue, holder.uid)
+            history.books.release(holder.queue, holder.uid)
             history.pending.wake(holder.queue, history.now)
             history.pending.add(history.known[holder.uid], history.now)
         history.decide()
@@ -262,7 +262,7 @@ def no_victim_is_needless(seed):
 def _has_room(books, outcome, gone):
     with books.trial():
         for holder in gone:
-            books.leave(holder.queue, holder.uid)
+            books.release(holder.queue, holder.uid)
         return books.fits(outcome.head.queue, outcome.assignment.usage)
 
 
@@ -270,6 +270,6 @@ def _borrows(books, outcome, gone):
     node = books.forest.queues[outcome.head.queue]
     with books.trial():
         for holder in gone:
-            books.leave(holder.queue, holder.uid)
+            books.release(holder.queue, holder.uid)
         wanted = [(node.accounts[of], amount) for of, amount in outcome.assignment.usage]
         return any(account.subtree < account.used + amount for account, amount in wanted)

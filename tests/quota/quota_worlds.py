@@ -104,7 +104,7 @@ def worlds(draw, fair=choices_of_fairness):
     for index in range(draw(st.sampled_from((8, 4, 12, 0)))):
         holder = draw(holders(index, queues, resources))
         if books.fits(holder.queue, holder.usage):
-            books.hold(holder)
+            books.reserve(holder)
             world.holders.append(holder)
     return world
 
@@ -120,7 +120,7 @@ def holders(draw, index: int, queues, resources):
 
 
 @st.composite
-def applicants(draw, name: str, to: ClusterQueue) -> PendingWorkload:
+def waiting(draw, name: str, to: ClusterQueue) -> PendingWorkload:
     sets = []
     for index in range(draw(st.sampled_from((1, 1, 1, 2)))):
         count = draw(st.sampled_from((1, 1, 1, 2, 3)))
@@ -134,7 +134,7 @@ def applicants(draw, name: str, to: ClusterQueue) -> PendingWorkload:
 @st.composite
 def worlds_with_heads(draw, fair=choices_of_fairness):
     world = draw(worlds(fair))
-    heads = [draw(applicants(f"head-{one.name}", one)) for one in world.queues if draw(st.integers(0, 3))]
+    heads = [draw(waiting(f"head-{one.name}", one)) for one in world.queues if draw(st.integers(0, 3))]
     return world, heads
 
 
@@ -149,7 +149,7 @@ def crowded(dice: Random) -> tuple[World, list[PendingWorkload]]:
     for index in range(25):
         holder = _crowded_holder(dice, index, dice.choice(queues), resources)
         if books.fits(holder.queue, holder.usage):
-            books.hold(holder)
+            books.reserve(holder)
             world.holders.append(holder)
     heads = [crowded_applicant(dice, f"head-{one.name}", one) for one in queues if dice.random() < 0.85]
     return world, [structs.replace(head, is_preemptor=dice.random() < 0.1) for head in heads]

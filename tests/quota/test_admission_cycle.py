@@ -275,7 +275,7 @@ def test_who_went_on_with_the_next_flavor_in_vain_tries_the_first_once_more():
     shot = snapshot(books, flavor("one"), flavor("two"))
     cycles = admit_all(queues, shot, PLAIN, 0.0)
     assert told(next(cycles)) == {"owner": "Admitted", "borrower": "Waits"}
-    books.leave("r", "uid-owner")
+    books.release("r", "uid-owner")
     assert [told(outcomes) for outcomes in cycles] == [{"borrower": "Waits"}, {"borrower": "Admitted"}]
 
 
@@ -292,7 +292,7 @@ def test_a_waiting_preemptor_is_not_asked_again_before_something_changes():
     first = list(admit_all(queues, snapshot(books), PLAIN, 0.0))
     assert [told(outcomes) for outcomes in first] == [{"w": "Preempting"}]
     assert list(admit_all(queues, snapshot(books), PLAIN, 1.0)) == []
-    books.leave("q", "uid-low")
+    books.release("q", "uid-low")
     queues.wake("q", 2.0)
     assert [told(outcomes) for outcomes in admit_all(queues, snapshot(books), PLAIN, 2.0)] == [{"w": "Admitted"}]
 

@@ -1,6 +1,7 @@
 """Allocations since the last change from outside: preemption enters none of them again."""
 
 import pytest
+from builders import changed
 from msgspec import structs
 from quota_builders import applies, condition, flavor, group, holds, ledger, pending, policy, queue, snapshot, work
 
@@ -17,14 +18,14 @@ LOW, HIGH = holds("low", "q"), holds("high", "q", priority=1)
 def preempt(books, preemptor=HIGH, victim=LOW):
     """The victim leaves and the preemptor gets what it held."""
     books.preempt(preemptor, [victim])
-    books.leave(victim.queue, victim.uid)
-    books.hold(preemptor)
+    books.release(victim.queue, victim.uid)
+    books.reserve(preemptor)
 
 
 def put_back(books, first=HIGH, then=LOW):
     """By something else than preemption."""
-    books.leave(first.queue, first.uid)
-    books.hold(then)
+    books.release(first.queue, first.uid)
+    books.reserve(then)
 
 
 def full(*more):
@@ -85,7 +86,7 @@ def test_an_eviction_that_did_not_come_about_is_forgotten():
     books = full()
     for _ in range(3):
         books.preempt(HIGH, [LOW])
-        books.hold(LOW)
+        books.reserve(LOW)
         assert not closes(books)
 
 
@@ -94,7 +95,7 @@ def test_a_change_from_outside_lets_all_begin_anew():
     preempt(books)
     put_back(books)
     assert not books.forget_allocations("q")
-    assert not books.allocations
+    assert not books.allocations.histories
     assert not closes(books)
 
 
@@ -112,8 +113,8 @@ def test_a_change_from_outside_says_whether_anybody_was_held_back():
 def test_other_queues_and_cohorts_are_a_change_from_outside():
     books = full()
     preempt(books)
-    assert books.allocations
-    assert not books.rebuilt([queue("q", 1)], []).allocations
+    assert books.allocations.histories
+    assert not books.rebuilt([queue("q", 1)], []).allocations.histories
 
 
 def test_no_workload_is_preempted_for_ever_whatever_else_moves():
@@ -139,10 +140,10 @@ def test_what_is_tried_out_leaves_no_trace():
 
 def test_nothing_is_noted_where_nobody_preempts():
     books = full()
-    books.leave("q", LOW.uid)
-    books.hold(HIGH)
+    books.release("q", LOW.uid)
+    books.reserve(HIGH)
     books.mark_evicted(HIGH)
-    assert not books.allocations
+    assert not books.allocations.histories
 
 
 def decided(books, head):
@@ -196,4 +197,4 @@ BEFORE = work("w", reclaimable=(("main", 1),))
     ],
 )
 def test_what_is_a_change_from_outside(changes, is_from_outside):
-    assert changed_from_outside(BEFORE, structs.replace(BEFORE, **changes)) is is_from_outside
+    assert changed_from_outside(BEFORE, changed(BEFORE, **changes)) is is_from_outside

@@ -6,17 +6,17 @@ from quota_builders import applies
 
 from headgate.quota.pending_queue import SLACK, WorkloadLines
 
-applicants = st.builds(
+waiting = st.builds(
     lambda name, cpu, created: applies(name, "q", cpu, created=created),
     st.sampled_from("abcd"),
     st.sampled_from([1, 2]),
     st.sampled_from([0.0, 1.0]),
 )
 lines_of_two = st.sampled_from(["", "x"])
-kinds = applicants.map(lambda one: one.kind)
+kinds = waiting.map(lambda one: one.kind)
 actions = st.one_of(
-    st.tuples(st.just("add"), lines_of_two, applicants),
-    st.tuples(st.just("remove"), applicants.map(lambda one: one.key)),
+    st.tuples(st.just("add"), lines_of_two, waiting),
+    st.tuples(st.just("remove"), waiting.map(lambda one: one.key)),
     st.tuples(st.just("block"), kinds),
     st.tuples(st.just("unblock"), st.lists(kinds, max_size=2)),
     st.tuples(st.just("unblock_all")),

@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 from quota_builders import PLAIN, applies, condition, ledger, pending, queue, work
 
+from headgate.engine.deadlines import Deadlines
 from headgate.model.queues import PodSet, QueueingStrategy, RequeueState
 from headgate.model.quota_settings import QuotaSettings, RequeueTime
 from headgate.quota.pending_queue import Requeue, Unreserved, comes_back_at_once
@@ -16,12 +17,12 @@ ALL_TRIED = Progress(((("cpu", -1),),), 0, 0, None)
 MISSED = Progress((), 0, 0, None, missed=True)
 
 
-def names(applicants):
-    return [one.key.name for one in applicants]
+def names(heads):
+    return [one.key.name for one in heads]
 
 
-def one_queue(*applicants, **fields):
-    return pending(ledger(queue("q", 9, **fields)), *applicants)
+def one_queue(*waiting, backoffs=None, **fields):
+    return pending(ledger(queue("q", 9, **fields)), *waiting, backoffs=backoffs)
 
 
 def drained(queues):
@@ -297,13 +298,22 @@ def test_in_a_strict_queue_a_preemptor_is_like_any_other():
 
 
 def test_who_rests_is_tried_when_the_rest_is_over():
-    queues = one_queue(applies("a", "q", requeue=RequeueState(1, 10.0)))
-    assert (queues.heads(), queues.next_deadline()) == ([], 10.0)
+    backoffs = Deadlines()
+    queues = one_queue(applies("a", "q", requeue=RequeueState(1, 10.0)), backoffs=backoffs)
+    assert (queues.heads(), backoffs.next_deadline()) == ([], 10.0)
     queues.wake("q", 5.0)
     assert queues.heads() == []
-    queues.flush_backoff(10.0)
+    assert queues.flush_backoff(backoffs.due(10.0), 10.0) == ["q"]
     assert names(queues.heads()) == ["a"]
-    assert queues.next_deadline() is None
+    assert backoffs.next_deadline() is None
+
+
+def test_the_back_off_of_who_waits_no_longer_is_not_watched():
+    backoffs = Deadlines()
+    resting = applies("a", "q", requeue=RequeueState(1, 10.0))
+    queues = one_queue(resting, backoffs=backoffs)
+    queues.delete(resting.key)
+    assert backoffs.next_deadline() is None
 
 
 def refused_once():
@@ -394,5 +404,5 @@ def test_one_that_gives_up_waiting_lets_others_have_what_was_kept_for_it(strateg
     while heads := queues.heads():
         for head in heads:
             queues.refused(head, Requeue.GENERIC)
-    queues.leave(applies("gives-up", "first").key, 1.0)
+    queues.give_up(applies("gives-up", "first").key, 1.0)
     assert names(queues.heads()) == tried

@@ -1,7 +1,7 @@
 """What a workload asks of quota, and what it holds."""
 
 import pytest
-from msgspec import structs
+from builders import changed
 from quota_builders import PLAIN, condition, pods, reserved, work
 
 from headgate.model.quota_settings import QuotaSettings, Transformation
@@ -79,7 +79,7 @@ def test_what_an_admitted_workload_holds(done, held):
 
 def test_a_holder_says_all_that_decides_whether_it_is_a_victim():
     conditions = (condition("QuotaReserved", True, at=7.0), condition("Evicted", True))
-    workload = structs.replace(reserved(work(priority=3, boost=1), "q", cpu="spot"), conditions=conditions)
+    workload = changed(reserved(work(priority=3, boost=1), "q", cpu="spot"), conditions=conditions)
     holder = reservation_of(workload, ordered=5.0)
     assert (holder.queue, holder.priority, holder.ordered, holder.reserved, holder.evicted) == ("q", 4, 5.0, 7.0, True)
 

@@ -163,7 +163,7 @@ def test_what_a_queue_has_no_quota_for_is_carried_by_its_cohort_as_long_as_it_is
     gone, node = FlavorResource("gone", "cpu"), books.forest.queues["q"]
     cohort = books.forest.cohort("c")
     assert (node.used(gone), cohort.used(gone), list(cohort.accounts[gone].borrowers)) == (3000, 3000, [node])
-    books.leave("q", "uid-w")
+    books.release("q", "uid-w")
     assert (node.used(gone), cohort.used(gone), list(cohort.accounts[gone].borrowers)) == (0, 0, [])
 
 
@@ -196,7 +196,7 @@ def test_a_trial_leaves_no_trace_also_when_it_fails(world):
     before, generations = everything(books), [books.generation(one.name) for one in world.queues]
     with pytest.raises(ZeroDivisionError), books.trial():
         for holder in world.holders:
-            books.leave(holder.queue, holder.uid)
+            books.release(holder.queue, holder.uid)
         with books.trial():
             books.charge(world.queues[0].name, usage_of({FlavorResource("one", "cpu"): 1000}))
         raise ZeroDivisionError

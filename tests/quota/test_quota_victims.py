@@ -318,7 +318,7 @@ def test_victims_are_enough_and_none_is_needless(seed):
 def fits_without(books, short, victims):
     with books.trial():
         for victim in victims:
-            books.leave(victim.reservation.queue, victim.reservation.uid)
+            books.release(victim.reservation.queue, victim.reservation.uid)
         return fits(books, short)
 
 
@@ -326,7 +326,7 @@ def borrows_to_spare(books, short, victims):
     """It would fit, but only by borrowing, which these victims do not allow."""
     with books.trial():
         for victim in victims:
-            books.leave(victim.reservation.queue, victim.reservation.uid)
+            books.release(victim.reservation.queue, victim.reservation.uid)
         return not fits(books, short, borrow=False)
 
 

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from steps import Steps
 
 from headgate.api.receipts import receipts_json
-from headgate.live.health import Listen, Page, Readiness, pages, serving
+from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes
+from headgate.live.http_server import HttpReply, Listen, http_server
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Outcome
 from headgate.ui.cli import main
@@ -113,14 +114,14 @@ def preempting_engine():
 
 async def asked(page, *arguments):
     """What the command says of a process that shows this page."""
-    shown = {**pages(Readiness(), lambda: b""), "/preemptions": lambda: page}
-    async with serving(Listen("127.0.0.1", 0), shown) as port:
+    handler = page_handler(probes(Readiness()), {"/preemptions": lambda: page}, everybody)
+    async with http_server(Listen("127.0.0.1", 0), handler, LIMITS, "--listen") as port:
         return await asyncio.to_thread(explain, *arguments, "--server", f"http://127.0.0.1:{port}")
 
 
 async def test_a_running_process_is_asked_over_http():
     engine = preempting_engine()
-    result = await asked(Page("200 OK", receipts_json(engine.journal.receipts())), "high")
+    result = await asked(HttpReply(200, receipts_json(engine.journal.receipts())), "high")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Pod default/high preempt: pod default/high, priority 10, takes the room of pod default/low" in result.stdout
     assert "Pod default/low evict: leaves n for pod default/high, priority 10" in result.stdout
@@ -128,16 +129,34 @@ async def test_a_running_process_is_asked_over_http():
 
 
 async def test_a_page_that_is_no_json_is_an_error():
-    result = await asked(Page("200 OK", b"hello"))
+    result = await asked(HttpReply(200, b"hello"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "/preemptions could not be read: " in result.stderr
 
 
 async def test_a_running_process_that_preempted_nobody_says_so():
-    result = await asked(Page("200 OK", Readiness().receipts()))
+    result = await asked(HttpReply(200, Readiness().receipts()))
     assert (result.exit_code, result.stdout) == (1, "no preemptions\n")
 
 
+async def test_a_token_is_sent_and_never_in_the_clear_to_another_host(tmp_path):
+    seen = []
+
+    async def note(request):
+        seen.append(request.headers.get("authorization"))
+        return HttpReply(200, b"[]")
+
+    file = tmp_path / "token"
+    file.write_text("abc\n")
+    async with http_server(Listen("127.0.0.1", 0), note, LIMITS, "--listen") as port:
+        here = f"http://127.0.0.1:{port}"
+        result = await asyncio.to_thread(explain, "--server", here, "--token-file", str(file))
+    assert (result.exit_code, seen) == (1, ["Bearer abc"])
+    result = explain("--server", "http://192.0.2.1:1", "--token-file", str(file))
+    assert result.exit_code == 2
+    assert "http://192.0.2.1:1/preemptions: expected https, because a token is sent" in result.stderr
+
+
 async def test_a_process_without_the_page_is_an_error():
-    result = await asked(Page("404 Not Found", b"try elsewhere"))
+    result = await asked(HttpReply(404, b"try elsewhere"))
     assert result.exit_code == 2

@@ -262,3 +262,13 @@ def test_what_the_document_says_is_tried_is_tried():
         assert found and all(path.exists() for path in found), pattern
     tried = {path.stem for row in named for pattern in row for path in FOLDER.glob(f"{pattern}.yaml")}
     assert [name for name in SCENARIOS if name not in tried and not name.startswith(("release", "debt", "story"))] == []
+
+
+def test_an_admission_and_a_preemption_are_told_by_the_events_of_kueue():
+    report = run(scenario("preempt-lower"))
+    events = [found for found in report.final["main"] if found["kind"] == "Event"]
+    told = {(work_of(each["regarding"]["name"]), each["reason"]) for each in events}
+    assert {("least", "QuotaReserved"), ("least", "Admitted"), ("least", "EvictedDueToPreempted")} <= told
+    assert ("least", "Preempted") in told
+    preemptors = {name for name, reason in told if reason == "PreemptedWorkload"}
+    assert preemptors and not preemptors & {"least", "young"}

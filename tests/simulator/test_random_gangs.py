@@ -88,7 +88,7 @@ class End:
         team = self.workloads.get(_team(each))
         return CLASSES[(team or each)["spec"]["priorityClassName"]]
 
-    def seats(self, cpu, above=None):
+    def placements(self, cpu, above=None):
         """How many such pods find room; beside only those of at least this priority."""
         used = Counter()
         for each in self.running:
@@ -108,8 +108,8 @@ class End:
             needed = max(1, least - there)
             if there + here < least:
                 return
-        assert self.seats(_cpu(each)) < needed, "it waits although there is room"
-        assert self.seats(_cpu(each), self.priority(each)) < needed, "it waits although others would have to leave"
+        assert self.placements(_cpu(each)) < needed, "it waits although there is room"
+        assert self.placements(_cpu(each), self.priority(each)) < needed, "it waits although others would have to leave"
 
 
 def _node(each):
@@ -153,7 +153,7 @@ def test_every_gang_and_every_pod_has_its_room_or_rightly_waits(teams, singles, 
     actions = [*timeline(teams, singles), *disturbances]
     report = run(scenario(*start, machines=[nodes(count, cpu=str(CPU))], timeline=actions), seed, faults)
     end = End(report)
-    assert all(end.seats(1, above=priority) >= 0 for priority in CLASSES.values())
+    assert all(end.placements(1, above=priority) >= 0 for priority in CLASSES.values())
     for each in end.waiting:
         end.assert_rightly_waits(each)
     evictions = sum(entry["decision"] == "evict" for entry in report.journal)

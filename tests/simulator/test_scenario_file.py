@@ -157,6 +157,27 @@ def test_defaults():
             id="a behaviour nobody can follow",
         ),
         pytest.param(
+            "clusters: [{objects: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, "
+            "spec: {template: {metadata: {annotations: {headgate.dev/exit-code: '999'}}}}}]}]",
+            "clusters[0].objects[0].spec.template.metadata.annotations[headgate.dev/exit-code]: "
+            "expected an exit code from 0 to 255, got '999'",
+            id="a behaviour of the pods of a Deployment",
+        ),
+        pytest.param(
+            "clusters: [{objects: [{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, "
+            "spec: {schedule: at noon}}]}]",
+            "clusters[0].objects[0].spec.schedule: expected five fields (minute, hour, day, month, weekday), "
+            "got 'at noon'",
+            id="a schedule nobody can follow",
+        ),
+        pytest.param(
+            "clusters: [{objects: [{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, "
+            "spec: {schedule: '@daily', timeZone: Europe/Zurich}}]}]",
+            "clusters[0].objects[0].spec.timeZone: expected UTC, because other time zones are not simulated, "
+            "got 'Europe/Zurich'",
+            id="a time zone that is not simulated",
+        ),
+        pytest.param(
             "snapshots: [3m]\nuntil: 2m",
             "snapshots[0]: expected a time no later than `until` (120s), got 180s",
             id="a snapshot after the end",

@@ -17,6 +17,7 @@ from headgate.model.settings import (
     DEFAULT_PLUGINS,
     DEFAULT_SCHEDULER_NAME,
     EVERY,
+    GangPreemption,
     Point,
     PreemptionSettings,
     Profile,
@@ -35,6 +36,7 @@ FEATURE_GATES = {
     "PodIntegrationFastQuotaRelease": True,
     "PodSchedulingReadiness": True,
     "SchedulingGatesQueueAdmission": True,
+    "WorkloadAwarePreemption": True,
 }
 """Every feature gate, with its default."""
 
@@ -154,7 +156,7 @@ class _Reader:
             max_backoff=section.pod_max_backoff_seconds,
             percentage_of_nodes_to_score=section.percentage_of_nodes_to_score,
             features=features,
-            preemption=self._preemption(read.preemption),
+            preemption=self._preemption(read.preemption, features),
             quota=self._quota(read, features),
             volcano=self._volcano(read.volcano, features),
         )
@@ -170,10 +172,12 @@ class _Reader:
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None
 
-    def _preemption(self, section: PreemptionSection) -> PreemptionSettings:
+    def _preemption(self, section: PreemptionSection, features: Mapping[str, bool]) -> PreemptionSettings:
+        gangs = GangPreemption.TOGETHER if features["WorkloadAwarePreemption"] else GangPreemption.POD_BY_POD
         if section.certify_timeout is None:
-            return PreemptionSettings(section.certify)
-        return PreemptionSettings(section.certify, self._duration("preemption.certifyTimeout", section.certify_timeout))
+            return PreemptionSettings(section.certify, gangs=gangs)
+        seconds = self._duration("preemption.certifyTimeout", section.certify_timeout)
+        return PreemptionSettings(section.certify, seconds, gangs)
 
     def _volcano(self, section: VolcanoSection, features: Mapping[str, bool]) -> VolcanoSettings:
         gates = features["SchedulingGatesQueueAdmission"]

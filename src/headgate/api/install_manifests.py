@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, assert_never
 
-import yaml
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
+from headgate.api.yaml_documents import read_yaml_documents
 from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
@@ -288,11 +288,26 @@ def _labelled(found: Iterable[Manifest]) -> tuple[Manifest, ...]:
 
 
 def rights(*, queues: bool = True) -> tuple[Manifest, ...]:
-    """The service account our process runs as and the rights it needs, and no more; without `queues`, to schedule."""
+    """The service account our process runs as with the rights it needs, and no more, and a role for who scrapes it.
+
+    Without `queues`, only the rights to schedule.
+    """
     return tuple(one for one in _documents("rights", "rbac.yaml") if queues or one["metadata"]["name"] != QUOTA_ROLE)
+
+
+def tenant_rights(*, queues: bool = True) -> tuple[Manifest, ...]:
+    """What tenants may see and do in their namespaces; without `queues`, about our own kind only."""
+    found = _documents("rights", "tenants.yaml")
+    return found if queues else tuple(_without_queues(found))
+
+
+def _without_queues(roles: Iterable[Manifest]) -> Iterator[Manifest]:
+    for role in roles:
+        rules = [rule for rule in role["rules"] if rule["apiGroups"] == [_WORKLOAD.group]]
+        if rules:
+            yield {**role, "rules": rules}
 
 
 @lru_cache
 def _documents(folder: str, name: str) -> tuple[Manifest, ...]:
-    text = (files("headgate.api") / folder / name).read_text("utf-8")
-    return tuple(yaml.safe_load_all(text))
+    return tuple(read_yaml_documents((files("headgate.api") / folder / name).read_bytes()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Raw, structs
 
 from headgate.api.affinities import WireToleration, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
@@ -16,6 +16,7 @@ from headgate.api.wire import (
     Amounts,
     Buffer,
     Int32,
+    Int64,
     Wire,
     WireConditions,
     WireFinalizedMetadata,
@@ -148,6 +149,7 @@ class WireClusterQueueSpec(Wire, frozen=True):
     stop_policy: StopPolicy | None = None
     fair_sharing: WireFairSharing | None = None
     admission_scope: WireAdmissionScope | None = None
+    concurrent_admission_policy: Raw | None = None
 
 
 class WireOwedResource(Wire, frozen=True):
@@ -201,9 +203,18 @@ class WireCohortSpec(Wire, frozen=True):
     fair_sharing: WireFairSharing | None = None
 
 
+class WireShare(Wire, frozen=True):
+    weighted_share: Int64 = 0
+
+
+class WireCohortStatus(Wire, frozen=True):
+    fair_sharing: WireShare | None = None
+
+
 class WireCohort(Wire, frozen=True):
     metadata: WireMetadata
     spec: WireCohortSpec = WireCohortSpec()
+    status: WireCohortStatus = WireCohortStatus()
 
 
 _cluster_queues = msgspec.json.Decoder(WireClusterQueue)
@@ -227,6 +238,7 @@ def decode_cluster_queue(raw: Buffer) -> ClusterQueue:
         checks=_required_checks(spec.admission_checks_strategy),
         stop_policy=spec.stop_policy or StopPolicy.NONE,
         fair_weight=_weight(spec.fair_sharing),
+        concurrent_admission=spec.concurrent_admission_policy is not None,
         usage_based=spec.admission_scope is not None and spec.admission_scope.admission_mode == USAGE_BASED,
         conditions=conditions_of(wire.status.conditions),
         finalizers=tuple(metadata.finalizers or ()),
@@ -289,7 +301,7 @@ def _consumption(status: WireLocalQueueStatus) -> tuple[Resources, float | None]
 
 def decode_cohort(raw: Buffer) -> Cohort:
     wire = _cohorts.decode(raw)
-    metadata, spec = wire.metadata, wire.spec
+    metadata, spec, share = wire.metadata, wire.spec, wire.status.fair_sharing
     return Cohort(
         key=metadata.key(Kind.COHORT),
         uid=metadata.uid,
@@ -299,6 +311,7 @@ def decode_cohort(raw: Buffer) -> Cohort:
         fair_weight=_weight(spec.fair_sharing),
         generation=metadata.generation,
         deleted=metadata.deleted,
+        shown_share=None if share is None else share.weighted_share,
     )
 
 

@@ -26,7 +26,6 @@ from headgate.api.wire import (
     conditions_of,
     time_at,
 )
-from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.queues import (
     ADMISSION_GATED_BY,
@@ -40,6 +39,7 @@ from headgate.model.queues import (
     PodSetAssignment,
     PriorityClassRef,
     QueuedWorkload,
+    QueuedWorkloadStatus,
     RequeueState,
 )
 from headgate.model.resources import Resources
@@ -112,65 +112,21 @@ class WireKueueWorkloadStatus(Wire, frozen=True):
     preemption_gates: list[WirePreemptionGateState] | None = None
 
 
-class StatusFields(NamedTuple):
-    """The fields of its status, in the order of QueuedWorkload."""
-
-    conditions: tuple[Condition, ...]
-    admission: Admission | None
-    requeue: RequeueState | None
-    reclaimable: tuple[tuple[str, int], ...]
-    checks: tuple[CheckStatus, ...]
-    gate_statuses: tuple[GateStatus, ...]
-    resource_requests: tuple[tuple[str, Resources], ...]
-    past_execution_seconds: int
-    evictions: tuple[EvictionCount, ...]
-    nominated_clusters: tuple[str, ...]
-    cluster: str
-
-
-def standing_of(status: WireKueueWorkloadStatus, counts: Mapping[str, int]) -> StatusFields:
+def decoded_status(wire: WireKueueWorkloadStatus, counts: Mapping[str, int]) -> QueuedWorkloadStatus:
     """The decoded status; absent parts, which most are, cost nothing."""
-    stats = status.scheduling_stats
-    return StatusFields(
-        conditions_of(status.conditions) if status.conditions else (),
-        _admission(status.admission, counts) if status.admission is not None else None,
-        _requeue(status.requeue_state) if status.requeue_state is not None else None,
-        _reclaimable(status.reclaimable_pods) if status.reclaimable_pods else (),
-        _checks(status.admission_checks) if status.admission_checks else (),
-        _gate_statuses(status.preemption_gates) if status.preemption_gates else (),
-        _requests(status.resource_requests) if status.resource_requests else (),
-        status.accumulated_past_execution_time_seconds or 0,
-        _evictions(stats.evictions) if stats is not None and stats.evictions else (),
-        tuple(status.nominated_cluster_names) if status.nominated_cluster_names else (),
-        status.cluster_name or "",
-    )
-
-
-def with_standing(workload: QueuedWorkload, version: str, standing: StatusFields) -> QueuedWorkload:
-    """The same workload in this version and with this status; by position, as names take time to look up."""
-    return QueuedWorkload(
-        workload.key,
-        workload.uid,
-        version,
-        workload.created,
-        workload.pod_sets,
-        workload.queue,
-        workload.priority,
-        workload.priority_class,
-        workload.boost,
-        workload.gated_by,
-        workload.preemption_gates,
-        workload.active,
-        workload.max_execution_seconds,
-        workload.generation,
-        workload.labels,
-        workload.annotations,
-        workload.finalizers,
-        workload.owner,
-        workload.deleted,
-        *standing,
-        workload.owners,
-        workload.owned_by_stranger,
+    stats = wire.scheduling_stats
+    return QueuedWorkloadStatus(
+        conditions=conditions_of(wire.conditions) if wire.conditions else (),
+        admission=_admission(wire.admission, counts) if wire.admission is not None else None,
+        requeue=_requeue(wire.requeue_state) if wire.requeue_state is not None else None,
+        reclaimable=_reclaimable(wire.reclaimable_pods) if wire.reclaimable_pods else (),
+        checks=_checks(wire.admission_checks) if wire.admission_checks else (),
+        gate_statuses=_gate_statuses(wire.preemption_gates) if wire.preemption_gates else (),
+        resource_requests=_requests(wire.resource_requests) if wire.resource_requests else (),
+        past_execution_seconds=wire.accumulated_past_execution_time_seconds or 0,
+        evictions=_evictions(stats.evictions) if stats is not None and stats.evictions else (),
+        nominated_clusters=tuple(wire.nominated_cluster_names) if wire.nominated_cluster_names else (),
+        cluster=wire.cluster_name or "",
     )
 
 
@@ -316,7 +272,7 @@ def spec_in(spec: Any, namespace: str) -> tuple[tuple[PodSet, ...], Requested]:
     return _read_spec(msgspec.json.encode(spec), namespace)
 
 
-def standing_in(status: Any, pod_sets: tuple[PodSet, ...]) -> StatusFields:
+def status_in(status: Any, pod_sets: tuple[PodSet, ...]) -> QueuedWorkloadStatus:
     """What the status of a stored workload with these pod sets says."""
     has_verbatim = isinstance(status, dict) and "admissionChecks" in status  # JSON, of which there is only in text
     wire = (
@@ -324,7 +280,7 @@ def standing_in(status: Any, pod_sets: tuple[PodSet, ...]) -> StatusFields:
         if has_verbatim
         else msgspec.convert(status, WireKueueWorkloadStatus)
     )
-    return standing_of(wire, dict(_counts(pod_sets)))
+    return decoded_status(wire, dict(_counts(pod_sets)))
 
 
 def _counts(pod_sets: tuple[PodSet, ...]) -> tuple[tuple[str, int], ...]:
@@ -334,8 +290,8 @@ def _counts(pod_sets: tuple[PodSet, ...]) -> tuple[tuple[str, int], ...]:
 def _decoded_whole(raw: Buffer) -> QueuedWorkload:
     wire = _objects.decode(raw)
     pod_sets = pod_sets_of(wire.spec.pod_sets, wire.metadata.namespace)
-    standing = standing_of(wire.status, dict(_counts(pod_sets)))
-    return workload_of(wire.metadata, pod_sets, _asked(wire.spec), standing)
+    status = decoded_status(wire.status, dict(_counts(pod_sets)))
+    return workload_of(wire.metadata, pod_sets, _asked(wire.spec), status)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -345,8 +301,8 @@ def _read_spec(raw: bytes, namespace: str) -> tuple[tuple[PodSet, ...], Requeste
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _read_status(raw: bytes, counts: tuple[tuple[str, int], ...]) -> StatusFields:
-    return standing_of(_statuses.decode(raw), dict(counts))
+def _read_status(raw: bytes, counts: tuple[tuple[str, int], ...]) -> QueuedWorkloadStatus:
+    return decoded_status(_statuses.decode(raw), dict(counts))
 
 
 def _asked(spec: WireKueueWorkloadSpec) -> Requested:
@@ -361,35 +317,35 @@ def _asked(spec: WireKueueWorkloadSpec) -> Requested:
 
 
 def workload_of(
-    metadata: WireFinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Requested, standing: StatusFields
+    metadata: WireFinalizedMetadata, pod_sets: tuple[PodSet, ...], asked: Requested, status: QueuedWorkloadStatus
 ) -> QueuedWorkload:
-    """The workload from its parts; by position, because that many keyword arguments would dominate the cost."""
+    """The workload from its parts."""
     annotations = metadata.annotations or {}
     owners = _together(metadata) if metadata.owner_references else ()
     owner = _owner(metadata, owners) if metadata.owner_references else None
     return QueuedWorkload(
-        metadata.key(Kind.KUEUE_WORKLOAD),
-        metadata.uid,
-        metadata.resource_version,
-        metadata.created,
-        pod_sets,
-        asked.queue,
-        asked.priority,
-        asked.priority_class,
-        _boost(annotations) if annotations else 0,
-        _gates_named(annotations.get(ADMISSION_GATED_BY, "")) if annotations else (),
-        asked.preemption_gates,
-        asked.active,
-        asked.max_execution_seconds,
-        metadata.generation,
-        metadata.labels or {},
-        annotations,
-        tuple(metadata.finalizers) if metadata.finalizers else (),
-        owner,
-        metadata.deleted,
-        *standing,
-        owners,
-        bool(metadata.owner_references) and owner is None,
+        key=metadata.key(Kind.KUEUE_WORKLOAD),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        created=metadata.created,
+        pod_sets=pod_sets,
+        queue=asked.queue,
+        priority=asked.priority,
+        priority_class=asked.priority_class,
+        boost=_boost(annotations) if annotations else 0,
+        gated_by=_gates_named(annotations.get(ADMISSION_GATED_BY, "")) if annotations else (),
+        preemption_gates=asked.preemption_gates,
+        active=asked.active,
+        max_execution_seconds=asked.max_execution_seconds,
+        generation=metadata.generation,
+        labels=metadata.labels or {},
+        annotations=annotations,
+        finalizers=tuple(metadata.finalizers) if metadata.finalizers else (),
+        owner=owner,
+        deleted=metadata.deleted,
+        owners=owners,
+        owned_by_stranger=bool(metadata.owner_references) and owner is None,
+        status=status,
     )
 
 

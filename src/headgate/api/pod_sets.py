@@ -15,7 +15,7 @@ from headgate.api.errors import InvalidField, invalid_field
 from headgate.api.wire import Amounts, Wire
 from headgate.model.needs import ContainerNeeds, TemplateNeeds
 from headgate.model.pod import PodShape, PodTemplate
-from headgate.model.queues import PodSet
+from headgate.model.queues import PodSet, TopologyRequest
 
 DEFAULT_NAME = "main"
 SAYS_NOTHING = PodTemplate()
@@ -31,6 +31,10 @@ class WireTemplateContainer(Wire, frozen=True):
     restart_policy: str | None = None
 
 
+class WireNamed(Wire, frozen=True):
+    name: str
+
+
 class WireTemplateSpec(Wire, frozen=True):
     containers: list[WireTemplateContainer]
     init_containers: list[WireTemplateContainer] | None = None
@@ -40,6 +44,7 @@ class WireTemplateSpec(Wire, frozen=True):
     affinity: Raw = Raw()
     tolerations: list[WireToleration] | None = None
     runtime_class_name: str | None = None
+    resource_claims: list[WireNamed] | None = None
     priority_class_name: str = ""
 
 
@@ -53,11 +58,21 @@ class WireTemplate(Wire, frozen=True):
     metadata: WireTemplateMetadata = WireTemplateMetadata()
 
 
+class WireTopologyRequest(Wire, frozen=True):
+    """Its other fields only say how to meet these."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    pod_set_slice_required_topology: str | None = None
+
+
 class WirePodSet(Wire, frozen=True):
     template: Raw
     name: str = DEFAULT_NAME
     count: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 1
     min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    topology_request: WireTopologyRequest | None = None
 
 
 _templates = msgspec.json.Decoder(WireTemplate)
@@ -83,7 +98,19 @@ def _pod_set(entry: WirePodSet, path: str, namespace: str) -> PodSet:
     pods = pod_template(entry.template, namespace, f"{path}.template")
     if pods is SAYS_NOTHING:
         raise InvalidField(f"{path}.template", "Object missing required field spec")
-    return PodSet(entry.name, pods.shape, entry.count, entry.min_count, pods.needs)
+    topology = _topology(entry.topology_request) if entry.topology_request is not None else ()
+    return PodSet(entry.name, pods.shape, entry.count, entry.min_count, pods.needs, topology)
+
+
+def _topology(request: WireTopologyRequest) -> TopologyRequest:
+    """By the names of its fields, those first that sort first."""
+    asked = {
+        "podSetSliceRequiredTopology": request.pod_set_slice_required_topology,
+        "preferred": request.preferred,
+        "required": request.required,
+        "unconstrained": "true" if request.unconstrained else "",
+    }
+    return tuple((name, value) for name, value in asked.items() if value)
 
 
 @lru_cache(maxsize=16_384)
@@ -143,6 +170,7 @@ def _template_needs(spec: WireTemplateSpec) -> TemplateNeeds:
         whole_pod=None if spec.resources is None else _written(spec.resources, "$.spec.resources", is_sidecar=False),
         overhead=resources_at("$.spec.overhead", spec.overhead),
         runtime_class=spec.runtime_class_name or "",
+        claims=tuple(claim.name for claim in spec.resource_claims or ()),
     )
 
 

@@ -26,7 +26,7 @@ from headgate.api.claims import (
     volume_claims_named,
 )
 from headgate.api.errors import InvalidField
-from headgate.api.owners import controller
+from headgate.api.owners import controller, is_of_daemon_set
 from headgate.api.wire import (
     Buffer,
     Int32,
@@ -55,7 +55,7 @@ GROUP_NAME = "scheduling.k8s.io/group-name"  # Volcano's too, and the one it loo
 VOLCANO_GROUP_NAME = "scheduling.volcano.sh/group-name"
 KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL = "kueue.x-k8s.io/pod-group-total-count"
-KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
+KUEUE_ONE_BY_ONE = ("kueue.x-k8s.io/pod-group-serving", "kueue.x-k8s.io/pod-group-fast-admission")
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _NOTHING: Mapping[str, str] = {}
@@ -78,7 +78,8 @@ def group_and_total(
 
     Of several ways to name a group the first counts: our labels, spec.workloadRef, spec.schedulingGroup,
     Volcano's annotations, Kueue's label or annotation. Kueue's counts only with a total of at least one pod, and
-    not of pods that serve: these come one after another, and each does its work without the others.
+    not of pods that serve or of groups with fast admission, such as a driver that creates its executors: these come
+    one after another, and the first starts without the others.
     """
     labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
     space = metadata.namespace
@@ -91,7 +92,8 @@ def group_and_total(
         return GroupKey(Key(Kind.POD_GROUP, space, scheduling.pod_group_name)), 0
     if volcano := annotations.get(GROUP_NAME) or annotations.get(VOLCANO_GROUP_NAME):
         return GroupKey(Key(Kind.VOLCANO_POD_GROUP, space, volcano)), 0
-    if (total := annotations.get(KUEUE_TOTAL)) and annotations.get(KUEUE_SERVING) != "true":
+    start_singly = any(annotations.get(each) == "true" for each in KUEUE_ONE_BY_ONE)
+    if (total := annotations.get(KUEUE_TOTAL)) and not start_singly:
         return _group_of_kueue(space, labels.get(KUEUE_GROUP) or annotations.get(KUEUE_GROUP), total)
     return None, 0
 
@@ -179,6 +181,7 @@ def decode_pod(raw: Buffer) -> Pod:
         checkpoint_every=checkpoint_every(annotations[CHECKPOINT_EVERY]) if CHECKPOINT_EVERY in annotations else None,
         held=held_pod(raw) if metadata.labels and MANAGED in metadata.labels else None,
         reserved_at=time_if_any(annotations[RESERVED_AT]) if RESERVED_AT in annotations else None,
+        of_daemon_set=is_of_daemon_set(metadata) if metadata.owner_references else False,
     )
 
 

@@ -30,6 +30,7 @@ from headgate.model.effects import (
     QueueReservation,
     QueueStatus,
     RemoveGate,
+    Scale,
     SpecChange,
     Suspension,
     Unschedulability,
@@ -136,6 +137,8 @@ def _changed(target: Target, change: SpecChange) -> dict[str, Any]:
     match change:
         case Suspension(suspended):
             return {"metadata": precondition, "spec": {"suspend": suspended}}
+        case Scale(replicas):
+            return {"metadata": precondition, "spec": {"replicas": replicas}}
         case Unschedulability(unschedulable):
             return {"metadata": precondition, "spec": {"unschedulable": unschedulable}}
         case Activation(active):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from msgspec import MsgspecError, Struct, structs
+from msgspec.json import Encoder
 
 from headgate.api.admission import read_once
 from headgate.api.errors import InvalidField
 from headgate.api.kueue_queues import with_cluster_queue_status, with_local_queue_status
-from headgate.api.kueue_workloads import metadata_in, spec_in, standing_in, with_standing, workload_of
+from headgate.api.kueue_workloads import metadata_in, spec_in, status_in, workload_of
 from headgate.model.admission import Json, P, R
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
@@ -24,6 +25,8 @@ _WithStatus = QueuedWorkload | ClusterQueue | LocalQueue
 """Kinds whose status, which changes most often, is decoded separately."""
 _UNREADABLE = (KeyError, MsgspecError, InvalidField)
 """Raised for a malformed part; `decode` then names the field."""
+_ENCODER = Encoder()
+"""Objects are compared as they are on the wire, where `true` is not 1."""
 _NOTHING: Json = {}
 """Stands for an absent part; one object, so that identity works as a key."""
 
@@ -89,20 +92,23 @@ class Rereading:
         was, metadata = before.get("metadata"), value.get("metadata")
         if not was or not metadata:
             return None
-        version = metadata.get("resourceVersion")
-        if was is not metadata and {**was, "resourceVersion": version} != metadata:
+        version = metadata.get("resourceVersion", "")
+        if not isinstance(version, str):
+            return None
+        if was is not metadata and _ENCODER.encode({**was, "resourceVersion": version}) != _ENCODER.encode(metadata):
             return None
         if not isinstance(found, (QueuedWorkload, ClusterQueue, LocalQueue)):
-            return structs.replace(found, version=version or "") if _have_same_parts(before, value) else None
+            return structs.replace(found, version=version) if _have_same_parts(before, value) else None
         if value.get("spec") is not before.get("spec"):
             return None
-        return self._with_status(found, version or "", value.get("status", _NOTHING))
+        return self._with_status(found, version, value.get("status", _NOTHING))
 
     def _with_status(self, found: _WithStatus, version: str, status: Any) -> Object | None:
         """In this version and with this status; None where that cannot be read. That of much work is the very same."""
         try:
             if isinstance(found, QueuedWorkload):
-                return with_standing(found, version, self._once_beside(standing_in, status, found.pod_sets))
+                decoded = self._once_beside(status_in, status, found.pod_sets)
+                return structs.replace(found, version=version, status=decoded)
             if isinstance(found, ClusterQueue):
                 return with_cluster_queue_status(found, version, status)
             return with_local_queue_status(found, version, status)
@@ -118,8 +124,8 @@ class Rereading:
         try:
             metadata = metadata_in(value)
             pod_sets, asked = self._once_beside(spec_in, value["spec"], metadata.namespace)
-            standing = self._once_beside(standing_in, value.get("status", _NOTHING), pod_sets)
-            return workload_of(metadata, pod_sets, asked, standing)
+            status = self._once_beside(status_in, value.get("status", _NOTHING), pod_sets)
+            return workload_of(metadata, pod_sets, asked, status)
         except _UNREADABLE:
             return None
 

@@ -19,6 +19,7 @@ from headgate.model.effects import (
     ClusterQueueStatus,
     CohortStatus,
     Consumption,
+    CronJobProgress,
     FlavorUse,
     JobProgress,
     LocalQueueStatus,
@@ -26,14 +27,22 @@ from headgate.model.effects import (
     Nomination,
     PodCondition,
     PodRun,
-    QueuedWorkloadStatus,
     QueueStatus,
+    ReplicaCounts,
     StatusChange,
     VolcanoStatus,
     WorkloadStatus,
 )
 from headgate.model.pod import Phase
-from headgate.model.queues import Admission, CheckStatus, EvictionCount, FlavorDebt, GateStatus, RequeueState
+from headgate.model.queues import (
+    Admission,
+    CheckStatus,
+    EvictionCount,
+    FlavorDebt,
+    GateStatus,
+    QueuedWorkloadStatus,
+    RequeueState,
+)
 from headgate.model.resources import Resources
 
 COMES_BEFORE: Mapping[str, str] = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
@@ -62,6 +71,11 @@ def status_of(change: StatusChange) -> dict[str, Any] | WireWrittenWorkload:
             return _pod_run(change)
         case JobProgress():
             return _job_progress(change)
+        case ReplicaCounts(observed, replicas, ready):
+            counts = {"replicas": replicas, "readyReplicas": ready, "availableReplicas": ready}
+            return {"observedGeneration": observed, **counts}
+        case CronJobProgress(at):
+            return {"lastScheduleTime": format_time(at)}
         case NodeReadiness(ready, reason, message, at):
             condition = _condition("Ready", str(ready), reason, message, at)
             return {"conditions": [{**condition, "lastHeartbeatTime": format_time(at)}]}
@@ -78,6 +92,7 @@ def _workload_status(status: WorkloadStatus) -> dict[str, Any]:
     return {
         "priority": status.priority,
         "preemptionPriority": status.preemption_priority,
+        "preemptionPolicy": "PreemptLowerPriority" if status.preempts else "Never",
         "conditions": condition_entries(status.conditions),
     }
 
@@ -118,6 +133,10 @@ def _job_progress(progress: JobProgress) -> dict[str, Any]:
         "startTime": None if started is None else format_time(started),
         "conditions": _job_conditions(progress),
     }
+    if progress.completed_indexes is not None:
+        status["completedIndexes"] = progress.completed_indexes
+    if progress.failed_indexes is not None:
+        status["failedIndexes"] = progress.failed_indexes
     if progress.condition == "Complete":
         status["completionTime"] = format_time(progress.at)
     return status
@@ -187,19 +206,19 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | WireWrittenWorkload
 
 
 def _workload(status: QueuedWorkloadStatus) -> WireWrittenWorkload:
-    """By position, as there is one for every step in the life of a workload."""
+    requests, evictions = status.resource_requests, status.evictions
     return WireWrittenWorkload(
-        condition_entries(status.conditions),
-        None if status.admission is None else _admission(status.admission),
-        None if status.requeue is None else _requeue(status.requeue),
-        [_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
-        [_check(check) for check in status.checks] if status.checks else None,
-        [_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
-        [_asked(*each) for each in status.resource_requests] if status.resource_requests else None,
-        status.past_execution_seconds or None,
-        {"evictions": [_stat(each) for each in status.evictions]} if status.evictions else None,
-        status.nominated_clusters or None,
-        status.cluster or None,
+        conditions=condition_entries(status.conditions),
+        admission=None if status.admission is None else _admission(status.admission),
+        requeue_state=None if status.requeue is None else _requeue(status.requeue),
+        reclaimable_pods=[_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
+        admission_checks=[_check(check) for check in status.checks] if status.checks else None,
+        preemption_gates=[_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
+        resource_requests=[_asked(*each) for each in requests] if requests else None,
+        accumulated_past_execution_time_seconds=status.past_execution_seconds or None,
+        scheduling_stats={"evictions": [_stat(each) for each in evictions]} if evictions else None,
+        nominated_cluster_names=status.nominated_clusters or None,
+        cluster_name=status.cluster or None,
     )
 
 

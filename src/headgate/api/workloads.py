@@ -51,6 +51,7 @@ class WireWorkloadSpec(Wire, frozen=True):
 class WireWorkloadStatus(Wire, frozen=True):
     priority: Int32 | None = None
     preemption_priority: Int32 | None = None
+    preemption_policy: str | None = None
     conditions: list[WireCondition] | None = None
 
 
@@ -76,9 +77,14 @@ def decode_workload(raw: Buffer) -> Workload:
         preemption_priority_class=spec.preemption_priority_class_name or "",
         priority=status.priority,
         preemption_priority=status.preemption_priority,
+        preempts=_preempts(status.preemption_policy),
         conditions=conditions_of(status.conditions),
         deleted=metadata.deleted,
     )
+
+
+def _preempts(policy: str | None) -> bool | None:
+    return None if policy is None else policy != "Never"
 
 
 def gang_of(policy: WireGroupPolicy, path: str) -> WireGangPolicy | None:
@@ -138,7 +144,6 @@ def decode_pod_group(raw: Buffer) -> Workload:
     """A PodGroup of scheduling.k8s.io, in the form of v1beta1 or of v1alpha2."""
     wire = _pod_groups.decode(raw)
     metadata, spec = wire.metadata, wire.spec
-    policy = spec.preemption_policy
     return Workload(
         key=metadata.key(Kind.POD_GROUP),
         uid=metadata.uid,
@@ -147,7 +152,7 @@ def decode_pod_group(raw: Buffer) -> Workload:
         groups=(PodGroup("", _gang(spec), topology_of(spec.scheduling_constraints)),),
         priority_class=spec.priority_class_name,
         priority=spec.priority,
-        preempts=None if policy is None else policy != "Never",
+        preempts=_preempts(spec.preemption_policy),
         deleted=metadata.deleted,
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Generic, TypeVar
+import math
+from collections.abc import Hashable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from headgate.model.effects import WakeAt
 
@@ -62,20 +63,32 @@ class Deadlines(Generic[K]):
         heapq.heapify(self._heap)
 
 
-class Timer:
-    """The one timer of a plane: set to the earliest of its deadlines, and set again when it has fired."""
+class HasDeadline(Protocol):
+    def next_deadline(self) -> float | None: ...
 
-    def __init__(self, name: str, *, idle: bool = False) -> None:
+
+class Timer:
+    """The one timer of a plane: set to the earliest of the deadlines it watches, and again when it has fired."""
+
+    def __init__(self, name: str, *watched: HasDeadline, idle: bool = False) -> None:
         """`idle`: its deadlines are safety nets only, for which nobody needs to be kept awake."""
         self._name = name
+        self._watched = watched
         self._idle = idle
-        self.at: float | None = None  # never after the earliest deadline it was told of last
+        self.at = math.inf  # not after any deadline that was there when it was last set
 
-    def wake_at(self, deadlines: Iterable[float | None], now: float) -> Iterator[WakeAt]:
-        """Yields a WakeAt when the earliest of these comes before the one that is set."""
-        if self.at is not None and self.at <= now:
-            self.at = None
-        earliest = min((at for at in deadlines if at is not None), default=None)
-        if earliest is not None and (self.at is None or earliest < self.at):
+    def wake_at(self, now: float, *others: float | None) -> Iterator[WakeAt]:
+        """Yields a WakeAt when the earliest deadline, these others included, comes before the one that is set."""
+        if self.at <= now:
+            self.at = math.inf
+        earliest = self.at
+        for at in others:
+            if at is not None and at < earliest:
+                earliest = at
+        for each in self._watched:
+            at = each.next_deadline()
+            if at is not None and at < earliest:
+                earliest = at
+        if earliest < self.at:
             self.at = max(earliest, now)
             yield WakeAt(self.at, self._name, idle=self._idle)

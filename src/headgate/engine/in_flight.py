@@ -59,6 +59,7 @@ class InFlightWrite(Struct, Generic[W]):
     base: str  # the version it was made from; empty where it is made from none
     state: WriteState = WriteState.SENT
     joined: tuple[W, ...] = ()  # further writes of the same decision
+    has_deadline: bool = False
 
 
 class InFlightWrites(Generic[S, W]):
@@ -67,8 +68,8 @@ class InFlightWrites(Generic[S, W]):
         self._writes: dict[S, InFlightWrite[W]] = {}
         self._failures: dict[S, tuple[int, str]] = {}  # in a row, of writes made from one version
         self._unanswered: dict[S, None] = {}
-        self._deadlines = Deadlines[S]()
-        self._idle_deadlines = Deadlines[S]()
+        self.deadlines = Deadlines[S]()  # when to call `due`
+        self.idle_deadlines = Deadlines[S]()  # those of them that are safety nets only
 
     def __contains__(self, slot: S) -> bool:
         return slot in self._writes
@@ -86,9 +87,9 @@ class InFlightWrites(Generic[S, W]):
 
     def send(self, slot: S, write: W, base: str = "") -> W:
         """The write is in flight from now on, in place of an earlier one."""
+        self._drop_deadline(slot, self._writes.get(slot))
         self._writes[slot] = InFlightWrite(write, base)
         self._unanswered[slot] = None
-        self._drop_deadline(slot)
         return write
 
     def join(self, slot: S, write: W) -> W:
@@ -162,15 +163,15 @@ class InFlightWrites(Generic[S, W]):
 
     def forget(self, slot: S) -> None:
         """The object is gone, or the write no longer matters."""
-        self._writes.pop(slot, None)
+        self._drop_deadline(slot, self._writes.pop(slot, None))
         self._unanswered.pop(slot, None)
         self._failures.pop(slot, None)
-        self._drop_deadline(slot)
 
     def due(self, now: float) -> Iterator[tuple[S, W, WriteResult]]:
         """Writes whose deadline has come: PENDING ones are sent again as they are, FORGOTTEN ones decided anew."""
-        for slot in (*self._deadlines.due(now), *self._idle_deadlines.due(now)):
+        for slot in (*self.deadlines.due(now), *self.idle_deadlines.due(now)):
             flight = self._writes[slot]
+            flight.has_deadline = False
             if flight.state is WriteState.RETRYING and self._policy.resends:
                 flight.state = WriteState.SENT
                 self._unanswered[slot] = None
@@ -179,20 +180,16 @@ class InFlightWrites(Generic[S, W]):
                 del self._writes[slot]
                 yield slot, flight.write, WriteResult.FORGOTTEN
 
-    def next_deadline(self) -> float | None:
-        return self._deadlines.next_deadline()
-
-    def next_idle_deadline(self) -> float | None:
-        """The first deadline that is a safety net only."""
-        return self._idle_deadlines.next_deadline() if self._policy.idle_nets else None
-
     def _set_deadline(self, slot: S, at: float, idle: bool) -> None:
-        self._drop_deadline(slot)
-        (self._idle_deadlines if idle else self._deadlines).set(slot, at)
+        flight = self._writes[slot]
+        self._drop_deadline(slot, flight)
+        flight.has_deadline = True
+        (self.idle_deadlines if idle else self.deadlines).set(slot, at)
 
-    def _drop_deadline(self, slot: S) -> None:
-        self._deadlines.drop(slot)
-        self._idle_deadlines.drop(slot)
+    def _drop_deadline(self, slot: S, flight: InFlightWrite[W] | None) -> None:
+        if flight is not None and flight.has_deadline:
+            self.deadlines.drop(slot)
+            self.idle_deadlines.drop(slot)
 
     def _back_off(self, slot: S, state: WriteState, now: float) -> None:
         flight = self._writes[slot]
@@ -208,9 +205,8 @@ class InFlightWrites(Generic[S, W]):
         return failures
 
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
-        del self._writes[slot]
+        self._drop_deadline(slot, self._writes.pop(slot))
         self._unanswered.pop(slot, None)
-        self._drop_deadline(slot)
         if verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict

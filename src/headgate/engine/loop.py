@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from headgate.engine.distributions import Distribution, Labels
+from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduler.plane import SchedulerPlane
-from headgate.engine.scheduler.plugins import PluginObserver, unwatched
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
 from headgate.model.effects import Create, Effect, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
@@ -114,7 +114,7 @@ class Engine:
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
-        return {(name, labels): value for plane in self._planes for name, labels, value in plane.numbers()}
+        return {(name, labels): value for plane in self._planes for name, labels, value in plane.collect()}
 
 
 def _subject(event: Event) -> Key | None:

@@ -40,5 +40,5 @@ class Plane(Protocol):
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         """What can be counted or measured now, by metric, labels and value."""

@@ -111,7 +111,7 @@ class Quarantine:
             if entry.changed:
                 yield WakeAt(entry.retry_at, TIMER)
 
-    def numbers(self) -> Iterator[tuple[str, Labels, int]]:
+    def collect(self) -> Iterator[tuple[str, Labels, int]]:
         now = Counter(key.kind for key in self._entries)
         for kind, total in self._totals.items():
             yield "headgate_quarantined_objects", (("kind", kind.value),), now[kind]
@@ -230,7 +230,7 @@ class GuardedEngine:
         return effects
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
-        own = {(name, labels): value for name, labels, value in self.quarantine.numbers()}
+        own = {(name, labels): value for name, labels, value in self.quarantine.collect()}
         return {**self._engine.gauges(), **own}
 
     def find(self, raised: Raised, now: float) -> Found:

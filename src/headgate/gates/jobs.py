@@ -16,11 +16,12 @@ from headgate.gates.fields import (
 )
 from headgate.gates.managed_jobs import labels_to_add, work_change_errors, work_errors
 from headgate.model.admission import AdmissionAllowed, AdmissionRequest, DeferredResponse, Json, WebhookSettings
-from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, MIN_PARALLELISM
+from headgate.model.kueue_names import COMPLETIONS_EQUAL_PARALLELISM, ELASTIC_JOB, MIN_PARALLELISM
 from headgate.model.quota_settings import JOBS
 from headgate.model.selectors import whole_number
 
 FEWEST, EQUAL = f"{ANNOTATIONS}[{MIN_PARALLELISM}]", f"{ANNOTATIONS}[{COMPLETIONS_EQUAL_PARALLELISM}]"
+ELASTIC = f"{ANNOTATIONS}[{ELASTIC_JOB}]"
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
@@ -84,6 +85,8 @@ def _partial_change_errors(new: Json, old: Json) -> Iterator[AdmissionFieldError
         yield forbidden(
             "spec.parallelism", "cannot change when partial admission is enabled and the job is not suspended"
         )
+    if annotations_of(new).get(ELASTIC_JOB) != annotations_of(old).get(ELASTIC_JOB):
+        yield forbidden(ELASTIC, "field is immutable while the job is not suspended")
     if not _is_suspended(new) and _keeps_equal(new) != _keeps_equal(old):
         yield forbidden(EQUAL, "field is immutable while the job is not suspended")
 

@@ -50,9 +50,9 @@ def workload_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
         errors += _min_count_errors(workload)
     if workload.is_true(RESERVED):
         errors += _admission_errors(workload)
-    if workload.reclaimable:
+    if workload.status.reclaimable:
         errors += _reclaimable_errors(workload)
-    if workload.checks:
+    if workload.status.checks:
         errors += _update_names_errors(workload)
     if workload.annotations:
         errors += _annotation_errors(workload.annotations)
@@ -62,13 +62,13 @@ def workload_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
 def workload_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[AdmissionFieldError]:
     """Errors of an update; `pod_set_change_errors` has those of its pod sets."""
     errors: list[AdmissionFieldError] = []
-    if new.admission is not None and old.admission is not None:
-        errors += _admission_change_errors(new.admission, old.admission)
-    if old.reclaimable:
+    if new.status.admission is not None and old.status.admission is not None:
+        errors += _admission_change_errors(new.status.admission, old.status.admission)
+    if old.status.reclaimable:
         errors += _reclaimable_change_errors(new, old)
-    if new.checks:
-        errors += _update_change_errors(new.checks, old.checks)
-    if new.cluster:
+    if new.status.checks:
+        errors += _update_change_errors(new.status.checks, old.status.checks)
+    if new.status.cluster:
         errors += _cluster_errors(new, old)
     if new.gated_by:
         errors += gate_change_errors(new.gated_by, old.gated_by)
@@ -82,11 +82,11 @@ def _min_count_errors(workload: QueuedWorkload) -> list[AdmissionFieldError]:
 
 def _admission_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
     """Errors of the admission of a workload with QuotaReserved."""
-    if workload.admission is None:
+    if workload.status.admission is None:
         yield required("status.admission", f"must be set while {RESERVED} is True")
         return
     known = [pod_set.name for pod_set in workload.pod_sets]
-    for index, given in enumerate(workload.admission.pod_sets):
+    for index, given in enumerate(workload.status.admission.pod_sets):
         if given.name not in known:
             yield not_found(f"{ASSIGNMENTS}[{index}].name", given.name)
         if given.count not in (0, 1):
@@ -102,7 +102,7 @@ def _usage_errors(given: PodSetAssignment, path: str) -> Iterator[AdmissionField
 
 def _reclaimable_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
-    for name, count in workload.reclaimable:
+    for name, count in workload.status.reclaimable:
         if name not in counts:
             yield not_supported(f"{RECLAIMABLE}[{name}].name", name, counts)
         elif count > counts[name]:
@@ -111,7 +111,7 @@ def _reclaimable_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldErro
 
 def _update_names_errors(workload: QueuedWorkload) -> Iterator[AdmissionFieldError]:
     known = [pod_set.name for pod_set in workload.pod_sets]
-    for index, check in enumerate(workload.checks):
+    for index, check in enumerate(workload.status.checks):
         for number, update in enumerate(_updates(check)):
             if update.get("name") not in known:
                 path = f"{CHECKS}[{index}].podSetUpdates[{number}].name"
@@ -151,8 +151,8 @@ def _reclaimable_change_errors(new: QueuedWorkload, old: QueuedWorkload) -> Iter
     """While quota is reserved, reclaimable counts do not decrease."""
     if not (new.is_true(RESERVED) and old.is_true(RESERVED)):
         return
-    now = dict(new.reclaimable)
-    for name, count in old.reclaimable:
+    now = dict(new.status.reclaimable)
+    for name, count in old.status.reclaimable:
         if name not in now:
             yield required(f"{RECLAIMABLE}[{name}]", "cannot be removed")
         elif now[name] < count:
@@ -174,10 +174,10 @@ def _updates(check: CheckStatus) -> list[dict[str, Any]]:
 
 
 def _cluster_errors(new: QueuedWorkload, old: QueuedWorkload) -> list[AdmissionFieldError]:
-    if old.cluster or new.cluster in old.nominated_clusters:
+    if old.status.cluster or new.status.cluster in old.status.nominated_clusters:
         return []
     detail = "when setting clusterName it must be one of the nominatedClusterNames"
-    return [invalid("status.clusterName", new.cluster, detail)]
+    return [invalid("status.clusterName", new.status.cluster, detail)]
 
 
 def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[AdmissionFieldError]:

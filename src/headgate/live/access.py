@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -87,3 +88,12 @@ def server_url(text: str, server_name: str = "") -> ServerUrl:
     except ValueError:
         raise ValueError(f"expected a port between 1 and 65535, got {text!r}") from None
     return ServerUrl(Address(parts.hostname, port, server_name), parts.scheme == "https", parts.path.rstrip("/"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address is one of this host alone; a name is, only if it is `localhost`."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

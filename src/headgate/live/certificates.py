@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,10 +17,12 @@ from msgspec import Struct
 
 from headgate.live.access import Certificate, ClusterEndpoint
 from headgate.live.kubeconfig import InvalidKubeconfig
+from headgate.live.logs import Log
 
 VALID_FOR = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=30)
 CLOCK_SKEW = timedelta(hours=1)
+REREAD_SECONDS = 60.0  # how often certificates in files are looked at, because somebody replaces them
 
 
 class InvalidCertificate(Exception):
@@ -70,13 +72,27 @@ def serves(certificate: ServingCertificate, hosts: Sequence[str], now: float) ->
 
 
 class ServerTls:
-    """The TLS of a server whose certificate may change while it runs."""
+    """The TLS of a server whose certificate may change while it runs.
 
-    def __init__(self) -> None:
+    With a `client_authority` (PEM) clients may show certificates, which it must have signed. Raises InvalidCertificate.
+    """
+
+    def __init__(self, client_authority: bytes = b"") -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
         self._shown: ServingCertificate | None = None
+        if client_authority:
+            try:
+                self.context.load_verify_locations(cadata=client_authority.decode("ascii"))
+            except (ssl.SSLError, ValueError) as error:
+                raise InvalidCertificate("expected the certificates of an authority in PEM") from error
+            self.context.verify_mode = ssl.CERT_OPTIONAL
+
+    @property
+    def shows_a_certificate(self) -> bool:
+        """Whether any client can connect."""
+        return self._shown is not None
 
     def show(self, certificate: ServingCertificate) -> bool:
         """Connections made from here on see this certificate; whether it is another. Raises InvalidCertificate."""
@@ -96,10 +112,26 @@ class ServerTls:
 
 def load_certificate(chain: Path, key: Path) -> ServingCertificate:
     """Raises InvalidCertificate."""
+    return ServingCertificate(read_pem(chain), read_pem(key))
+
+
+def read_pem(file: Path) -> bytes:
+    """Raises InvalidCertificate."""
     try:
-        return ServingCertificate(chain.read_bytes(), key.read_bytes())
+        return file.read_bytes()
     except OSError as error:
         raise InvalidCertificate(f"{error.filename}: {error.strerror}") from error
+
+
+async def follow(chain: Path, key: Path, tls: ServerTls, log: Log, sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Reloads the certificate files when they change; runs until cancelled."""
+    while True:
+        await sleep(REREAD_SECONDS)
+        try:
+            if tls.show(load_certificate(chain, key)):
+                log.info("serving the new certificate", file=chain)
+        except InvalidCertificate as error:  # perhaps only one of them has been replaced yet
+            log.warning(f"still serving the old certificate: {error}", file=chain)
 
 
 def _builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey, since: datetime) -> x509.CertificateBuilder:

@@ -15,6 +15,7 @@ from headgate.api.decode import MalformedAnswer, decode, decode_list
 from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.requests import Call, decode_status
+from headgate.live.access import Access
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.credentials import CredentialsUnavailable
@@ -33,33 +34,60 @@ class ClusterUnreadable(Exception):
 
 
 class ClusterObjects(Struct, frozen=True):
-    """What was read. `unserved` are kinds the server does not know, `left_out` says what could not be decoded."""
+    """What was read. `unserved` are kinds the server does not know, `left_out` says what could not be decoded.
+
+    `unreadable` are kinds of which there may be more than was read, because the rights are missing.
+    """
 
     objects: tuple[Object, ...]
     unserved: tuple[Kind, ...] = ()
     left_out: tuple[str, ...] = ()
+    unreadable: tuple[Kind, ...] = ()
 
 
-async def read_all(kinds: Iterable[Kind], perform: Perform) -> ClusterObjects:
-    """Raises ClusterUnreadable and Disconnected."""
-    wanted = list(kinds)
-    listed = await asyncio.gather(*(_items(kind, perform) for kind in wanted))
+class Reads(Struct, frozen=True):
+    """The kinds to read: all their objects, or those of `namespace` where the rights suffice for no more.
+
+    Of those `nearby`, what is namespaced is read in that namespace only.
+    """
+
+    kinds: tuple[Kind, ...]
+    nearby: tuple[Kind, ...] = ()
+    namespace: str = ""
+
+
+class _Listed(Struct, frozen=True):
+    """The objects of a kind; None if the server does not know it. Not `complete` without the rights to see all."""
+
+    items: list[Raw] | None
+    complete: bool = True
+
+
+async def read_all(reads: Reads, perform: Perform) -> ClusterObjects:
+    """Raises ClusterUnreadable if Workloads cannot be read even in the namespace, and Disconnected."""
+    everywhere = [_list_kind(kind, reads.namespace, perform) for kind in reads.kinds]
+    nearby = [_list_in(kind, reads.namespace, perform) for kind in reads.nearby]
+    listed = dict(zip((*reads.kinds, *reads.nearby), await asyncio.gather(*everywhere, *nearby), strict=True))
     objects: list[Object] = []
     left_out: list[str] = []
-    for kind, items in zip(wanted, listed, strict=True):
-        for raw in items or ():
+    for kind, found in listed.items():
+        for raw in found.items or ():
             try:
                 objects.append(decode(kind, raw))
             except InvalidObject as error:
                 left_out.append(str(error))
-    unserved = tuple(kind for kind, items in zip(wanted, listed, strict=True) if items is None)
-    return ClusterObjects(tuple(objects), unserved, tuple(left_out))
+    return ClusterObjects(
+        tuple(objects),
+        tuple(kind for kind, found in listed.items() if found.items is None),
+        tuple(left_out),
+        tuple(kind for kind, found in listed.items() if not found.complete),
+    )
 
 
 async def read_one(key: Key, perform: Perform) -> Object | None:
-    """None when there is no such object. Raises ClusterUnreadable and Disconnected."""
+    """None when there is no such object, or no right to see it. Raises ClusterUnreadable and Disconnected."""
     answer = await perform(Call("GET", object_path(key), {}, "", b""))
-    if answer.status == 404:
+    if answer.status in (403, 404):
         return None
     if answer.status != 200:
         raise _refusal(key.kind, answer)
@@ -69,12 +97,32 @@ async def read_one(key: Key, perform: Perform) -> Object | None:
         raise ClusterUnreadable(str(error)) from None
 
 
-async def _items(kind: Kind, perform: Perform) -> list[Raw] | None:
-    """None when the server does not serve the kind."""
+async def _list_kind(kind: Kind, namespace: str, perform: Perform) -> _Listed:
+    """All objects of the kind, or else those that the rights for the namespace show."""
     try:
-        return [raw async for page in _pages(kind, perform) for raw in page]
+        return await _list(kind, "", perform)
+    except _Forbidden:
+        found = await _list_in(kind, namespace, perform)
+        return structs.replace(found, complete=False)
+
+
+async def _list_in(kind: Kind, namespace: str, perform: Perform) -> _Listed:
+    if kind is Kind.NAMESPACE:  # whoever has rights for a namespace may get it, though not list it
+        answer = await perform(Call("GET", object_path(Key(kind, "", namespace)), {}, "", b""))
+        return _Listed([Raw(answer.body)] if answer.status == 200 else [], complete=False)
+    try:
+        return await _list(kind, namespace, perform)
+    except _Forbidden as refusal:
+        if kind is Kind.KUEUE_WORKLOAD:
+            raise ClusterUnreadable(f"{refusal}; expected the right to list {kind}") from None
+        return _Listed([], complete=False)
+
+
+async def _list(kind: Kind, namespace: str, perform: Perform) -> _Listed:
+    try:
+        return _Listed([raw async for page in _pages(kind, namespace, perform) for raw in page])
     except _NotServed:
-        return None
+        return _Listed(None)
     except MalformedAnswer as error:
         raise ClusterUnreadable(f"{kind}: {error}") from None
 
@@ -83,13 +131,19 @@ class _NotServed(Exception):
     """There are no objects of the kind, since the server does not know it."""
 
 
-async def _pages(kind: Kind, perform: Perform) -> AsyncIterator[list[Raw]]:
+class _Forbidden(Exception):
+    """The rights do not suffice; the text is the server's."""
+
+
+async def _pages(kind: Kind, namespace: str, perform: Perform) -> AsyncIterator[list[Raw]]:
     resource, continuation = RESOURCES[kind], ""
     while True:
         query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
-        answer = await perform(Call("GET", collection_path(resource), query, "", b""))
+        answer = await perform(Call("GET", collection_path(resource, namespace), query, "", b""))
         if answer.status == 404 and resource.optional:
             raise _NotServed
+        if answer.status == 403:
+            raise _Forbidden(str(_refusal(kind, answer)))
         if answer.status != 200:
             raise _refusal(kind, answer)
         page = decode_list(answer.body)
@@ -100,8 +154,7 @@ async def _pages(kind: Kind, perform: Perform) -> AsyncIterator[list[Raw]]:
 
 def _refusal(kind: Kind, answer: HttpResponse) -> ClusterUnreadable:
     said = decode_status(answer.body).message or f"the server answered {answer.status}"
-    hint = f"; expected the right to list {kind} in all namespaces" if answer.status == 403 else ""
-    return ClusterUnreadable(f"cannot read {kind}: {said}{hint}")
+    return ClusterUnreadable(f"cannot read {kind}: {said}")
 
 
 Further = Callable[[ClusterObjects], Iterable[Key]]
@@ -117,6 +170,11 @@ class ClusterFlags(Struct, frozen=True):
 
     kubeconfig: str = ""
     context: str = ""
+    insecure: bool = False
+
+    def access(self) -> Access:
+        """Raises InvalidKubeconfig."""
+        return find_access(self.kubeconfig, self.context, os.environ, insecure=self.insecure)
 
 
 def default_namespace(flags: ClusterFlags) -> str:
@@ -127,14 +185,14 @@ def default_namespace(flags: ClusterFlags) -> str:
         raise ClusterReadError(str(error)) from error
 
 
-def read_cluster(flags: ClusterFlags, kinds: Iterable[Kind], further: Further) -> ClusterObjects:
+def read_cluster(flags: ClusterFlags, reads: Reads, further: Further) -> ClusterObjects:
     """All objects of these kinds, and what is read further. Raises ClusterReadError."""
     try:
-        return asyncio.run(_read_cluster(flags, kinds, further))
+        return asyncio.run(_read_cluster(flags, reads, further))
     except (InvalidKubeconfig, ClusterUnreadable, CredentialsUnavailable) as error:
         raise ClusterReadError(str(error)) from error
     except Disconnected as error:
-        server = find_access(flags.kubeconfig, flags.context, os.environ).cluster.url
+        server = flags.access().cluster.url
         raise ClusterReadError(f"API server {server}: {error}") from error
 
 
@@ -148,11 +206,10 @@ def load_settings(config: Path | None, installed: Iterable[str]) -> Settings:
         raise ClusterReadError(str(error)) from error
 
 
-async def _read_cluster(flags: ClusterFlags, kinds: Iterable[Kind], further: Further) -> ClusterObjects:
-    access = find_access(flags.kubeconfig, flags.context, os.environ)
-    client = Client(access, time.monotonic, time.time, asyncio.sleep)
+async def _read_cluster(flags: ClusterFlags, reads: Reads, further: Further) -> ClusterObjects:
+    client = Client(flags.access(), time.monotonic, time.time, asyncio.sleep)
     try:
-        found = await read_all(kinds, client.perform)
+        found = await read_all(reads, client.perform)
         more = [await read_one(key, client.perform) for key in further(found)]
         return structs.replace(found, objects=(*found.objects, *(one for one in more if one is not None)))
     finally:

@@ -1,47 +1,22 @@
-"""Pages over HTTP: /healthz, /livez, /readyz for kubelets, /metrics for Prometheus, /preemptions for people."""
+"""Pages over HTTP: probes for kubelets (/healthz, /livez, /readyz), and reports for who may read them (/metrics for
+Prometheus, /preemptions for people).
+
+Probes name nobody and are answered to everybody, without asking anybody. Reports name objects of all tenants.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import errno
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 
-from msgspec import Struct
+from headgate.live.http_server import Handler, HttpReply, HttpRequest, ServerLimits
 
-READ_TIMEOUT = 10.0  # seconds for a request to arrive
-MOST_CONNECTIONS = 64
-PLAIN = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 JSON = "application/json"
+LIMITS = ServerLimits(connections=256, per_peer=128)
 
-
-class CannotListen(Exception):
-    """The address is taken, forbidden or not ours."""
-
-
-class Listen(Struct, frozen=True):
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Listen | None:
-        """HOST:PORT; empty turns listening off. Raises ValueError."""
-        if not text:
-            return None
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > 65535:
-            raise ValueError(f"expected HOST:PORT such as 0.0.0.0:10270, got {text!r}")
-        return cls(host.strip("[]") or "0.0.0.0", int(port))
-
-
-class Page(Struct, frozen=True):
-    status: str
-    body: bytes
-    content_type: str = PLAIN
-
-
-Pages = Mapping[str, Callable[[], Page]]
+Page = Callable[[], HttpReply]
+Access = Callable[[HttpRequest], Awaitable[HttpReply | None]]
+"""Why a request may not read the reports; None if it may."""
 
 
 class Readiness:
@@ -49,70 +24,49 @@ class Readiness:
 
     def __init__(self) -> None:
         self.check: Callable[[], bool] = lambda: False
+        self.has_webhook_certificate: Callable[[], bool] = lambda: True
         self.receipts: Callable[[], bytes] = lambda: b"[]"
 
+    def missing(self) -> str:
+        """What is still missing for the process to be ready; empty if nothing is."""
+        if not self.has_webhook_certificate():
+            return "the webhooks have no certificate yet"
+        return "" if self.check() else "the cluster has not been read yet"
 
-def pages(readiness: Readiness, metrics: Callable[[], bytes]) -> Pages:
-    alive = Page("200 OK", b"ok\n")
-    waiting = Page("503 Service Unavailable", b"the cluster has not been read yet\n")
+
+async def everybody(_request: HttpRequest) -> None:
+    """The reports are for everybody who can reach them: the processes of this host."""
+
+
+def probes(readiness: Readiness) -> Mapping[str, Page]:
     return {
-        "/healthz": lambda: alive,
-        "/livez": lambda: alive,
-        "/readyz": lambda: alive if readiness.check() else waiting,
-        "/metrics": lambda: Page("200 OK", metrics(), PROMETHEUS),
-        "/preemptions": lambda: Page("200 OK", readiness.receipts(), JSON),
+        "/healthz": lambda: HttpReply(200, b"ok\n"),
+        "/livez": lambda: HttpReply(200, b"ok\n"),
+        "/readyz": lambda: _ready(readiness.missing()),
     }
 
 
-@asynccontextmanager
-async def serving(listen: Listen, shown: Pages) -> AsyncIterator[int]:
-    """Serves while the block lasts; the port it listens on. Raises CannotListen."""
-    page_server = _PageServer(shown)
-    try:
-        server = await asyncio.start_server(page_server.answer, listen.host, listen.port, limit=16 * 1024)
-    except OSError as error:
-        taken = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        raise CannotListen(
-            f"{listen.host}:{listen.port} {taken}; choose another with --listen HOST:PORT, or none with --listen ''"
-        ) from error
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+def reports(readiness: Readiness, metrics: Callable[[], bytes]) -> Mapping[str, Page]:
+    return {
+        "/metrics": lambda: HttpReply(200, metrics(), PROMETHEUS),
+        "/preemptions": lambda: HttpReply(200, readiness.receipts(), JSON),
+    }
 
 
-class _PageServer:
-    def __init__(self, shown: Pages) -> None:
-        self._shown = shown
-        self._open = 0
+def page_handler(open_to_all: Mapping[str, Page], guarded: Mapping[str, Page], access: Access) -> Handler:
+    """Answers GET and HEAD for these pages."""
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request per connection; malformed or slow requests are disconnected."""
-        self._open += 1
-        try:
-            async with asyncio.timeout(READ_TIMEOUT):
-                if self._open <= MOST_CONNECTIONS:
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_rendered(head, self._page(head)))
-                    await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass
-        finally:
-            self._open -= 1
-            writer.close()
+    async def answer(request: HttpRequest) -> HttpReply:
+        if request.method not in ("GET", "HEAD"):
+            return HttpReply(405, b"only GET and HEAD\n")
+        if (page := open_to_all.get(request.path)) is not None:
+            return page()
+        if (page := guarded.get(request.path)) is not None:
+            return await access(request) or page()
+        return HttpReply(404, f"try {', '.join((*open_to_all, *guarded))}\n".encode())
 
-    def _page(self, head: bytes) -> Page:
-        method, target, *_ = [*head.split(b"\r\n", 1)[0].decode("latin-1").split(" "), "", ""]
-        if method not in ("GET", "HEAD"):
-            return Page("405 Method Not Allowed", b"only GET and HEAD\n")
-        page = self._shown.get(target.split("?", maxsplit=1)[0])
-        return page() if page else Page("404 Not Found", f"try {', '.join(self._shown)}\n".encode())
+    return answer
 
 
-def _rendered(request: bytes, page: Page) -> bytes:
-    lines = (
-        f"HTTP/1.1 {page.status}",
-        f"Content-Type: {page.content_type}",
-        f"Content-Length: {len(page.body)}",
-        "Connection: close",
-    )
-    head = "\r\n".join((*lines, "", "")).encode()
-    return head if request.startswith(b"HEAD ") else head + page.body
+def _ready(missing: str) -> HttpReply:
+    return HttpReply(503, f"{missing}\n".encode()) if missing else HttpReply(200, b"ok\n")

@@ -10,14 +10,17 @@ from msgspec import Struct
 
 from headgate.api.install_manifests import (
     OURS,
+    OWN_ACCOUNT,
     Manifest,
     WebhookPlace,
     definitions,
     queue_definitions,
     rights,
+    tenant_rights,
     volcano_definitions,
     webhook_configurations,
 )
+from headgate.api.priority_class_policy import SYSTEM_CLASS_NAMESPACES, priority_policy
 from headgate.api.requests import JSON, Call, decode_status
 from headgate.live.connection import HttpResponse
 
@@ -35,6 +38,8 @@ PLURALS: Mapping[str, str] = {
     "CustomResourceDefinition": "customresourcedefinitions",
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 _RECORDS = frozenset({"managedFields", "resourceVersion"})
@@ -53,18 +58,27 @@ class InstallStep(Struct, frozen=True):
     outcome: str
 
 
-def manifests(place: WebhookPlace | None, *, queues: bool = True, volcano: bool = False) -> tuple[Manifest, ...]:
+def manifests(
+    place: WebhookPlace | None,
+    *,
+    queues: bool = True,
+    volcano: bool = False,
+    system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES,
+) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
 
     Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. With
-    `volcano`, also Volcano's Queues and PodGroups and their validation.
+    `volcano`, also Volcano's Queues and PodGroups and their validation. Classes of the system may be used in the
+    namespaces `system_classes`.
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
     of_volcano: Sequence[Manifest] = volcano_definitions() if volcano else ()
     configurations: Sequence[Manifest] = ()
     if place is not None:
         configurations = webhook_configurations(place, queues=queues, volcano=volcano)
-    return (*definitions(), *of_kueue, *of_volcano, *rights(queues=queues), *configurations)
+    roles = (*rights(queues=queues), *tenant_rights(queues=queues))
+    policy = priority_policy(OWN_ACCOUNT, system_classes, queues=queues)
+    return (*definitions(), *of_kueue, *of_volcano, *roles, *policy, *configurations)
 
 
 async def install(
@@ -129,7 +143,7 @@ def _stored(manifest: Manifest, answer: HttpResponse) -> Manifest:
 def _essence(stored: Manifest) -> Manifest:
     """Without what the server only keeps records in."""
     metadata = {name: part for name, part in stored["metadata"].items() if name not in _RECORDS}
-    return {**stored, "metadata": metadata}
+    return {**stored, "metadata": metadata, "status": {}}
 
 
 def _called(manifest: Manifest) -> str:

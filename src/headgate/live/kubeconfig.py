@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.live.access import (
     Access,
     Anonymous,
@@ -23,6 +23,7 @@ from headgate.live.access import (
     Identity,
     ServerUrl,
     TokenFile,
+    is_loopback,
     server_url,
 )
 from headgate.live.connection import Address
@@ -123,29 +124,19 @@ class YamlSection:
         return f"{self.path}.{name}" if self.path else name
 
 
-def read_yaml(file: Path) -> YamlSection:
+def read_section(file: Path) -> YamlSection:
     """The file's one document; an empty file is an empty mapping."""
     return YamlSection(file, "", load_yaml(file) or {})
 
 
 def load_yaml(file: Path) -> object:
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as stream:
+            return read_yaml(stream)
     except OSError as error:
         raise InvalidKubeconfig(str(file), "", f"expected a readable file: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidKubeconfig(str(file), "", "expected YAML in UTF-8") from error
-    return _parse(file, text)
-
-
-def _parse(file: Path, text: str) -> object:
-    try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InvalidKubeconfig(str(file), where, f"expected YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise InvalidKubeconfig(str(file), "", f"expected YAML: {error}") from error
+    except InvalidYaml as error:
+        raise InvalidKubeconfig(str(file), error.place, error.problem) from error
 
 
 def _describe(value: object) -> str:
@@ -184,7 +175,7 @@ def kubeconfig_files(explicit: str, environment: Mapping[str, str], home: Path) 
 
 def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
     """The access that `context`, or else the current context, describes."""
-    documents = [read_yaml(file) for file in files]
+    documents = [read_section(file) for file in files]
     chosen = _context(documents, context)
     cluster = _named(documents, "clusters", "cluster", chosen.required_text("cluster"), chosen)
     user = _named(documents, "users", "user", name, chosen) if (name := chosen.text("user")) else None
@@ -196,7 +187,7 @@ def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
 
 def context_namespace(files: Sequence[Path], context: str = "") -> str:
     """The namespace that `context`, or else the current context, is for; empty when it names none."""
-    return _context([read_yaml(file) for file in files], context).text("namespace")
+    return _context([read_section(file) for file in files], context).text("namespace")
 
 
 def _context(documents: Sequence[YamlSection], wanted: str) -> YamlSection:
@@ -367,8 +358,17 @@ WITHOUT_CLUSTER = "expected --kubeconfig FILE, KUBECONFIG, ~/.kube/config or to 
 DEFAULT_NAMESPACE = "default"
 
 
-def find_access(kubeconfig: str, context: str, environment: Mapping[str, str]) -> Access:
-    """Raises InvalidKubeconfig."""
+def find_access(kubeconfig: str, context: str, environment: Mapping[str, str], *, insecure: bool = False) -> Access:
+    """A token leaves this host over TLS only, unless the user wants it `insecure`. Raises InvalidKubeconfig."""
+    access = _found_access(kubeconfig, context, environment)
+    url = access.cluster.url
+    if not (insecure or url.tls or isinstance(access.identity, Anonymous) or is_loopback(url.address.host)):
+        expected = f"expected https, because a token is sent to {url}; --insecure sends it in the clear all the same"
+        raise InvalidKubeconfig(access.cluster.source, "", expected)
+    return access
+
+
+def _found_access(kubeconfig: str, context: str, environment: Mapping[str, str]) -> Access:
     if files := kubeconfig_files(kubeconfig, environment, Path.home()):
         return load_kubeconfig(files, context)
     if inside_cluster(environment) and not context:
@@ -380,4 +380,4 @@ def find_namespace(kubeconfig: str, context: str, environment: Mapping[str, str]
     """The namespace that is meant where none is said, as kubectl would take it. Raises InvalidKubeconfig."""
     if files := kubeconfig_files(kubeconfig, environment, Path.home()):
         return context_namespace(files, context) or DEFAULT_NAMESPACE
-    return find_access(kubeconfig, context, environment).namespace or DEFAULT_NAMESPACE
+    return _found_access(kubeconfig, context, environment).namespace or DEFAULT_NAMESPACE

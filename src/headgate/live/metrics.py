@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from headgate.engine.distributions import Distribution, Labels
+from headgate.engine.extension_points import ADMISSION
 from headgate.engine.journal import Entry
-from headgate.engine.scheduler.plugins import ADMISSION
 from headgate.live.plugin_timing import FAILED, PASSED
 from headgate.model.effects import Bind, Write
 from headgate.model.events import WriteError

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from headgate.engine.extension_points import ADMISSION, FILTER, POST_FILTER, RESERVE, SCORE
 from headgate.engine.quota.admission_cycle import Admitted
-from headgate.engine.scheduler.plugins import ADMISSION, FILTER, POST_FILTER, RESERVE, SCORE
 from headgate.model.cluster_events import ClusterEvent
 from headgate.placement.plugins import Each, NamedPlugin
 from headgate.preemption.search import Plan

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -15,12 +17,15 @@ from msgspec import Struct
 from headgate.api.receipts import receipts_json
 from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PreEnqueue
-from headgate.live.access import Access
+from headgate.live.access import Access, is_loopback
+from headgate.live.certificates import ServerTls, follow, load_certificate, made_for, read_pem
 from headgate.live.client import Client
 from headgate.live.election import Clocks, Election, LeaseSettings
-from headgate.live.health import Listen, Readiness, pages, serving
+from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, reports
+from headgate.live.http_server import Listen, http_server
 from headgate.live.logs import Log, Outages
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
+from headgate.live.page_access import ReviewedAccess
 from headgate.live.plugin_isolation import pre_enqueue_plugins
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import ReflectorDependencies
@@ -36,6 +41,15 @@ UNENFORCED = (
 )
 
 
+class MetricsPlan(Struct, frozen=True):
+    """Where /metrics and /preemptions are served over TLS. Without a certificate (`chain`, `key`) one is made up."""
+
+    listen: Listen
+    chain: Path | None = None
+    key: Path | None = None
+    client_authority: Path | None = None
+
+
 class RunPlan(Struct, frozen=True):
     """What to run. No `lease`: decide without an election. No `listen`: no health pages."""
 
@@ -44,6 +58,7 @@ class RunPlan(Struct, frozen=True):
     listen: Listen | None = None
     lease: LeaseSettings | None = None
     webhooks: WebhookPlan | None = None
+    metrics: MetricsPlan | None = None
     record: BinaryIO | None = None
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
@@ -57,13 +72,11 @@ async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
     dependencies = _dependencies(plan, log, client, metrics, outages)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(client.close)
-        if plan.listen is not None:
-            port = await stack.enter_async_context(serving(plan.listen, pages(readiness, metrics.render)))
-            log.info("health and metrics are served", host=plan.listen.host, port=port)
+        await stack.enter_async_context(_pages(plan, log, outages, readiness, metrics))
         if plan.webhooks is None:
             log.info(UNENFORCED)
         else:
-            await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages))
+            await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages, readiness))
         log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
         if plan.lease is None:
             await _decide(dependencies, readiness, stop)
@@ -76,12 +89,57 @@ async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _webhooks(plan: RunPlan, webhooks: WebhookPlan, log: Log, outages: Outages) -> AsyncIterator[None]:
-    """Served on connections of their own: a new workload does not wait for what the scheduler is writing."""
+async def _pages(
+    plan: RunPlan, log: Log, outages: Outages, readiness: Readiness, metrics: Metrics
+) -> AsyncIterator[None]:
+    """Who may read reports is asked on connections of its own: a scrape does not wait for the scheduler's writes."""
     client = _client(plan)
+    reviewed = ReviewedAccess(client.perform, outages, time.monotonic)
+    shown, reported = probes(readiness), reports(readiness, metrics.render)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(client.close)
+        if plan.listen is not None:
+            access = everybody if is_loopback(plan.listen.host) else reviewed
+            handler = page_handler(shown, reported, access)
+            port = await stack.enter_async_context(http_server(plan.listen, handler, LIMITS, "--listen"))
+            log.info("health and metrics are served", host=plan.listen.host, port=port)
+        if plan.metrics is not None:
+            access = everybody if is_loopback(plan.metrics.listen.host) else reviewed
+            handler = page_handler({}, reported, access)
+            tls = await stack.enter_async_context(_metrics_tls(plan.metrics, log))
+            served = http_server(plan.metrics.listen, handler, LIMITS, "--metrics-listen", tls.context)
+            port = await stack.enter_async_context(served)
+            log.info("metrics are served over TLS", host=plan.metrics.listen.host, port=port)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _metrics_tls(plan: MetricsPlan, log: Log) -> AsyncIterator[ServerTls]:
+    """Raises InvalidCertificate."""
+    tls = ServerTls(read_pem(plan.client_authority) if plan.client_authority is not None else b"")
+    if plan.chain is None or plan.key is None:
+        tls.show(made_for([socket.gethostname(), "localhost", "127.0.0.1"], time.time()))
+        yield tls
+        return
+    tls.show(load_certificate(plan.chain, plan.key))
+    following = asyncio.ensure_future(follow(plan.chain, plan.key, tls, log, asyncio.sleep))
+    try:
+        yield tls
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _webhooks(
+    plan: RunPlan, webhooks: WebhookPlan, log: Log, outages: Outages, readiness: Readiness
+) -> AsyncIterator[None]:
+    """Served on connections of their own: a new workload does not wait for what the scheduler is writing."""
+    client, tls = _client(plan), ServerTls()
+    readiness.has_webhook_certificate = lambda: tls.shows_a_certificate
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        async with webhooks_served(webhooks, client, dependencies, plan.settings) as port:
+        async with webhooks_served(webhooks, client, tls, dependencies, plan.settings) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:

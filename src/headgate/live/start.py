@@ -23,14 +23,15 @@ from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.live.access import Access
 from headgate.live.certificates import InvalidCertificate
 from headgate.live.client import Client
+from headgate.live.cluster_reading import ClusterFlags
 from headgate.live.connection import Disconnected
 from headgate.live.credentials import CredentialsUnavailable
 from headgate.live.election import LeaseSettings
-from headgate.live.health import CannotListen, Listen
+from headgate.live.http_server import CannotListen, Listen
 from headgate.live.install import NotInstalled, install
 from headgate.live.kubeconfig import InvalidKubeconfig, find_access, load_yaml
 from headgate.live.logs import FORMATS, Log, LogLevel
-from headgate.live.service import RunPlan, serve
+from headgate.live.service import MetricsPlan, RunPlan, serve
 from headgate.live.term import BrokenEngine
 from headgate.live.webhooks import WebhookPlan
 from headgate.model.settings import Profile, Role, Settings
@@ -54,6 +55,7 @@ class Flags(Struct, frozen=True, kw_only=True):
 
     kubeconfig: str = ""
     context: str = ""
+    insecure: bool = False
     config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
     listen: str = ""
@@ -63,6 +65,10 @@ class Flags(Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ("scheduler",)
     webhook_cert: Path | None = None
     webhook_key: Path | None = None
+    metrics_listen: str = ""
+    metrics_cert: Path | None = None
+    metrics_key: Path | None = None
+    metrics_client_ca: Path | None = None
     log_format: str = "text"
     log_level: str = "info"
     record: Path | None = None
@@ -99,7 +105,7 @@ def start(flags: Flags, installed: Installed) -> int:
 
 
 def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
-    access = find_access(flags.kubeconfig, flags.context, os.environ)
+    access = find_access(flags.kubeconfig, flags.context, os.environ, insecure=flags.insecure)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
     settings = structs.replace(settings, roles=frozenset(Role(role) for role in flags.roles))
     return RunPlan(
@@ -108,6 +114,7 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
         _listen("--listen", flags.listen),
         lease=_lease(access, flags.lease_namespace) if flags.leader_elect else None,
         webhooks=_webhooks(access, flags),
+        metrics=_metrics(flags),
         record=out,
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
@@ -157,6 +164,15 @@ def _webhooks(access: Access, flags: Flags) -> WebhookPlan | None:
     return WebhookPlan(listen, _namespace(access, flags.lease_namespace), flags.webhook_cert, flags.webhook_key)
 
 
+def _metrics(flags: Flags) -> MetricsPlan | None:
+    listen, files = _listen("--metrics-listen", flags.metrics_listen), (flags.metrics_cert, flags.metrics_key)
+    if any(files) and not all(files):
+        raise InvalidFlag("--metrics-cert, --metrics-key: expected both of them")
+    if listen is None and (any(files) or flags.metrics_client_ca is not None):
+        raise InvalidFlag("--metrics-cert, --metrics-key, --metrics-client-ca: expected --metrics-listen, too")
+    return MetricsPlan(listen, *files, flags.metrics_client_ca) if listen is not None else None
+
+
 def _listen(flag: str, text: str) -> Listen | None:
     try:
         return Listen.parse(text)
@@ -180,7 +196,7 @@ def _recording(file: Path | None) -> Iterator[BinaryIO | None]:
         yield None
         return
     try:
-        out = file.open("wb")
+        out = open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # noqa: PTH123, SIM115
     except OSError as error:
         raise InvalidFlag(f"--record: expected a file to write, but {file}: {error.strerror}") from error
     with out:
@@ -206,10 +222,10 @@ async def _until_signalled(plan: RunPlan, log: Log) -> None:
 Tell = Callable[[str], None]
 
 
-def start_install(kubeconfig: str, context: str, wanted: Sequence[Manifest], tell: Tell) -> int:
+def start_install(flags: ClusterFlags, wanted: Sequence[Manifest], tell: Tell) -> int:
     """Installs what is wanted on the cluster of these flags and tells each step; the exit code."""
     try:
-        asyncio.run(_install(find_access(kubeconfig, context, os.environ), wanted, tell))
+        asyncio.run(_install(flags.access(), wanted, tell))
     except InvalidKubeconfig as error:
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_INPUT

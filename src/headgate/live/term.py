@@ -9,10 +9,10 @@ from typing import assert_never
 
 from msgspec import Raw, Struct
 
+from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
-from headgate.engine.scheduler.plugins import PluginObserver, unwatched
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.logs import Log
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps

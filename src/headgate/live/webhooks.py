@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,22 +13,26 @@ from msgspec import Struct
 
 from headgate.api.admission import InvalidReview, answer, lookup_path, lookup_result, refusal
 from headgate.api.decode import MalformedAnswer
-from headgate.api.requests import Call
+from headgate.api.requests import JSON, Call
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
-from headgate.live.certificates import InvalidCertificate, ServerTls, load_certificate
+from headgate.live.certificates import ServerTls, follow, load_certificate
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
-from headgate.live.health import CannotListen, Listen
+from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimits, http_server
 from headgate.live.webhook_certificates import CertificateDependencies, Trust
 from headgate.model.admission import AdmissionHandler, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
 from headgate.model.settings import Settings
 
-IDLE_SECONDS = 120.0  # an API server keeps connections open for a minute and a half
-READ_TIMEOUT = 10.0  # seconds for the rest of a request that has begun
-LARGEST_HEAD, LARGEST_REVIEW = 64 * 1024, 8 * 1024 * 1024  # bytes
-MOST_CONNECTIONS = 256
+LIMITS = ServerLimits(
+    connections=384,
+    per_peer=256,  # an API server opens one for each review under way
+    head=64 * 1024,
+    body=8 * 1024 * 1024,  # two objects as large as API servers take them, in JSON
+    buffered=64 * 1024 * 1024,
+    idle_seconds=120.0,  # an API server keeps connections open for a minute and a half
+)
 
 Perform = Callable[[Call], Awaitable[HttpResponse]]
 """Sends a request to the API server."""
@@ -37,39 +40,38 @@ Perform = Callable[[Call], Awaitable[HttpResponse]]
 PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, handler in HANDLERS.items()}
 
 
-class Reply(Struct, frozen=True):
-    status: str
-    body: bytes
-
-    @property
-    def content_type(self) -> str:
-        return "application/json" if self.status.startswith("200") else "text/plain; charset=utf-8"
-
-
 class ReviewResponder:
     """Answers AdmissionReviews. Lookups read the API server: a cache might be stale."""
 
     def __init__(self, perform: Perform, settings: WebhookSettings) -> None:
-        self._perform, self._settings = perform, settings
+        self._perform, self._settings, self._turns = perform, settings, _Turns()
 
-    async def reply(self, path: str, body: bytes) -> Reply:
-        handler = PATHS.get(path)
+    async def __call__(self, request: HttpRequest) -> HttpReply:
+        handler = PATHS.get(request.path)
+        if request.method != "POST":
+            return HttpReply(400, b"expected a POST with a Content-Length\n")
         if handler is None:
-            return Reply("404 Not Found", f"try {', '.join(PATHS)}\n".encode())
-        try:
-            answered = await self._settled(answer(body, lambda question: handler(question, self._settings)))
-            return Reply("200 OK", msgspec.json.encode(answered))
-        except InvalidReview as error:
-            return Reply("400 Bad Request", f"{error}\n".encode())
-        except (Disconnected, MalformedAnswer) as error:
-            return Reply("503 Service Unavailable", f"the cluster cannot be read: {error}\n".encode())
-        except Exception as error:
-            return Reply("200 OK", msgspec.json.encode(refusal(body, f"{type(error).__name__}: {error}")))
+            return HttpReply(404, f"try {', '.join(PATHS)}\n".encode())
+        return await self._reply(handler, request)
 
-    async def _settled(self, asking: Generator[Lookup, tuple[Object, ...], Json]) -> Json:
+    async def _reply(self, handler: AdmissionHandler, request: HttpRequest) -> HttpReply:
+        body = request.body
+        try:
+            asking = answer(body, lambda question: handler(question, self._settings))
+            answered = await self._settled(asking, request.peer)
+            return HttpReply(200, msgspec.json.encode(answered), JSON)
+        except InvalidReview as error:
+            return HttpReply(400, f"{error}\n".encode())
+        except (Disconnected, MalformedAnswer) as error:
+            return HttpReply(503, f"the cluster cannot be read: {error}\n".encode())
+        except Exception as error:
+            return HttpReply(200, msgspec.json.encode(refusal(body, f"{type(error).__name__}: {error}")), JSON)
+
+    async def _settled(self, asking: Generator[Lookup, tuple[Object, ...], Json], peer: str) -> Json:
         """The answer, after every lookup it yields has been sent."""
         try:
-            wanted = next(asking)
+            async with self._turns.of(peer):
+                wanted = next(asking)
             while True:
                 wanted = asking.send(await self._look(wanted))
         except StopIteration as done:
@@ -86,83 +88,42 @@ class ReviewResponder:
         return lookup_result(wanted, found.body)
 
 
-@asynccontextmanager
-async def webhook_server(listen: Listen, tls: ssl.SSLContext, responder: ReviewResponder) -> AsyncIterator[int]:
-    """Serves while the block lasts; yields the port. Raises CannotListen."""
-    connections = _WebhookConnections(responder)
-    try:
-        server = await asyncio.start_server(
-            connections.serve, listen.host, listen.port, ssl=tls, ssl_handshake_timeout=READ_TIMEOUT, limit=LARGEST_HEAD
-        )
-    except OSError as error:
-        taken = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        text = f"{listen.host}:{listen.port} {taken}; choose another with --webhook-listen HOST:PORT"
-        raise CannotListen(text) from error
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        await connections.hang_up()
+class _Turns:
+    """One review is decoded at a time and the peers take turns, so that expensive reviews of one delay nobody else."""
 
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._taken = False
 
-class _WebhookConnections:
-    """Open connections of API servers; malformed or slow requests are disconnected."""
-
-    def __init__(self, responder: ReviewResponder) -> None:
-        self._bench = responder
-        self._open: dict[asyncio.StreamWriter, asyncio.Event] = {}  # set when the conversation is over
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= MOST_CONNECTIONS:
-            writer.close()
-            return
-        over = self._open[writer] = asyncio.Event()
+    @asynccontextmanager
+    async def of(self, peer: str) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        if self._taken:
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.setdefault(peer, deque()).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._pass_on()
+                raise
+        self._taken = True
         try:
-            while await self._exchange(reader, writer):
-                pass
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError):
-            pass
+            yield
         finally:
-            del self._open[writer]
-            writer.close()
-            over.set()
+            loop.call_soon(self._pass_on)  # whatever else is ready comes in between
 
-    async def hang_up(self) -> None:
-        """Closes connections that API servers keep alive; cancelling their tasks would be logged as an error."""
-        for writer, over in list(self._open.items()):
-            writer.transport.abort()
-            await over.wait()
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answers one request; whether the connection is kept alive."""
-        async with asyncio.timeout(IDLE_SECONDS):
-            head = await reader.readuntil(b"\r\n\r\n")
-        start, *lines = head.decode("latin-1").split("\r\n")
-        method, target, *_ = [*start.split(" "), "", ""]
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        length = int(headers.get("content-length") or -1)
-        if method != "POST" or not 0 <= length <= LARGEST_REVIEW:
-            await _send(writer, Reply("400 Bad Request", b"expected a POST with a Content-Length\n"), keep=False)
-            return False
-        async with asyncio.timeout(READ_TIMEOUT):
-            body = await reader.readexactly(length)
-        keep = headers.get("connection", "").lower() != "close"
-        await _send(writer, await self._bench.reply(target.split("?", maxsplit=1)[0], body), keep=keep)
-        return keep
-
-
-async def _send(writer: asyncio.StreamWriter, reply: Reply, *, keep: bool) -> None:
-    lines = (
-        f"HTTP/1.1 {reply.status}",
-        f"Content-Type: {reply.content_type}",
-        f"Content-Length: {len(reply.body)}",
-        f"Connection: {'keep-alive' if keep else 'close'}",
-    )
-    writer.write("\r\n".join((*lines, "", "")).encode() + reply.body)
-    await writer.drain()
-
-
-REREAD_SECONDS = 60.0  # how often certificates in files are looked at, because somebody replaces them
+    def _pass_on(self) -> None:
+        while self._waiting:
+            peer, line = next(iter(self._waiting.items()))
+            del self._waiting[peer]
+            turn = line.popleft()
+            if line:
+                self._waiting[peer] = line
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken = False
 
 
 class WebhookPlan(Struct, frozen=True):
@@ -176,37 +137,24 @@ class WebhookPlan(Struct, frozen=True):
 
 @asynccontextmanager
 async def webhooks_served(
-    plan: WebhookPlan, client: Client, dependencies: CertificateDependencies, settings: Settings
+    plan: WebhookPlan, client: Client, tls: ServerTls, dependencies: CertificateDependencies, settings: Settings
 ) -> AsyncIterator[int]:
     """Serves all webhooks while the block lasts; yields the port. Raises CannotListen and InvalidCertificate."""
-    tls = ServerTls()
     if plan.chain is not None and plan.key is not None:
         tls.show(load_certificate(plan.chain, plan.key))
-        keeping = _follow(plan.chain, plan.key, tls, dependencies)
+        keeping = follow(plan.chain, plan.key, tls, dependencies.log, dependencies.sleep)
     else:
         keeping = Trust(client.perform, plan.namespace, tls, dependencies).keep()
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, dependencies))
     try:
-        responder = ReviewResponder(
-            client.perform, WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
-        )
-        async with webhook_server(plan.listen, tls.context, responder) as port:
+        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        responder = ReviewResponder(client.perform, given)
+        async with http_server(plan.listen, responder, LIMITS, "--webhook-listen", tls.context) as port:
             yield port
     finally:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
-
-
-async def _follow(chain: Path, key: Path, tls: ServerTls, dependencies: CertificateDependencies) -> None:
-    """Reloads the certificate files when they change."""
-    while True:
-        await dependencies.sleep(REREAD_SECONDS)
-        try:
-            if tls.show(load_certificate(chain, key)):
-                dependencies.log.info("webhooks serve the new certificate", file=chain)
-        except InvalidCertificate as error:  # perhaps only one of them has been replaced yet
-            dependencies.log.warning(f"webhooks still serve the old certificate: {error}")
 
 
 def _tell(ended: asyncio.Future[None], dependencies: CertificateDependencies) -> None:

@@ -11,50 +11,9 @@ from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
-from headgate.model.queues import (
-    Admission,
-    CheckStatus,
-    EvictionCount,
-    FlavorDebt,
-    GateStatus,
-    QueuedWorkload,
-    RequeueState,
-)
+from headgate.model.queues import FlavorDebt, QueuedWorkloadStatus
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
-
-
-class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
-    """By the names of QueuedWorkload. What is not listed here (unhealthy nodes) stays as others left it."""
-
-    conditions: tuple[Condition, ...] = ()
-    admission: Admission | None = None
-    requeue: RequeueState | None = None
-    reclaimable: tuple[tuple[str, int], ...] = ()
-    checks: tuple[CheckStatus, ...] = ()
-    gate_statuses: tuple[GateStatus, ...] = ()
-    resource_requests: tuple[tuple[str, Resources], ...] = ()
-    past_execution_seconds: int = 0
-    evictions: tuple[EvictionCount, ...] = ()
-    nominated_clusters: tuple[str, ...] = ()
-    cluster: str = ""
-
-    @classmethod
-    def of(cls, workload: QueuedWorkload) -> QueuedWorkloadStatus:
-        """As it stands on the object; writing it changes nothing."""
-        return cls(
-            workload.conditions,
-            workload.admission,
-            workload.requeue,
-            workload.reclaimable,
-            workload.checks,
-            workload.gate_statuses,
-            workload.resource_requests,
-            workload.past_execution_seconds,
-            workload.evictions,
-            workload.nominated_clusters,
-            workload.cluster,
-        )
 
 
 class FlavorUse(Struct, frozen=True, gc=False):
@@ -168,6 +127,20 @@ class JobProgress(Struct, frozen=True, gc=False):
     condition: str = ""
     reason: str = ""
     message: str = ""
+    completed_indexes: str | None = None  # of an Indexed Job
+    failed_indexes: str | None = None  # where indexes have a backoff limit of their own
+
+
+class ReplicaCounts(Struct, frozen=True, gc=False):
+    """What the controllers of ReplicaSets, Deployments and StatefulSets report."""
+
+    observed: int  # generation
+    replicas: int
+    ready: int
+
+
+class CronJobProgress(Struct, frozen=True, gc=False):
+    last_scheduled: float
 
 
 class NodeReadiness(Struct, frozen=True, gc=False):
@@ -178,10 +151,11 @@ class NodeReadiness(Struct, frozen=True, gc=False):
 
 
 class WorkloadStatus(Struct, frozen=True, gc=False):
-    """The whole status of a Workload: its priorities as numbers, and all its conditions."""
+    """The whole status of a Workload: what its classes were worth when it was first seen, and all its conditions."""
 
     priority: int
     preemption_priority: int
+    preempts: bool = True
     conditions: tuple[Condition, ...] = ()
 
 
@@ -220,6 +194,8 @@ StatusChange = (
     | Nomination
     | PodRun
     | JobProgress
+    | ReplicaCounts
+    | CronJobProgress
     | NodeReadiness
     | WorkloadStatus
     | BudgetStatus
@@ -346,7 +322,15 @@ class Finalizers(Struct, frozen=True, gc=False):
     names: tuple[str, ...]
 
 
-SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers | QueueReservation | WorkChange
+class Scale(Struct, frozen=True, gc=False):
+    """Set spec.replicas."""
+
+    replicas: int
+
+
+SpecChange = (
+    Suspension | Scale | Unschedulability | Activation | QueuePriority | Finalizers | QueueReservation | WorkChange
+)
 
 
 class PatchSpec(Struct, frozen=True, gc=False):

@@ -52,7 +52,7 @@ class PodGroup(Struct, frozen=True, gc=False):
 class Workload(Struct, frozen=True, gc=False):
     """What describes groups: our own Workload, or a PodGroup of Kubernetes or Volcano, which describes just one.
 
-    `priority` and `preemption_priority` are what the object itself says as numbers, where it does.
+    `priority`, `preemption_priority` and `preempts` are what the object itself says, where it does.
     """
 
     key: Key

@@ -34,6 +34,12 @@ IS_GROUP_WORKLOAD = f"{_DOMAIN}/is-group-workload"
 SUSPENDED_BY_PARENT = f"{_DOMAIN}/pod-suspending-parent"
 MIN_PARALLELISM = f"{_DOMAIN}/job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM = f"{_DOMAIN}/job-completions-equal-parallelism"
+ELASTIC_JOB = f"{_DOMAIN}/elastic-job"  # on a job, and on its Workload
+SLICE_OF = f"{_DOMAIN}/workload-slice-replacement-for"  # on a Workload: one of an elastic job that is resized
+ALLOWED_FLAVORS = f"{_DOMAIN}/workload-allowed-resource-flavors"  # on a Workload: a variant of concurrent admission
+REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY = f"{_DOMAIN}/podset-required-topology", f"{_DOMAIN}/podset-preferred-topology"
+UNCONSTRAINED_TOPOLOGY = f"{_DOMAIN}/podset-unconstrained-topology"
+SLICE_TOPOLOGY = f"{_DOMAIN}/podset-slice-required-topology"
 STOPPING = f"{_DOMAIN}/stopping"  # on a Job whose template is still to be put back
 FLAVORS = "scheduling.headgate.dev/flavors"  # on started pods: what their quota was taken from
 

@@ -25,6 +25,7 @@ class TemplateNeeds(Struct, frozen=True, gc=False, cache_hash=True):
     whole_pod: ContainerNeeds | None = None
     overhead: Resources = Resources()
     runtime_class: str = ""
+    claims: tuple[str, ...] = ()  # names of its resource claims
 
 
 class PodParts(Struct, frozen=True, gc=False):

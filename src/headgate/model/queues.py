@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
+from headgate.model.kueue_names import ALLOWED_FLAVORS, ELASTIC_JOB, SLICE_OF
 from headgate.model.needs import TemplateNeeds
 from headgate.model.node import Taint
 from headgate.model.pod import PodShape
@@ -144,6 +145,7 @@ class ClusterQueue(Struct, frozen=True, gc=False):
     generation: int = 0
     deleted: float | None = None
     debt: tuple[FlavorDebt, ...] = ()  # what its status says is owed, by flavor
+    concurrent_admission: bool = False  # it has a concurrentAdmissionPolicy
 
     @property
     def name(self) -> str:
@@ -184,6 +186,7 @@ class Cohort(Struct, frozen=True, gc=False):
     fair_weight: int = WHOLE_WEIGHT
     generation: int = 0
     deleted: float | None = None
+    shown_share: int | None = None  # the weighted share its status shows
 
     @property
     def name(self) -> str:
@@ -245,6 +248,10 @@ class AdmissionCheck(Struct, frozen=True, gc=False):
         return Target(self.key, self.uid)
 
 
+TopologyRequest = tuple[tuple[str, str], ...]
+"""The fields of a topologyRequest that ask for something, with their values, by name."""
+
+
 class PodSet(Struct, frozen=True, gc=False, cache_hash=True):
     """Pods of one template; `shape` has the requests of one pod. May start with `min_count` of them, if that is set."""
 
@@ -253,6 +260,7 @@ class PodSet(Struct, frozen=True, gc=False, cache_hash=True):
     count: int = 1
     min_count: int | None = None
     needs: TemplateNeeds = TemplateNeeds()  # what the requests were worked out from
+    topology: TopologyRequest = ()  # how close to each other its pods are to run
 
 
 class PodSetAssignment(Struct, frozen=True, gc=False, cache_hash=True):
@@ -306,8 +314,31 @@ class PriorityClassRef(Struct, frozen=True, gc=False):
     name: str
 
 
+class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
+    """The status of a Workload of kueue.x-k8s.io: as read, and as written, whole.
+
+    What is not listed here (unhealthy nodes) stays as others left it.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue: RequeueState | None = None
+    reclaimable: tuple[tuple[str, int], ...] = ()  # pods that are done for good, by pod set
+    checks: tuple[CheckStatus, ...] = ()
+    gate_statuses: tuple[GateStatus, ...] = ()
+    resource_requests: tuple[tuple[str, Resources], ...] = ()  # what the status says it requests, by pod set
+    past_execution_seconds: int = 0
+    evictions: tuple[EvictionCount, ...] = ()
+    nominated_clusters: tuple[str, ...] = ()
+    cluster: str = ""
+
+
+_NOT_BUILT = (ELASTIC_JOB, SLICE_OF, ALLOWED_FLAVORS)
+"""Annotations of Workloads that change how they are admitted, in ways that are not built."""
+
+
 class QueuedWorkload(Struct, frozen=True, gc=False):
-    """A Workload of kueue.x-k8s.io: pods that are admitted together, or not."""
+    """A Workload of kueue.x-k8s.io: pods that are admitted together, or not. Its metadata, its spec and its status."""
 
     key: Key
     uid: str
@@ -328,19 +359,9 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
     finalizers: tuple[str, ...] = ()
     owner: Target | None = None
     deleted: float | None = None
-    conditions: tuple[Condition, ...] = ()
-    admission: Admission | None = None
-    requeue: RequeueState | None = None
-    reclaimable: tuple[tuple[str, int], ...] = ()  # pods that are done for good, by pod set
-    checks: tuple[CheckStatus, ...] = ()
-    gate_statuses: tuple[GateStatus, ...] = ()
-    resource_requests: tuple[tuple[str, Resources], ...] = ()  # what its status says it asks for, by pod set
-    past_execution_seconds: int = 0
-    evictions: tuple[EvictionCount, ...] = ()
-    nominated_clusters: tuple[str, ...] = ()
-    cluster: str = ""
     owners: tuple[Target, ...] = ()  # pods of a group or their set, owning it together; `owner` is the first of them
     owned_by_stranger: bool | None = None  # by something of a kind we do not know; None: that is not told
+    status: QueuedWorkloadStatus = QueuedWorkloadStatus()
 
     @property
     def target(self) -> Target:
@@ -355,14 +376,28 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
     def effective_priority(self) -> int:
         return self.priority + self.boost
 
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """What it asks for that is not built, so that it must not be admitted as if it had not asked."""
+        found: tuple[str, ...] = ()
+        for one in self.pod_sets:
+            if one.topology:
+                wanted = ", ".join(f"{name}: {value}" for name, value in one.topology)
+                found += (f"topologyRequest of pod set {one.name} ({wanted})",)
+            if one.needs.claims:
+                found += (f"resourceClaims of pod set {one.name} ({', '.join(one.needs.claims)})",)
+        if self.annotations:
+            found += tuple(f"annotation {name}" for name in _NOT_BUILT if name in self.annotations)
+        return found
+
     def condition(self, type_: str) -> Condition | None:
-        for condition in self.conditions:  # asked for a hundred times in the life of a workload
+        for condition in self.status.conditions:  # asked for a hundred times in the life of a workload
             if condition.type == type_:
                 return condition
         return None
 
     def is_true(self, type_: str) -> bool:
-        for condition in self.conditions:
+        for condition in self.status.conditions:
             if condition.type == type_:
                 return condition.status == "True"
         return False
@@ -371,7 +406,7 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         """Nothing differs but the version."""
         if self is other:
             return True
-        return self.conditions == other.conditions and structs.replace(self, version=other.version) == other
+        return self.status == other.status and structs.replace(self, version=other.version) == other
 
     @property
     def is_on_hold(self) -> bool:
@@ -381,7 +416,7 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
 
     @property
     def has_closed_gate(self) -> bool:
-        opened = {gate.name for gate in self.gate_statuses if gate.open}
+        opened = {gate.name for gate in self.status.gate_statuses if gate.open}
         return any(name not in opened for name in self.preemption_gates)
 
 

@@ -107,9 +107,17 @@ class Profile(Struct, frozen=True):
         return name in DEFAULT_PLUGINS if everywhere is None else everywhere
 
 
+class GangPreemption(StrEnum):
+    """How victims are found for a gang; either way nobody is preempted unless enough of its pods fit."""
+
+    TOGETHER = "together"  # workload-aware: for all its pods at once
+    POD_BY_POD = "pod by pod"
+
+
 class PreemptionSettings(Struct, frozen=True):
     certify: bool = True  # whether a choice of victims is compared with the best there is
     certify_seconds: float = 0.05  # the most time that may take for one choice
+    gangs: GangPreemption = GangPreemption.TOGETHER
 
 
 class VolcanoSettings(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Where would this group run? Seats for at least as many of its pods as are needed, or why there are none."""
+"""Placement of a group: nodes for at least as many of its pods as are needed, or why there are none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import NOWHERE
 from headgate.placement.filters import ON_NODES, ON_ROOM
+from headgate.placement.packing import other_orders, packed
 from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.placement.plain import free_capacity, is_plain
 from headgate.placement.plugins import Mask
 from headgate.placement.table import NodeTable
 from headgate.placement.trial import PlacementTrial, TrialPlacements
@@ -40,7 +42,7 @@ class GroupDomain(Struct, frozen=True):
 
 
 class GroupDomains:
-    """The domains worth trying: those that might take as many pods as are needed, the roomiest first, then by lot.
+    """The domains worth trying: those that might take as many pods as are needed, most capacity first, then by lot.
 
     Where none might, the first is tried all the same, to say what is missing.
     """
@@ -48,9 +50,9 @@ class GroupDomains:
     def __init__(self, placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, label: str) -> None:
         self._placer, self._nodes, self._pods, self._label = placer, nodes, pods, label
         self._ids = placer.domains.of(label).ids
-        self._seats = self._most_seats()
-        order = sorted(self._values(), key=lambda each: (-int(self._seats[each[0]]), nodes.draw(each[1]), each[1]))
-        self._order = [each for each in order if self._seats[each[0]] >= needed] or order[:1]
+        self._most = self._most_placements()
+        order = sorted(self._values(), key=lambda each: (-int(self._most[each[0]]), nodes.draw(each[1]), each[1]))
+        self._order = [each for each in order if self._most[each[0]] >= needed] or order[:1]
 
     def __iter__(self) -> Iterator[GroupDomain]:
         for number, value in self._order:
@@ -75,22 +77,22 @@ class GroupDomains:
         values = [(number, node.labels[self._label]) for number, node in there if number != NOWHERE and node]
         return [(number, value) for number, value in values if named in (None, value)]
 
-    def _most_seats(self) -> Amounts:
+    def _most_placements(self) -> Amounts:
         """By domain, how many of the pods it could take at most if each shape had it for itself."""
         shapes = Counter(pod.shape for pod in self._pods)
         most: Amounts = np.zeros(int(self._ids.max(initial=NOWHERE)) + 1, dtype=np.int64)
         if len(shapes) > COUNTED_SHAPES:
             return most + len(self._pods)
         for shape, count in shapes.items():
-            room = np.bincount(self._ids, weights=self._placer.room(shape, count), minlength=len(most))
-            most += np.minimum(room.astype(np.int64), count)
+            fitting = np.bincount(self._ids, weights=self._placer.capacity(shape, count), minlength=len(most))
+            most += np.minimum(fitting.astype(np.int64), count)
         return most
 
     def _curable_elsewhere(self) -> int:
-        """How many nodes of the domains not worth trying have room, or might have if pods left."""
+        """How many nodes of the domains not worth trying fit the first pod, or might if pods were evicted."""
         tried = np.isin(self._ids, [number for number, _ in self._order])
         first = self._pods[0]
-        might = self._placer.curable(first) | (self._placer.room(first.shape, 1) > 0)
+        might = self._placer.curable(first) | (self._placer.capacity(first.shape, 1) > 0)
         return int(np.count_nonzero(might & ~tried & (self._ids != NOWHERE)))
 
 
@@ -98,42 +100,48 @@ ENOUGH_DOMAINS = 100  # that would do, of which the best is taken
 
 
 class GroupPlacement(Struct, frozen=True):
-    """Seats for these pods, for enough of them, and no room for those left; both in the order the pods were given."""
+    """Placements of enough of the pods, and the pods `left` without one; both in the order the pods were given."""
 
-    seats: tuple[tuple[Pod, Placement], ...]
+    placements: tuple[tuple[Pod, Placement], ...]
     left: tuple[Pod, ...]
 
     @property
     def worth(self) -> tuple[int, int]:
-        """More seats are better, then higher scores."""
-        return len(self.seats), sum(found.score for _, found in self.seats)
+        """More placements are better, then higher scores."""
+        return len(self.placements), sum(found.score for _, found in self.placements)
 
 
 def place_group(
-    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, topology: str = ""
+    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, topology: str = "", *, most: int | None = None
 ) -> GroupPlacement | NoPlacement:
-    """Seat the pods in order, each beside those before it: at least `needed` (and one) of them, or none.
+    """Place the pods in order, each beside those before it: at least `needed` (and one) of them, or none.
 
-    With a topology, all seats are on nodes with one and the same value of that label. The table is left as it was.
+    The surplus is placed where it fits, up to `most` pods in all. With a topology, all placements are on nodes with one
+    and the same value of that label. The table is left as it was.
     """
     needed = max(1, needed)
+    count = needed, len(pods) if most is None else max(most, needed)
     if len(pods) < needed:
         return placer.nowhere(RULE, f"the group has {len(pods)} pods and needs {needed} to start", frozenset())
     with placer.nominations.set_aside(pods):
         if topology:
-            return _in_one_domain(placer, nodes, pods, needed, topology)
-        return _seated(placer, nodes, pods, needed)
+            return _in_one_domain(placer, nodes, pods, count, topology)
+        return _placed(placer, nodes, pods, count)
+
+
+Count = tuple[int, int]
+"""How many pods of a group are placed at least, or none is, and how many at most."""
 
 
 def _in_one_domain(
-    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, topology: str
+    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], count: Count, topology: str
 ) -> GroupPlacement | NoPlacement:
     """The best of the domains that will do; the earlier of equally good ones."""
-    domains = GroupDomains(placer, nodes, pods, needed, topology)
+    domains = GroupDomains(placer, nodes, pods, count[0], topology)
     found: list[GroupPlacement] = []
     refusals: list[NoPlacement] = []
     for domain in domains:
-        match _seated(placer, nodes, pods, needed, domain):
+        match _placed(placer, nodes, pods, count, domain):
             case GroupPlacement() as placement:
                 found.append(placement)
             case NoPlacement() as refusal:
@@ -143,24 +151,61 @@ def _in_one_domain(
     return max(found, key=lambda each: each.worth) if found else domains.refusal(refusals)
 
 
-def _seated(
-    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], needed: int, domain: GroupDomain | None = None
+def _placed(
+    placer: Placer, nodes: NodeTable, pods: Sequence[Pod], count: Count, domain: GroupDomain | None = None
 ) -> GroupPlacement | NoPlacement:
     within: Mask | None = domain.rows if domain is not None else None
     asking = [domain.told(pod) for pod in pods] if domain is not None else pods
-    with PlacementTrial(nodes) as trial:
-        seating = TrialPlacements(placer, trial, asking, within)
-        seating.seat(needed)
-    if len(seating.seats) < needed:
-        return _refusal(seating, len(pods), needed, domain)
-    seats = tuple((pods[index], seating.seats[index]) for index in sorted(seating.seats))
-    return GroupPlacement(seats, tuple(pods[index] for index in sorted(seating.unseated)))
+    attempts = GroupAttempts(placer, nodes, count, within)
+    first = attempts.in_order(asking, range(len(pods)))
+    found = first if attempts.suffices(first) else attempts.otherwise(asking)
+    if found is None:
+        return _refusal(first, len(pods), count[0], domain)
+    placements = tuple((pods[index], found.placements[index]) for index in sorted(found.placements))
+    return GroupPlacement(placements, tuple(pod for index, pod in enumerate(pods) if index not in found.placements))
 
 
-def _refusal(seating: TrialPlacements, pods: int, needed: int, domain: GroupDomain | None) -> NoPlacement:
-    """Why the first pod that got no seat was refused, and how far the group came."""
-    assert seating.refusal is not None, "a pod that was refused has a reason"
-    index, why = seating.refusal
+class GroupAttempts:
+    """Tries to place `needed` pods of a group: by age, in other orders, on nodes that a search of all ways finds."""
+
+    def __init__(self, placer: Placer, nodes: NodeTable, count: Count, within: Mask | None) -> None:
+        self._placer, self._nodes, self._within = placer, nodes, within
+        self._needed, self._most = count
+
+    def suffices(self, placing: TrialPlacements) -> bool:
+        return len(placing.placements) >= self._needed
+
+    def in_order(self, pods: Sequence[Pod], order: Sequence[int]) -> TrialPlacements:
+        with PlacementTrial(self._nodes) as trial:
+            placing = TrialPlacements(self._placer, trial, pods, self._within)
+            placing.place(self._needed, self._most, order)
+        return placing
+
+    def otherwise(self, pods: Sequence[Pod]) -> TrialPlacements | None:
+        """For pods that are unlike, so that it matters which is placed first; None where that is of no use."""
+        if all(pod.shape == pods[0].shape for pod in pods):
+            return None
+        for order in other_orders(self._placer.rules.rows, pods, self._needed, self._within):
+            placing = self.in_order(pods, order)
+            if self.suffices(placing):
+                return placing
+        return self._on_found_rows(pods) if is_plain(self._placer, pods) else None
+
+    def _on_found_rows(self, pods: Sequence[Pod]) -> TrialPlacements | None:
+        """Pods keep the rows of the search as if they were nominated, and the surplus is placed beside them."""
+        rows = packed(pods, self._needed, free_capacity(self._placer, pods, self._within))
+        if rows is None:
+            return None
+        names = {index: self._nodes.name_at(row) for index, row in sorted(rows.items())[: self._most]}
+        there = [structs.replace(pod, nominated=names.get(index, "")) for index, pod in enumerate(pods)]
+        placing = self.in_order(there, range(len(pods)))
+        return placing if self.suffices(placing) else None
+
+
+def _refusal(placing: TrialPlacements, pods: int, needed: int, domain: GroupDomain | None) -> NoPlacement:
+    """Why the first pod that got no placement was refused, and how far the group came."""
+    assert placing.refusal is not None, "a pod that was refused has a reason"
+    index, why = placing.refusal
     where = f" within {domain.name}" if domain is not None else ""
-    whom = f"pod {index + 1} of {pods}{where} ({len(seating.seats)} placed, {needed} needed)"
+    whom = f"pod {index + 1} of {pods}{where} ({len(placing.placements)} placed, {needed} needed)"
     return structs.replace(why, whom=whom)

@@ -27,10 +27,10 @@ class NominationLevel(Struct):
 
 
 class Nominations:
-    """Keeps pods off room that a pod at least as important waits for.
+    """Reserves the capacity a nominated pod waits for against pods that are not more important.
 
     Not counted is what would count twice or against itself: a pod's own nomination; that of a pod charged to a node,
-    be it only in a trial, for it has its room there; and while a group is placed as one, those of all its members
+    be it only in a trial, for it has its capacity there; and while a group is placed as one, those of all its members
     (`set_aside`), which stand to the group as its own nomination stands to a pod. A member that is placed by itself
     respects the nominations of the others like anybody's.
     """
@@ -51,6 +51,10 @@ class Nominations:
 
     def __bool__(self) -> bool:
         return bool(self._counted)
+
+    def __contains__(self, pod: Key) -> bool:
+        """Whether a waiting pod is nominated to a node, or was decided to be."""
+        return pod in self._pods
 
     def put(self, pod: Pod) -> bool:
         """The waiting pod has this nomination, or none; True when that may free a promise made to it before."""
@@ -85,7 +89,7 @@ class Nominations:
             self._settle(*aside)
 
     def lower_on(self, nodes: Iterable[str], priority: int) -> list[Pod]:
-        """The pods of lower priority that wait for room on these nodes: node by node in the given order, by key."""
+        """The pods of lower priority nominated to these nodes: node by node in the given order, by key."""
         found: list[Pod] = []
         for name in dict.fromkeys(nodes):
             here = self._on.get(name, {}).values()
@@ -102,7 +106,7 @@ class Nominations:
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         free: Mask = np.ones(len(self._nodes.nodes), dtype=np.bool_)
-        rows, more = self.room_beside(pod)
+        rows, more = self.capacity_beside(pod)
         free[rows] = more > 0
         yield REASON, free
 
@@ -118,11 +122,11 @@ class Nominations:
     def foresee(self, pod: Pod) -> Foresight | None:
         """Pods like this one leave alone what was promised before they came."""
         most: Amounts = np.full(len(self._nodes.nodes), MANY)
-        rows, more = self.room_beside(pod)
+        rows, more = self.capacity_beside(pod)
         most[rows] = more
         return Foresight(most)
 
-    def room_beside(self, pod: Pod) -> tuple[NDArray[np.intp], Amounts]:
+    def capacity_beside(self, pod: Pod) -> tuple[NDArray[np.intp], Amounts]:
         """The rows with promises this pod must respect, and how many pods like it each can take beside them."""
         self._refresh()
         rows = np.flatnonzero(self.promised(pod, PODS, slice(0, len(self._nodes.nodes))))
@@ -227,5 +231,5 @@ class Nominations:
 
 
 def _promises_the_same(known: Pod, pod: Pod) -> bool:
-    same_seat = known.uid == pod.uid and known.nominated == pod.nominated
-    return same_seat and known.priority == pod.priority and known.shape == pod.shape
+    same_nomination = known.uid == pod.uid and known.nominated == pod.nominated
+    return same_nomination and known.priority == pod.priority and known.shape == pod.shape

@@ -148,8 +148,8 @@ class ApplicablePlugins:
         """Whether pods of one shape and priority may differ in who has a say about them."""
         return self._neighbours.matter
 
-    def kin(self, pod: Pod) -> Hashable:
-        """Pods with equal kin get equal verdicts. Labels matter only where some rule looks at neighbours."""
+    def equivalence_class(self, pod: Pod) -> Hashable:
+        """Pods of one equivalence class get equal verdicts. Labels matter only where some rule looks at neighbours."""
         filters = self.about(pod)[0]
         if not filters:
             return pod.scheduler_name, pod.shape
@@ -243,7 +243,7 @@ class Placer:
         return NoPlacement(len(self._nodes), (), (rule,), wake_on, why)
 
     def plan(self, pod: Pod, count: int, within: Mask | None = None) -> list[Placement]:
-        """Where so many pods like this one would go, one after the other; fewer when room runs out.
+        """Where so many pods like this one would go, one after the other; fewer when capacity runs out.
 
         Empty as well for a pod that must be asked for by itself, and where asking for each is cheaper.
         """
@@ -275,9 +275,9 @@ class Placer:
             served += 1
         return served
 
-    def room(self, shape: PodShape, most: int) -> Amounts:
+    def capacity(self, shape: PodShape, most: int) -> Amounts:
         """How many pods of the shape each row can take by itself, counted up to `most`."""
-        return self.rules.rows.room(shape, most)
+        return self.rules.rows.capacity(shape, most)
 
     def plan_each(self, pods: Sequence[Pod]) -> list[Placement]:
         """Where these different pods would go, in order, up to the first that must be asked for by itself.
@@ -298,9 +298,9 @@ class Placer:
         """True for a pod of a shape not placed lately, for which a glance will do."""
         return not pod.nominated and pod.shape not in self._rankings
 
-    def kin(self, pod: Pod) -> Hashable:
-        """Pods with equal kin get equal verdicts."""
-        return self._voices.kin(pod)
+    def equivalence_class(self, pod: Pod) -> Hashable:
+        """Pods of one equivalence class get equal verdicts."""
+        return self._voices.equivalence_class(pod)
 
     def keep(self, pod: Pod, within: Mask | None = None) -> Placement | None:
         """The node nominated to the pod, if it will do."""
@@ -316,8 +316,8 @@ class Placer:
         most = _most_each(self._foresee(pods[0]) or [], within)
         if most is not None:
             fit &= before < most[known]
-        seats = zip(pods, fit.tolist(), scores.tolist(), strict=True)
-        return [Placement(pod.nominated, score) if fits else None for pod, fits, score in seats]
+        judged = zip(pods, fit.tolist(), scores.tolist(), strict=True)
+        return [Placement(pod.nominated, score) if fits else None for pod, fits, score in judged]
 
     def _kept(self, pod: Pod, filters: list[PeerFilter], within: Mask | None) -> Placement | None:
         """The nominated node is taken without looking further."""
@@ -383,7 +383,7 @@ class Placer:
 
 
 def _most_each(foreseen: Sequence[Foresight], within: Mask | None) -> Amounts | None:
-    """How many pods alike each row may be given, where anything but its own room limits that."""
+    """How many pods alike each row may be given, where anything but its own capacity limits that."""
     most = [foresight.most for foresight in foreseen]
     if within is not None:
         most.append(within * MANY)

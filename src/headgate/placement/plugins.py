@@ -26,7 +26,7 @@ Rows = Any
 Each = Any
 """One number or truth value for one row, an array of them for many."""
 MANY = 1 << 30
-"""More pods than any row has room for."""
+"""More pods than any row has capacity for."""
 NO_DOMAINS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 

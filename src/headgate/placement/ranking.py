@@ -16,7 +16,7 @@ from headgate.placement.verdicts import Verdicts
 
 
 class RankedRows(Struct, frozen=True):
-    """Seats in the order in which they would be taken if nothing but their places mattered."""
+    """Rows in the order in which pods would be placed on them if nothing but their rank mattered."""
 
     rows: NDArray[np.intp]
     places: Amounts
@@ -24,23 +24,23 @@ class RankedRows(Struct, frozen=True):
 
 
 class SpreadSequence:
-    """Takes one seat after the other: each time the best of the next seats of those cells that may get one more.
+    """Places one pod after the other: each time on the best of the next rows of those cells that may get one more.
 
-    A cell is all rows that every limit treats alike: so its own seats are always taken in their order.
+    A cell is all rows that every limit treats alike: so its own rows are always taken in their order.
     """
 
-    def __init__(self, seats: RankedRows, limits: Sequence[SkewLimit]) -> None:
-        self._seats = seats
-        cells, first = _cells(seats.rows, limits)
+    def __init__(self, ranked: RankedRows, limits: Sequence[SkewLimit]) -> None:
+        self._ranked = ranked
+        cells, first = _cells(ranked.rows, limits)
         self._order = np.argsort(cells, kind="stable")
         self._ends = np.cumsum(np.bincount(cells, minlength=len(first)))
         self._next = self._ends - np.bincount(cells, minlength=len(first))
-        self._tallies = [_Tally(limit, seats.rows[first]) for limit in limits]
-        self._places = seats.places[self._order[self._next]]  # of the next seat of each cell
-        self._draws = seats.draws[self._order[self._next]]
+        self._tallies = [_Tally(limit, ranked.rows[first]) for limit in limits]
+        self._places = ranked.places[self._order[self._next]]  # of the next row of each cell
+        self._draws = ranked.draws[self._order[self._next]]
 
     def take(self, count: int) -> NDArray[np.intp]:
-        """The indexes of so many seats; fewer when no cell may get one more."""
+        """The indexes of so many ranked rows; fewer when no cell may get one more."""
         taken: list[int] = []
         while len(taken) < count and (cell := self._best()) is not None:
             taken.append(self._order.item(self._next.item(cell)))
@@ -60,12 +60,12 @@ class SpreadSequence:
         if self._next[cell] == self._ends[cell]:
             self._places[cell] = NO_PLACE
             return
-        seat = self._order[self._next[cell]]
-        self._places[cell], self._draws[cell] = self._seats.places[seat], self._seats.draws[seat]
+        chosen = self._order[self._next[cell]]
+        self._places[cell], self._draws[cell] = self._ranked.places[chosen], self._ranked.draws[chosen]
 
 
 class _Tally:
-    """One limit as seats are taken, by cell."""
+    """One limit as rows are taken, by cell."""
 
     def __init__(self, limit: SkewLimit, rows: NDArray[np.intp]) -> None:
         self._limit = limit
@@ -190,14 +190,14 @@ class RowRules:
                 suits = suits & passes
         return suits
 
-    def room(self, shape: PodShape, most: int) -> Amounts:
+    def capacity(self, shape: PodShape, most: int) -> Amounts:
         """How many pods of the shape each row can take, counted up to `most`."""
         everything = slice(0, len(self.nodes.nodes))
-        room = np.zeros(len(self.nodes.nodes), dtype=np.int64)
+        fitting = np.zeros(len(self.nodes.nodes), dtype=np.int64)
         for bit in reversed(range(most.bit_length())):
-            more = room + (1 << bit)
-            room = np.where((more <= most) & self.fit(shape, everything, more - 1), more, room)
-        return room
+            more = fitting + (1 << bit)
+            fitting = np.where((more <= most) & self.fit(shape, everything, more - 1), more, fitting)
+        return fitting
 
 
 class Ranking:
@@ -220,23 +220,23 @@ class Ranking:
     def plan(self, count: int, most: Amounts | None = None, limits: Sequence[SkewLimit] = ()) -> list[tuple[int, int]]:
         """The rows that so many pods of the shape would get, one after the other, each with its score.
 
-        What `best` would say if each pod were put on its node before the next is asked for; fewer when room runs out.
+        What `best` would say if each pod were put on its node before the next is placed; fewer when capacity runs out.
         `most` limits how many each row may get, `limits` how many those in one domain may.
         """
         self.refresh()
         rows = self._foremost(len(self.places) if limits else count, most)
         depth = count // max(1, len(rows)) + 2  # how many pods on one row are imagined
         while len(rows):
-            seats, levels = self._seats(rows, min(depth, count), most)
-            taken = SpreadSequence(seats, limits).take(count) if limits else slice(count)
+            ranked, levels = self._ranked(rows, min(depth, count), most)
+            taken = SpreadSequence(ranked, limits).take(count) if limits else slice(count)
             if depth >= count or levels[taken].max(initial=0) < depth - 1:
-                scores = score_of(seats.places[taken])
-                return list(zip(seats.rows[taken].tolist(), scores.tolist(), strict=True))
+                scores = score_of(ranked.places[taken])
+                return list(zip(ranked.rows[taken].tolist(), scores.tolist(), strict=True))
             depth *= 2
         return []
 
-    def _seats(self, rows: NDArray[np.intp], depth: int, most: Amounts | None) -> tuple[RankedRows, NDArray[np.intp]]:
-        """The seats for pods of the shape if no row gets more than `depth`, and how many its row had before each.
+    def _ranked(self, rows: NDArray[np.intp], depth: int, most: Amounts | None) -> tuple[RankedRows, NDArray[np.intp]]:
+        """The rows for pods of the shape if none gets more than `depth`, and how many its row had before each.
 
         A row's turn comes no sooner than the turn before it, however good it is then: so it comes with the worst of all
         its turns so far, and of equal ones the earlier turn goes first.

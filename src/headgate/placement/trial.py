@@ -76,32 +76,35 @@ WORTH_PLANNING = 5  # pods alike from which a plan is cheaper than asking for ea
 
 
 class TrialPlacements:
-    """Who got which seat in the trial, who none, and why the first of those did not.
+    """Which pods were placed where in the trial, which were not, and why the first of those was refused.
 
-    Pods get the nodes nominated to them before anyone else is asked, so that no other takes the room made for them.
+    Nominated nodes are tried before any other pod is placed, so that none takes the capacity victims left for them.
     """
 
     def __init__(self, placer: Placer, trial: PlacementTrial, pods: Sequence[Pod], within: Mask | None) -> None:
-        self.seats: dict[int, Placement] = {}  # by the pod's place in the given order
-        self.unseated: dict[int, None] = {}
+        self.placements: dict[int, Placement] = {}  # by the pod's place in the given order
+        self.unplaced: dict[int, None] = {}
         self.refusal: tuple[int, NoPlacement] | None = None
         self._placer = placer
         self._trial = trial
         self._pods = pods
         self._within = within
-        self._uncharged: list[int] = []  # seated, and not charged before somebody asks for a seat beside them
-        self._refused: set[Hashable] = set()  # kin of those refused since somebody got a seat
+        self._uncharged: list[int] = []  # placed, and not charged before the next pod is tried beside them
+        self._refused: set[Hashable] = set()  # equivalence classes refused since the last placement
 
-    def seat(self, needed: int) -> None:
-        """Seat as many as there is room for; stop as soon as fewer than needed can get one."""
+    def place(self, needed: int, most: int, order: Sequence[int]) -> None:
+        """Places as many as fit, in this order, but for nominated ones no more than `most`.
+
+        Stops as soon as fewer than needed can.
+        """
         self._keep_nominated()
-        others = [index for index in range(len(self._pods)) if index not in self.seats]
+        others = [index for index in order if index not in self.placements]
         at = 0
-        while at < len(others) and len(self._pods) - len(self.unseated) >= needed:
-            at += self._seat_alike(others, at) or self._seat_one(others[at])
+        while at < len(others) and len(self._pods) - len(self.unplaced) >= needed and len(self.placements) < most:
+            at += self._place_alike(others, at, most - len(self.placements)) or self._place_one(others[at])
 
     def _keep_nominated(self) -> None:
-        """Seat those whose nominated nodes will do; the others have none from here on."""
+        """Place those whose nominated nodes will do; the others have none from here on."""
         waiting = [index for index, pod in enumerate(self._pods) if pod.nominated]
         at = 0
         while at < len(waiting):
@@ -119,11 +122,11 @@ class TrialPlacements:
             return self._placer.keep_each(pods, self._within)
         return [self._placer.keep(pod, self._within) for pod in pods]
 
-    def _seat_alike(self, others: list[int], at: int) -> int:
-        """Seat the next pods if they can be planned together; how many were."""
+    def _place_alike(self, others: list[int], at: int, most: int) -> int:
+        """Place the next pods if they can be planned together; how many were."""
         if self._is_refused(others[at]):
             return 0
-        run = self._run(others, at)
+        run = self._run(others, at)[:most]
         if len(run) < WORTH_PLANNING:
             return 0
         self._charge()
@@ -136,30 +139,30 @@ class TrialPlacements:
         following = (self._pods[index] for index in itertools.islice(indexes, at, None))
         return indexes[at : at + self._placer.plan_serves(self._pods[indexes[at]], following)]
 
-    def _seat_one(self, index: int) -> int:
-        """Seat the next pod if it can be; one way or the other it is done with."""
+    def _place_one(self, index: int) -> int:
+        """Place the next pod if it can be; one way or the other it is done with."""
         if self._is_refused(index):
-            self.unseated[index] = None
+            self.unplaced[index] = None
             return 1
         self._charge()
         match self._placer.place(self._pods[index], self._within):
             case Placement() as found:
                 self._keep({index: found})
             case NoPlacement() as refusal:
-                self.unseated[index] = None
+                self.unplaced[index] = None
                 self.refusal = self.refusal or (index, refusal)
-                self._refused.add(self._placer.kin(self._pods[index]))
+                self._refused.add(self._placer.equivalence_class(self._pods[index]))
         return 1
 
     def _is_refused(self, index: int) -> bool:
-        return bool(self._refused) and self._placer.kin(self._pods[index]) in self._refused
+        return bool(self._refused) and self._placer.equivalence_class(self._pods[index]) in self._refused
 
-    def _keep(self, seats: dict[int, Placement]) -> None:
-        self.seats |= seats
-        self._uncharged += seats
-        self._refused = set() if seats else self._refused
+    def _keep(self, placements: dict[int, Placement]) -> None:
+        self.placements |= placements
+        self._uncharged += placements
+        self._refused = set() if placements else self._refused
 
     def _charge(self) -> None:
         for index in self._uncharged:
-            self._trial.take(self._pods[index], self.seats[index].node)
+            self._trial.take(self._pods[index], self.placements[index].node)
         self._uncharged = []

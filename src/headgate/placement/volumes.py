@@ -176,15 +176,15 @@ class Attachments:
         self._refresh()
         return driver in self._limited.names()
 
-    def room_for(self, volumes: tuple[Attachment, ...]) -> Mask:
+    def attachable(self, volumes: tuple[Attachment, ...]) -> Mask:
         """Rows that can attach all of these that are not attached there already."""
         self._refresh()
-        room: Mask = np.ones(len(self._nodes.nodes), dtype=np.bool_)
+        fits: Mask = np.ones(len(self._nodes.nodes), dtype=np.bool_)
         for driver in sorted({volume.driver for volume in volumes}):
             more = self._missing([volume for volume in volumes if volume.driver == driver])
-            fits = self._attached[driver] + more <= self._most[driver]
-            room &= fits | (more == 0) | (self._limited[driver] == 0)
-        return room
+            few = self._attached[driver] + more <= self._most[driver]
+            fits &= few | (more == 0) | (self._limited[driver] == 0)
+        return fits
 
     def _missing(self, volumes: list[Attachment]) -> Amounts:
         """How many of them each row does not have yet."""
@@ -260,7 +260,7 @@ class NodeVolumeLimits:
 
     def demands(self, pod: Pod) -> Iterator[tuple[str, Mask]]:
         volumes = pod.shape.bound_to.attachments if pod.shape.bound_to is not None else ()
-        yield "node(s) exceed max volume count", self._attachments.room_for(volumes)
+        yield "node(s) exceed max volume count", self._attachments.attachable(volumes)
 
     def admits(self, pod: Pod, row: int) -> bool:
         return all(met[row] for _, met in self.demands(pod))

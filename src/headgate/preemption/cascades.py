@@ -10,18 +10,18 @@ from msgspec import structs
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
 from headgate.placement.placer import Placer
+from headgate.placement.plain import allowed_rows, asked_of
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import every_node
-from headgate.preemption.plain import allowed_rows, asked_of
 from headgate.preemption.policies import LEAST_LOSS, VictimPolicy, only, work_lost
 from headgate.preemption.steps import Solution
 
 MOST_KINDS = 8  # of victims whose return is imagined; any more count as if they found room
 NO_BUDGETS = Budgets()
 
-Kin = tuple[PodShape, int]
+EquivalenceClass = tuple[PodShape, int]
 """The shape of a pod that comes back, and its priority."""
 
 
@@ -47,20 +47,20 @@ class Cascades:
         outcome = only(of.among, of.units, int(of.marked[0]), int(of.violations[0]), sum(displaces))
         return structs.replace(solution, outcome=outcome, judged=policy.judge_one(outcome), displaces=displaces)
 
-    def _losses(self, solution: Solution) -> dict[Kin, int]:
+    def _losses(self, solution: Solution) -> dict[EquivalenceClass, int]:
         """What the return of one pod of each kind costs."""
         lines, running = self._among.lines_of_all(solution.outcome.units), self._among.running
         returning = lines[running.returning[lines] > self._lowest].tolist()
         kinds = dict.fromkeys((running.pod_at(line).shape, int(running.returning[line])) for line in returning)
         return {kin: self._loss_for(kin, solution) for kin in islice(kinds, MOST_KINDS)}
 
-    def _displaced(self, unit: int, losses: dict[Kin, int]) -> int:
+    def _displaced(self, unit: int, losses: dict[EquivalenceClass, int]) -> int:
         running = self._among.running
         kinds = ((running.pod_at(line).shape, int(running.returning[line])) for line in self._among.lines_of(unit))
         return sum(losses.get(kin, 0) for kin in kinds)
 
-    def _loss_for(self, kin: Kin, solution: Solution) -> int:
-        """What making room for one such pod would cost, once the preemptor has its seats."""
+    def _loss_for(self, kin: EquivalenceClass, solution: Solution) -> int:
+        """What making room for one such pod would cost, once the preemptor has its placements."""
         shape, priority = kin
         gone = self._among.lines_of_all(solution.outcome.units)
         left = Candidates(self._among.running, priority, self._among.now, gone=gone)
@@ -77,7 +77,7 @@ class Cascades:
         slack = {
             name: nodes.allocatable[name] - after.requested(name) - amount for name, amount in asked_of([shape]).items()
         }
-        for index, row in solution.seats:
+        for index, row in solution.placements:
             for name, amount in asked_of([solution.domain.pods[index].shape]).items():
                 if name in slack:
                     slack[name][row] -= amount

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from headgate.model.pod import PodShape
 from headgate.placement.columns import Amounts
+from headgate.placement.plain import asked_of
 from headgate.placement.plugins import Mask
 from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.loads import Units
-from headgate.preemption.plain import asked_of, cannot_stay
+from headgate.preemption.plain import not_reprieved
 from headgate.preemption.policies import Order, Outcomes, VictimPolicy, by_importance, only
 from headgate.preemption.units import Flags
 
@@ -91,7 +92,7 @@ class Lockstep:
     def ways(self, policy: VictimPolicy, coverage: Coverage) -> Ways:
         """Each of the policy's orders on each of the nodes."""
         marks = self._marks(coverage)
-        leaving = [self._cannot_stay(order, marks > 0) for order in policy.orders]
+        leaving = [self._not_reprieved(order, marks > 0) for order in policy.orders]
         shares = np.concatenate(leaving)
         turns = np.repeat(np.arange(len(leaving)), [len(each) for each in leaving])
         ways = self._places[self._shares.rows[shares]] + turns * len(self._rows)
@@ -102,13 +103,13 @@ class Lockstep:
             outcomes.violations += self._violations(outcomes, coverage)
         return Ways(outcomes, np.tile(self._rows, len(leaving)), policy.judge(outcomes))
 
-    def _cannot_stay(self, order: Order, beyond: Flags) -> NDArray[np.intp]:
+    def _not_reprieved(self, order: Order, beyond: Flags) -> NDArray[np.intp]:
         """Which of the shares must leave when each node spares whom it can, those beyond a budget first."""
         place = np.zeros(self._among.count, dtype=np.intp)
         ordered = order(self._among, np.unique(self._shares.units))
         place[ordered] = np.arange(len(ordered))
         asked = np.lexsort((place[self._shares.units], ~beyond))
-        return asked[cannot_stay(self._shares.picked(asked), self._rows, self._left)]
+        return asked[not_reprieved(self._shares.picked(asked), self._rows, self._left)]
 
     def _marks(self, coverage: Coverage) -> Amounts:
         """For each share how many pods of its unit would violate a budget if all units on its row left."""

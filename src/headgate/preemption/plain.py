@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts, ChangeLog, Columns, times
-from headgate.placement.filters import NodePorts, NodeResourcesFit
+from headgate.placement.filters import NodePorts
+from headgate.placement.packing import other_orders, packed
 from headgate.placement.placer import Placer
+from headgate.placement.plain import FreeCapacity, allowed_rows, asked_of
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import Ranking, RowRules
 from headgate.placement.table import PODS, NodeTable
 from headgate.preemption.candidates import Candidates, Shares
 from headgate.preemption.loads import After, Units
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import SearchDomain, Seats
+from headgate.preemption.worlds import Placements, SearchDomain
 
 
-def cannot_stay(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
+def not_reprieved(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
     """Which of the shares find no room when each row takes back whom it can, in the given order.
 
     `rows` are the rows they are on, ascending, and `left` says what each of these has left with nobody back. A share
@@ -58,7 +60,7 @@ class WhatIf(NodeTable):
         for name, amounts in promised.items():
             self.requested.open(name)[:] += amounts
 
-    def seat(self, shape: PodShape, row: int) -> None:
+    def place(self, shape: PodShape, row: int) -> None:
         """One more pod of this shape is there."""
         self.requested.add(row, shape.requests, 1)
         self.requested.open(PODS)[row] += 1
@@ -67,37 +69,25 @@ class WhatIf(NodeTable):
 
 
 class PlainPlacements:
-    """Finds seats for one pod after the other in such a table, many at once where they are alike."""
+    """Finds placements for one pod after the other in such a table, many at once where they are alike."""
 
     def __init__(self, table: WhatIf, rules: RowRules) -> None:
         self._table = table
-        self._rules = RowRules(table, rules.node_filters, rules.load_filters, rules.scores)
+        self.rules = RowRules(table, rules.node_filters, rules.load_filters, rules.scores)
         self._rankings: dict[PodShape, Ranking] = {}
 
-    def seats(self, shape: PodShape, count: int) -> list[int]:
+    def placements(self, shape: PodShape, count: int) -> list[int]:
         """The rows that so many pods of the shape get, which are taken from now on; fewer when room runs out."""
         ranking = self._rankings.get(shape)
         if ranking is None:
-            ranking = self._rankings[shape] = Ranking(shape, self._rules)
+            ranking = self._rankings[shape] = Ranking(shape, self.rules)
         rows = [row for row, _ in ranking.plan(count)]
         for row in rows:
-            self._table.seat(shape, row)
+            self._table.place(shape, row)
         return rows
 
 
 PLENTY = 1 << 62
-
-
-def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
-    """Whether rows can be judged each by itself and by amounts alone for these pods, promised room aside.
-
-    Wishes that compare nodes are left out of account when others have to leave for a seat.
-    """
-    rules = placer.rules
-    near = [rule for rule in rules.peer_filters if rule is not placer.nominations]
-    if not any(isinstance(rule, NodeResourcesFit) for rule in rules.rows.load_filters):
-        return False
-    return not any(pod.shape.ports or any(rule.concerns(pod) for rule in near) for pod in pods)
 
 
 def allowed_beside(placer: Placer, pod: Pod) -> Mask:
@@ -116,37 +106,6 @@ def allowed_beside(placer: Placer, pod: Pod) -> Mask:
     return allowed
 
 
-def promised_room(placer: Placer, pods: Sequence[Pod]) -> dict[str, Amounts]:
-    """By name and row, what is promised to pods at least as important as these, which are alike in that."""
-    if not placer.nominations.concerns(pods[0]):
-        return {}
-    nodes = placer.rules.rows.nodes
-    everywhere, names = slice(0, len(nodes.nodes)), asked_of([pod.shape for pod in pods])
-    return {name: placer.nominations.promised(pods[0], name, everywhere) for name in names}
-
-
-def asked_of(shapes: Sequence[PodShape]) -> dict[str, int]:
-    """What pods of these shapes ask for together, each name that matters: one place a pod, and no zeros."""
-    asked = {PODS: len(shapes)}
-    for shape in shapes:
-        for name, amount in shape.requests.items:
-            if amount:
-                asked[name] = asked.get(name, 0) + amount
-    return asked
-
-
-def allowed_rows(rules: RowRules, shape: PodShape) -> Mask:
-    """Where what the node itself is does not keep the pod off."""
-    everywhere = slice(0, len(rules.nodes.nodes))
-    allowed: Mask = rules.nodes.alive.copy()
-    for verdicts in rules.node_filters:
-        passes = verdicts.passes(shape, everywhere)
-        if passes is not None:
-            allowed &= passes
-    allowed[list(rules.nodes.overfull())] = False
-    return allowed
-
-
 class PlainWorld:
     """Tries a domain by arithmetic on the rows."""
 
@@ -160,43 +119,44 @@ class PlainWorld:
         self._promised = promised
         self._shapes = dict.fromkeys(pod.shape for pod in domain.pods)
         self._allowed = {shape: allowed_rows(rules, shape) for shape in self._shapes}
-        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)  # those with seats, ascending
-        self._left: dict[str, Amounts] = {}  # what each of them has left beside the seats
-        self._sitting: tuple[Flags | None, Seats] = (None, ())  # what the two above are known for
+        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)  # those with placements, ascending
+        self._left: dict[str, Amounts] = {}  # what each of them has left beside the placements
+        self._assumed_for: tuple[Flags | None, Placements] = (None, ())  # what the two above are known for
 
     def enough(self, gone: Flags) -> bool:
-        if self._domain.seats is not None or len(self._shapes) > 1:
+        if self._domain.placements is not None or len(self._shapes) > 1:
             return self.place(gone) is not None
         (shape,) = self._shapes
         return self._most(shape, self._among.after(gone)) >= self._domain.needed
 
-    def place(self, gone: Flags) -> Seats | None:
+    def place(self, gone: Flags) -> Placements | None:
         after = self._among.after(gone)
-        if self._domain.seats is not None:
-            return self._domain.seats if self._hold(self._domain.seats, after) else None
-        table = WhatIf(self._nodes, after, self._promised)
-        seats = tuple(self._find(PlainPlacements(table, self._rules)))
-        return seats if len(seats) >= self._domain.needed else None
+        if self._domain.placements is not None:
+            return self._domain.placements if self._hold(self._domain.placements, after) else None
+        first = self._in_order(range(len(self._domain.pods)), self._empty(after))
+        if len(first) >= self._domain.needed:
+            return first
+        return self._otherwise(after) if len(self._shapes) > 1 else None
 
-    def sit(self, gone: Flags, seats: Seats) -> None:
-        if self._sitting[0] is not gone or self._sitting[1] is not seats:
-            self._rows = np.unique([row for _, row in seats])
-            self._left = self._left_beside(seats, self._rows, self._among.after(gone))
-            self._sitting = gone, seats
+    def assume(self, gone: Flags, placements: Placements) -> None:
+        if self._assumed_for[0] is not gone or self._assumed_for[1] is not placements:
+            self._rows = np.unique([row for _, row in placements])
+            self._left = self._left_beside(placements, self._rows, self._among.after(gone))
+            self._assumed_for = gone, placements
 
     def doubtful(self, units: Units) -> Units:
         rows = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
         rows[self._rows] = True
         return units[self._among.on_rows(rows)[units]]
 
-    def cannot_stay(self, units: Units) -> Units:
+    def not_reprieved(self, units: Units) -> Units:
         shares = self._among.shares_on(self._rows, units)
         if not self._among.whole[units].any():
-            return shares.units[np.sort(cannot_stay(shares, self._rows, self._left))]
+            return shares.units[np.sort(not_reprieved(shares, self._rows, self._left))]
         return np.array(list(self._whole_units(shares)), dtype=np.intp)
 
     def _whole_units(self, shares: Shares) -> Iterator[int]:
-        """As `cannot_stay`, for units that stay on all of their rows or on none."""
+        """As `not_reprieved`, for units that stay on all of their rows or on none."""
         left = [amounts.tolist() for amounts in self._left.values()]
         places = np.searchsorted(self._rows, shares.rows).tolist()
         held = zip(*(shares.held(name).tolist() for name in self._left), strict=True)
@@ -221,22 +181,39 @@ class PlainWorld:
         free: Amounts = self._nodes.allocatable[name] - after.requested(name)
         return free - self._promised[name] if name in self._promised else free
 
-    def _find(self, seating: PlainPlacements) -> Iterator[tuple[int, int]]:
-        places = enumerate(self._domain.pods)
-        for shape, run in itertools.groupby(places, key=lambda place: place[1].shape):
-            waiting = [index for index, _ in run]
-            yield from zip(waiting, seating.seats(shape, len(waiting)), strict=False)
+    def _empty(self, after: After) -> PlainPlacements:
+        """None of the preemptor's pods is placed yet."""
+        return PlainPlacements(WhatIf(self._nodes, after, self._promised), self._rules)
 
-    def _hold(self, seats: Seats, after: After) -> bool:
-        left = self._left_beside(seats, np.unique([row for _, row in seats]), after)
-        allowed = all(self._allowed[self._domain.pods[index].shape][row] for index, row in seats)
+    def _in_order(self, order: Sequence[int], placing: PlainPlacements) -> Placements:
+        """As many pods as are needed, if that many fit in this order."""
+        pods, found = self._domain.pods, list[tuple[int, int]]()
+        for shape, run in itertools.groupby(order, key=lambda index: pods[index].shape):
+            waiting = list(run)[: self._domain.needed - len(found)]
+            found += zip(waiting, placing.placements(shape, len(waiting)) if waiting else (), strict=False)
+        return tuple(sorted(found))
+
+    def _otherwise(self, after: After) -> Placements | None:
+        """As `placement.groups` places pods that are unlike: in other orders, then where a search of all ways says."""
+        pods, needed = self._domain.pods, self._domain.needed
+        for order in other_orders(self._empty(after).rules, pods, needed, None):
+            found = self._in_order(order, self._empty(after))
+            if len(found) >= needed:
+                return found
+        free = {name: self._free(name, after) for name in asked_of(list(self._shapes))}
+        rows = packed(pods, needed, FreeCapacity(free, self._allowed, self._nodes.draws))
+        return None if rows is None else tuple(sorted(rows.items())[:needed])
+
+    def _hold(self, placements: Placements, after: After) -> bool:
+        left = self._left_beside(placements, np.unique([row for _, row in placements]), after)
+        allowed = all(self._allowed[self._domain.pods[index].shape][row] for index, row in placements)
         return allowed and all(bool((amounts >= 0).all()) for amounts in left.values())
 
-    def _left_beside(self, seats: Seats, rows: NDArray[np.intp], after: After) -> dict[str, Amounts]:
-        """By name what is left on these rows when the seats are taken; plenty where nobody seated asks for it."""
+    def _left_beside(self, placements: Placements, rows: NDArray[np.intp], after: After) -> dict[str, Amounts]:
+        """By name what is left on these rows when the placements are taken; plenty where nobody placed asks for it."""
         asked = {name: np.zeros(len(rows), dtype=np.int64) for shape in self._shapes for name in asked_of([shape])}
         for shape in self._shapes:
-            taken = [row for index, row in seats if self._domain.pods[index].shape == shape]
+            taken = [row for index, row in placements if self._domain.pods[index].shape == shape]
             here = np.bincount(np.searchsorted(rows, taken), minlength=len(rows))
             for name, amount in asked_of([shape]).items():
                 asked[name] += times(amount, here)

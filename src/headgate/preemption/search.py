@@ -9,10 +9,10 @@ from msgspec import Struct
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
+from headgate.placement.plain import is_plain
 from headgate.placement.table import NodeTable
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.plain import is_plain
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.searching import Found, Preemptor, Search
 from headgate.preemption.solver.problem import Certifier
@@ -25,9 +25,9 @@ ON_NEIGHBOURS = frozenset({ClusterEvent.NEIGHBOURS_CHANGED})
 
 
 class Plan(Struct, frozen=True):
-    """These leave, and the preemptor has these seats. Nothing has happened yet."""
+    """These leave, and the preemptor has these placements. Nothing has happened yet."""
 
-    seats: tuple[tuple[Pod, str], ...]
+    placements: tuple[tuple[Pod, str], ...]
     victims: tuple[Unit, ...]
     receipt: Receipt
 
@@ -54,9 +54,9 @@ class Preemption:
         self._certifier = certifier
 
     def plan(self, preemptor: Preemptor, placer: Placer, now: float) -> Plan | NoPlan:
-        """The best way to make room for the preemptor.
+        """The best way to make room for as many of the preemptor's pods as are needed.
 
-        Seats nominated to it come first, so that a plan that is being carried out is not exchanged for another.
+        Nodes nominated to it come first, so that a plan that is being carried out is not exchanged for another.
         """
         among = Candidates(self._running, preemptor.priority, now, preemptor.key)
         if not all(pod.preempts for pod in preemptor.pods):
@@ -67,14 +67,16 @@ class Preemption:
             found = search.nominated() or search.anew()
         if found is not None:
             return self._plan(preemptor, found)
-        return NoPlan(_hopeless(among), among.count, ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS)
+        alike = plain and all(pod.shape == preemptor.pods[0].shape for pod in preemptor.pods)
+        wake_on = ON_CANDIDATES if plain else ON_CANDIDATES | ON_NEIGHBOURS
+        return NoPlan(_hopeless(among, proven=preemptor.single or alike), among.count, wake_on)
 
-    def holds(self, preemptor: Preemptor, seats: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
-        """Whether these seats will do once all pods being deleted are gone, without any further victim."""
+    def holds(self, preemptor: Preemptor, placements: Sequence[tuple[Pod, str]], placer: Placer) -> bool:
+        """Whether these placements will do once all pods being deleted are gone, without any further victim."""
         among = Candidates(self._running, preemptor.priority, 0.0, preemptor.key)
         with placer.nominations.set_aside(preemptor.pods):
             plain = is_plain(placer, preemptor.pods)
-            return Search(placer, preemptor, among, self._budgets, plain=plain).holds(seats)
+            return Search(placer, preemptor, among, self._budgets, plain=plain).holds(placements)
 
     def still_victims(self, preemptor: Preemptor, units: Iterable[Unit]) -> bool:
         """Whether those of them that still run are whole units of lower priority as they stand now."""
@@ -82,12 +84,13 @@ class Preemption:
         return all(among.is_whole_unit(unit.pods) for unit in units)
 
     def _plan(self, preemptor: Preemptor, found: Found) -> Plan:
-        seats = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.seats)
-        return Plan(seats, found.victims, found.receipt)
+        placements = tuple((preemptor.pods[index], self._nodes.name_at(row)) for index, row in found.placements)
+        return Plan(placements, found.victims, found.receipt)
 
 
-def _hopeless(among: Candidates) -> str:
+def _hopeless(among: Candidates, *, proven: bool) -> str:
+    """That there is no room is said only where that is certain: of unlike pods not all ways are tried."""
     if not among.count:
         return "preemption would not help: there are no pods of lower priority"
-    pods, units = len(among.lines), among.count
-    return f"preemption would not help: no room even without all {pods} pods ({units} units) of lower priority"
+    without = f"even without all {len(among.lines)} pods ({among.count} units) of lower priority"
+    return f"preemption would not help: no room {without}" if proven else f"no placement was found {without}"

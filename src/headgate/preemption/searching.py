@@ -13,12 +13,13 @@ from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.placer import Placer
+from headgate.placement.plain import nominated_capacity
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.cascades import Cascades
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.lockstep import Ways, every_node, slack_by_row
-from headgate.preemption.plain import PlainWorld, allowed_beside, promised_room
+from headgate.preemption.plain import PlainWorld, allowed_beside
 from headgate.preemption.policies import VictimPolicy, policy_for
 from headgate.preemption.receipts import NOT_COMPARED, Choice, Receipt, receipt
 from headgate.preemption.solver.certifying import CertificationRequest, certified
@@ -27,35 +28,43 @@ from headgate.preemption.steps import Solution, solve
 from headgate.preemption.tried import Bystanders, tried_out
 from headgate.preemption.units import Flags, Unit
 from headgate.preemption.worlds import (
+    Placements,
     SearchDomain,
-    Seats,
     World,
     group_domains,
     node_domain,
     node_domains,
+    placements_domain,
     rows_of,
-    seats_domain,
 )
 
 RECONSIDERED = 4  # of the best ways, how many are judged by what their victims would displace, too
 
 
 class Preemptor(Struct, frozen=True):
-    """A pod, or a group of which so many are needed, that no room was found for."""
+    """A pod, or a group of which so many are needed, that no room was found for.
+
+    A plan is made for just as many of its pods; the surplus preempts nobody.
+    """
 
     key: Key | GroupKey
     pods: tuple[Pod, ...]  # to be placed, in order
     needed: int
     priority: int
-    topology: str = ""  # all seats on nodes with one value of this label
+    topology: str = ""  # all placements on nodes with one value of this label
 
     @property
     def single(self) -> bool:
         return isinstance(self.key, Key)
 
+    def needed_first(self) -> Preemptor:
+        """With as many pods as are needed: those with a nominated node, then the oldest."""
+        order = sorted(range(len(self.pods)), key=lambda index: (not self.pods[index].nominated, index))
+        return structs.replace(self, pods=tuple(self.pods[index] for index in sorted(order[: max(1, self.needed)])))
+
 
 class Found(Struct, frozen=True):
-    seats: Seats
+    placements: Placements
     victims: tuple[Unit, ...]
     receipt: Receipt
 
@@ -87,7 +96,7 @@ class Search:
         return Coverage(self._among, self._budgets)
 
     def nominated(self) -> Found | None:
-        """Who must leave for the seats that are nominated already, if they can still be had."""
+        """Who must leave for the placements that are nominated already, if they can still be had."""
         domain = self._settled([(pod, pod.nominated) for pod in self._preemptor.pods if pod.nominated])
         return None if domain is None else self._best_of([domain])
 
@@ -103,25 +112,25 @@ class Search:
         needed = max(1, preemptor.needed)
         return self._best_of(group_domains(self._nodes, self._placer, self._pods, needed, preemptor.topology))
 
-    def holds(self, seats: Sequence[tuple[Pod, str]]) -> bool:
-        domain = self._settled(seats)
+    def holds(self, placements: Sequence[tuple[Pod, str]]) -> bool:
+        domain = self._settled(placements)
         if domain is None:
             return False
         with self._world(domain) as world:
             return world.place(np.zeros(self._among.count, dtype=np.bool_)) is not None
 
-    def _settled(self, seats: Sequence[tuple[Pod, str]]) -> SearchDomain | None:
-        """A domain of these seats, if they are enough and their nodes are there."""
-        rows = rows_of(self._nodes, self._pods, seats)
+    def _settled(self, placements: Sequence[tuple[Pod, str]]) -> SearchDomain | None:
+        """A domain of these placements, if they are enough and their nodes are there."""
+        rows = rows_of(self._nodes, self._pods, placements)
         if rows is None or len(rows) < max(1, self._preemptor.needed):
             return None
-        return seats_domain(self._nodes, self._pods, rows, self._preemptor.single)
+        return placements_domain(self._nodes, self._pods, rows, self._preemptor.single)
 
     def _every_node(self) -> Found | None:
         """Nodes where only amounts stand in the way are judged all at once, the others step by step."""
         (pod,) = self._pods
         policy, special = self._policy(), self._special_rows()
-        slack = slack_by_row(self._among, pod.shape, promised_room(self._placer, self._pods))
+        slack = slack_by_row(self._among, pod.shape, nominated_capacity(self._placer, self._pods))
         allowed = allowed_beside(self._placer, pod) & ~special
         ways = every_node(self._among, slack, allowed, policy, self._coverage)
         quick = list(self._best_nodes(ways)) if ways is not None else []
@@ -180,7 +189,7 @@ class Search:
         rules = self._placer.rules
         if not self._plain:
             return tried_out(self._placer, self._among, self._bystanders, domain)
-        return nullcontext(PlainWorld(rules.rows, self._among, domain, promised_room(self._placer, self._pods)))
+        return nullcontext(PlainWorld(rules.rows, self._among, domain, nominated_capacity(self._placer, self._pods)))
 
     def _chosen(self, policy: VictimPolicy, foremost: Sequence[Solution], could: int) -> Found:
         """The best, once what its victims would displace is taken into account and a certifier was asked."""
@@ -193,7 +202,7 @@ class Search:
             foremost = self._reconsidered(policy, [better, *foremost])
         victims = self._among.units(foremost[0].outcome.units)
         choice = Choice(policy, foremost[0], foremost, could, certificate)
-        return Found(foremost[0].seats, victims, receipt(self._preemptor.key, victims, choice))
+        return Found(foremost[0].placements, victims, receipt(self._preemptor.key, victims, choice))
 
     def _reconsidered(self, policy: VictimPolicy, solutions: Sequence[Solution]) -> list[Solution]:
         cascades = Cascades(self._placer, self._among)

@@ -1,7 +1,7 @@
 """The search in one domain, the same for pods and groups on both sides, step by step as designed.
 
 Feasible with all candidates gone? Spare those whose leaving would violate a budget; find the lowest priority that is
-enough; take seats; spare everyone the seats can bear, the most important first.
+enough; take placements; spare everyone the placements can bear, the most important first.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headgate.preemption.coverage import Coverage
 from headgate.preemption.loads import Units
 from headgate.preemption.policies import Outcomes, VictimPolicy, by_importance, only
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import SearchDomain, Seats, World
+from headgate.preemption.worlds import Placements, SearchDomain, World
 
 
 class Solution(Struct, frozen=True):
-    """What came of one domain: the seats, and who leaves for them."""
+    """What came of one domain: the placements, and who leaves for them."""
 
     domain: SearchDomain
-    seats: Seats
+    placements: Placements
     outcome: Outcomes  # just one
     judged: tuple[int, ...]  # by the policy's criteria; smaller is better
     displaces: tuple[int, ...] = ()  # for each victim the estimated further loss when it comes back, if there is any
@@ -46,25 +46,25 @@ def solve(
 ) -> Iterator[Solution]:
     """Every way found to make room in this domain; none when all who may be asked to leave are not enough."""
     pool = among.on_rows(domain.reach)
-    everybody, seats = pool, world.place(pool)
-    if seats is None:
+    everybody, placements = pool, world.place(pool)
+    if placements is None:
         return
     split = split_by_budgets(among, pool, coverage)
-    pool = _spare_violating(world, pool, seats, split)
+    pool = _spare_violating(world, pool, placements, split)
     for gone in _pools(world, domain, among, pool, policy):
-        found = seats if (gone == everybody).all() else _seats(world, gone, seats)
+        found = placements if (gone == everybody).all() else _placements(world, gone, placements)
         for order in policy.orders:
-            world.sit(gone, found)
+            world.assume(gone, found)
             asked = order(among, world.doubtful(np.flatnonzero(gone)))
-            victims = world.cannot_stay(_violating_first(asked, split))
+            victims = world.not_reprieved(_violating_first(asked, split))
             outcome = judged_outcome(among, victims, split, coverage)
             yield Solution(domain, found, outcome, policy.judge_one(outcome))
 
 
-def _seats(world: World, gone: Flags, known: Seats) -> Seats:
-    """Where the preemptor sits with these gone.
+def _placements(world: World, gone: Flags, known: Placements) -> Placements:
+    """Where the preemptor is placed with these gone.
 
-    Placing pods one by one may fail beside those that were spared for a budget, though the seats they were spared
+    Placing pods one by one may fail beside those that were spared for a budget, though the placements they were spared
     beside still hold: then it is these.
     """
     found = world.place(gone)
@@ -88,12 +88,12 @@ def judged_outcome(among: Candidates, victims: Units, split: Split, coverage: Co
     return only(among, victims, marked, int(coverage.beyond(order, np.zeros(len(order), dtype=np.intp)).sum()))
 
 
-def _spare_violating(world: World, pool: Flags, seats: Seats, split: Split) -> Flags:
+def _spare_violating(world: World, pool: Flags, placements: Placements, split: Split) -> Flags:
     if not len(split.violating):
         return pool
-    world.sit(pool, seats)
+    world.assume(pool, placements)
     doubtful = as_flags(world.doubtful(split.violating), len(pool))
-    leaving = world.cannot_stay(split.violating[doubtful[split.violating]])
+    leaving = world.not_reprieved(split.violating[doubtful[split.violating]])
     return (pool & ~as_flags(split.violating, len(pool))) | as_flags(leaving, len(pool))
 
 
@@ -105,9 +105,9 @@ def _violating_first(asked: Units, split: Split) -> Units:
 def _pools(world: World, domain: SearchDomain, among: Candidates, pool: Flags, policy: VictimPolicy) -> Iterator[Flags]:
     """The candidates of the lowest priority that is enough; where work is weighed, also the cheapest of those.
 
-    With the seats settled neither needs a search: sparing the highest priority and the greatest loss first finds them.
+    With fixed placements neither needs a search: reprieving by priority and by loss finds them.
     """
-    if domain.seats is not None:
+    if domain.placements is not None:
         yield pool
         return
     enough = _least(world, pool, among.priority)

@@ -19,7 +19,7 @@ from headgate.placement.trial import PlacementTrial
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
 from headgate.preemption.units import Flags
-from headgate.preemption.worlds import SearchDomain, Seats
+from headgate.preemption.worlds import Placements, SearchDomain
 
 
 class Bystanders:
@@ -86,8 +86,8 @@ class TrialWorld:
         self._bystanders = bystanders
         self._domain = domain
         self._gone: Flags = np.zeros(among.count, dtype=np.bool_)
-        self._empty = 0  # the mark at which these are gone and no seat is taken
-        self._seats: Seats = ()
+        self._empty = 0  # the mark at which these are gone and no placement is taken
+        self._placements: Placements = ()
         self._homes: dict[Key, tuple[str, Pod]] = {}  # of pods that left: where they were, and as what
 
     def without_deleted(self) -> None:
@@ -98,36 +98,37 @@ class TrialWorld:
     def enough(self, gone: Flags) -> bool:
         return self.place(gone) is not None
 
-    def place(self, gone: Flags) -> Seats | None:
+    def place(self, gone: Flags) -> Placements | None:
         self._send_away(gone)
-        if self._domain.seats is not None:
-            held = self._take_all(self._domain.seats)
+        if self._domain.placements is not None:
+            held = self._take_all(self._domain.placements)
             self._trial.back_to(self._empty)
-            return self._domain.seats if held else None
-        found = place_group(self._placer, self._nodes, self._domain.pods, self._domain.needed)
+            return self._domain.placements if held else None
+        needed = self._domain.needed
+        found = place_group(self._placer, self._nodes, self._domain.pods, needed, most=needed)
         if isinstance(found, NoPlacement):
             return None
         places = {pod.key: index for index, pod in enumerate(self._domain.pods)}
-        return tuple((places[pod.key], self._row(placement.node)) for pod, placement in found.seats)
+        return tuple((places[pod.key], self._row(placement.node)) for pod, placement in found.placements)
 
-    def sit(self, gone: Flags, seats: Seats) -> None:
+    def assume(self, gone: Flags, placements: Placements) -> None:
         self._send_away(gone)
-        self._seats = seats
-        for index, row in seats:
+        self._placements = placements
+        for index, row in placements:
             self._trial.take(self._domain.pods[index], self._nodes.name_at(row))
 
     def doubtful(self, units: Units) -> Units:
-        """Units off the seats' rows come back together where the seats hold with all of them."""
+        """Units off the placements' rows come back together where the placements hold with all of them."""
         rows = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
-        rows[[row for _, row in self._seats]] = True
+        rows[[row for _, row in self._placements]] = True
         near = self._among.on_rows(rows)[units]
         return units[near] if self._come_back(units[~near].tolist()) else units
 
-    def cannot_stay(self, units: Units) -> Units:
+    def not_reprieved(self, units: Units) -> Units:
         return np.array([unit for unit in units.tolist() if not self._come_back([unit])], dtype=np.intp)
 
     def _come_back(self, units: Sequence[int]) -> bool:
-        """All of the units return, if the seats hold; else none does."""
+        """All of the units return, if the placements hold; else none does."""
         mark, pods = self._trial.mark(), [pod for unit in units for pod in self._among.pods_of(unit)]
         self._return(pods)
         touched = self._touched(pods)
@@ -138,16 +139,16 @@ class TrialWorld:
         self._trial.back_to(mark)
         return False
 
-    def _touched(self, pods: Sequence[Pod]) -> Seats:
-        """The seats that could be lost by the return of these pods: on their rows, or all if one is no bystander."""
+    def _touched(self, pods: Sequence[Pod]) -> Placements:
+        """The placements that reprieving these pods could break: on their rows, or all if one is no bystander."""
         if not all(self._bystanders.has(pod) for pod in pods):
-            return self._seats
+            return self._placements
         rows = {self._nodes.row_of(self._homes[pod.key][0]) for pod in pods}
-        return tuple(seat for seat in self._seats if seat[1] in rows)
+        return tuple(placement for placement in self._placements if placement[1] in rows)
 
-    def _take_all(self, seats: Seats) -> bool:
-        """The pods take these seats one after the other, up to the first that will not do."""
-        for index, row in seats:
+    def _take_all(self, placements: Placements) -> bool:
+        """The pods take these placements one after the other, up to the first that will not do."""
+        for index, row in placements:
             if not self._placer.fits(self._domain.pods[index], row):
                 return False
             self._trial.take(self._domain.pods[index], self._nodes.name_at(row))

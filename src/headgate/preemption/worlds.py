@@ -1,4 +1,4 @@
-"""What a search asks of the cluster: would the preemptor have its seats if these were gone, and can this one stay?"""
+"""What a search asks of the cluster: would the preemptor fit without these units, and can this one be reprieved?"""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from headgate.placement.table import NodeTable
 from headgate.preemption.loads import Units
 from headgate.preemption.units import Flags
 
-Seats = tuple[tuple[int, int], ...]
+Placements = tuple[tuple[int, int], ...]
 """Which of the preemptor's pods, by its place in line, on which row."""
 
 
 class SearchDomain(Struct, frozen=True):
     """A part of the cluster that could take the whole preemptor.
 
-    `pods` are pinned to it by their own demands. With `seats` there is nothing left to choose but who leaves.
+    `pods` are pinned to it by their own demands. With `placements` only the victims are left to choose.
     """
 
     name: str
     pods: tuple[Pod, ...]
     needed: int
-    reach: Flags  # rows whose units may be asked to leave
-    seats: Seats | None = None
+    reach: Flags  # rows whose units may be preempted
+    placements: Placements | None = None
     draw: int = 0  # settles ties between domains
 
 
@@ -36,27 +36,27 @@ class World(Protocol):
     """A cluster in which one domain is tried out; nothing of it is left behind."""
 
     def enough(self, gone: Flags) -> bool:
-        """Whether the preemptor would have its seats with these units gone, and all pods being deleted."""
+        """Whether the preemptor would fit without these units and all pods being deleted."""
 
-    def place(self, gone: Flags) -> Seats | None:
-        """Where it would sit then; None when it would not."""
+    def place(self, gone: Flags) -> Placements | None:
+        """Where it would be placed then; None when it would not fit."""
 
-    def sit(self, gone: Flags, seats: Seats) -> None:
-        """These are gone and the preemptor has these seats: units can be asked to come back."""
+    def assume(self, gone: Flags, placements: Placements) -> None:
+        """These units are gone and the preemptor is placed: units can be reprieved."""
 
     def doubtful(self, units: Units) -> Units:
-        """Those of the units that must be asked one by one; all others are back in place and harm no seat."""
+        """Those of the units that must be tried one by one; all others are reprieved together."""
 
-    def cannot_stay(self, units: Units) -> Units:
-        """Asked in this order, who cannot be in its place beside the seats and all who stayed before; others are."""
+    def not_reprieved(self, units: Units) -> Units:
+        """Reprieves units in this order; returns those that do not fit beside the placements and the reprieved."""
 
 
 CLUSTER = "the cluster"
-NOMINATED = "the nominated seats"
+NOMINATED = "the nominated nodes"
 
 
 def node_domain(nodes: NodeTable, pods: tuple[Pod, ...], row: int) -> SearchDomain:
-    """One node for one pod: only who runs there may be asked to leave."""
+    """One node for one pod: only units that run there may be preempted."""
     here: Flags = np.zeros(len(nodes.nodes), dtype=np.bool_)
     here[row] = True
     return SearchDomain(nodes.name_at(row), pods, 1, here, ((0, row),), int(nodes.draws[row]))
@@ -82,17 +82,17 @@ def group_domains(
         yield SearchDomain(f"{topology}={value}", pinned, needed, nodes.alive & (ids == ids[row]), None, place)
 
 
-def seats_domain(nodes: NodeTable, pods: tuple[Pod, ...], seats: Seats, single: bool) -> SearchDomain:
-    """Seats that are settled. A pod's victims are on its node; those of a group may be anywhere."""
+def placements_domain(nodes: NodeTable, pods: tuple[Pod, ...], placements: Placements, single: bool) -> SearchDomain:
+    """Placements that are settled. A pod's victims are on its node; those of a group may be anywhere."""
     if single:
-        return structs.replace(node_domain(nodes, pods, seats[0][1]), name=NOMINATED)
-    return SearchDomain(NOMINATED, pods, len(seats), nodes.alive, seats)
+        return structs.replace(node_domain(nodes, pods, placements[0][1]), name=NOMINATED)
+    return SearchDomain(NOMINATED, pods, len(placements), nodes.alive, placements)
 
 
-def rows_of(nodes: NodeTable, pods: Sequence[Pod], seats: Sequence[tuple[Pod, str]]) -> Seats | None:
-    """The seats by place in line and row; None when a node is not there any more."""
+def rows_of(nodes: NodeTable, pods: Sequence[Pod], placements: Sequence[tuple[Pod, str]]) -> Placements | None:
+    """The placements by place in line and row; None when a node is not there any more."""
     places = {pod.key: index for index, pod in enumerate(pods)}
-    rows = [(places[pod.key], nodes.row_of(name)) for pod, name in seats]
+    rows = [(places[pod.key], nodes.row_of(name)) for pod, name in placements]
     known = tuple((index, row) for index, row in rows if row is not None)
     return known if len(known) == len(rows) else None
 

@@ -65,31 +65,28 @@ class Allocations:
     """
 
     def __init__(self) -> None:
-        self._histories: dict[QuotaNode, _History] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._histories)
+        self.histories: dict[QuotaNode, _History] = {}  # of the trees that are tracked
 
     def forget(self, root: QuotaNode) -> bool:
         """Something changed that preemption in this tree did not cause. True when a preemption had been withheld."""
-        history = self._histories.pop(root, None)
+        history = self.histories.pop(root, None)
         return history is not None and history.withheld
 
     def forget_all(self) -> bool:
         """As `forget`, of all trees."""
-        withheld = any(history.withheld for history in self._histories.values())
-        self._histories.clear()
+        withheld = any(history.withheld for history in self.histories.values())
+        self.histories.clear()
         return withheld
 
     def withhold(self, root: QuotaNode) -> None:
         """A preemption in this tree waits for a change from outside."""
-        history = self._histories.get(root)
+        history = self.histories.get(root)
         if history is not None:
             history.withheld = True
 
     def replace(self, root: QuotaNode, before: Reservation | None, after: Reservation | None) -> None:
         """The workload held `before` and holds `after`; None: nothing."""
-        history = self._histories.get(root)
+        history = self.histories.get(root)
         if history is None:
             return
         if before is not None and not before.evicted:
@@ -119,19 +116,19 @@ class Allocations:
 
     def drop_reservation(self, root: QuotaNode, uid: str) -> None:
         """The preemptor was refused, or preempts others instead."""
-        history = self._histories.get(root)
+        history = self.histories.get(root)
         reserved = history.reserved.pop(uid, None) if history is not None else None
         if history is not None and reserved is not None:
             history.remove(reserved)
 
     def track(self, root: QuotaNode) -> None:
         """From now on the allocations of this tree are noted, the one it is in first."""
-        if root not in self._histories:
-            self._histories[root] = _History()
+        if root not in self.histories:
+            self.histories[root] = _History()
 
     def reserve(self, root: QuotaNode, preemptor: Reservation, victims: Sequence[Reservation]) -> None:
         """These were marked as evicted just now, for one that will hold what `preemptor` says."""
-        history = self._histories.get(root)
+        history = self.histories.get(root)
         if history is None:
             return
         self.drop_reservation(root, preemptor.uid)
@@ -145,7 +142,7 @@ class Allocations:
 
     def plan(self, root: QuotaNode) -> AllocationPlan | None:
         """What this tree may do next without going in a circle; None while it may do anything."""
-        history = self._histories.get(root)
+        history = self.histories.get(root)
         return AllocationPlan(history) if history is not None else None
 
 

@@ -80,7 +80,7 @@ class Ledger:
             root.generation = fresh._generation
         for reservations in self._reservations.values():
             for reservation in reservations.values():
-                fresh.hold(reservation)
+                fresh.reserve(reservation)
         return fresh
 
     def node(self, queue: str) -> ClusterQueueNode | None:
@@ -98,7 +98,7 @@ class Ledger:
     def reservation(self, queue: str, uid: str) -> Reservation | None:
         return self._reservations.get(queue, {}).get(uid)
 
-    def hold(self, reservation: Reservation) -> None:
+    def reserve(self, reservation: Reservation) -> None:
         """The workload holds this much quota, in place of whatever it held of the same queue."""
         queue, uid = reservation.queue, reservation.uid
         held = self._reservations.setdefault(queue, {})
@@ -116,10 +116,10 @@ class Ledger:
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
-                if self.allocations:
+                if self.allocations.histories:
                     self.allocations.replace(node.root, before, reservation)
 
-    def leave(self, queue: str, uid: str) -> Reservation | None:
+    def release(self, queue: str, uid: str) -> Reservation | None:
         """The workload gives back what it holds of this queue."""
         held = self._reservations.get(queue, {})
         reservation = held.pop(uid, None)
@@ -135,7 +135,7 @@ class Ledger:
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
-                if self.allocations:
+                if self.allocations.histories:
                     self.allocations.replace(node.root, reservation, None)
         return reservation
 
@@ -147,7 +147,7 @@ class Ledger:
                 self._reservation_changes.append((held, reservation.uid, held.get(reservation.uid)))
             held[reservation.uid] = evicted = structs.replace(reservation, evicted=True)
             node = self.forest.queues.get(reservation.queue)
-            if self.allocations and not self._trials and node is not None:
+            if self.allocations.histories and not self._trials and node is not None:
                 self.allocations.replace(node.root, reservation, evicted)
 
     def preempt(self, preemptor: Reservation, victims: Sequence[Reservation]) -> None:
@@ -162,7 +162,7 @@ class Ledger:
     def refuse(self, queue: str, uid: str) -> None:
         """The workload gets nothing, and nothing will be freed for it."""
         node = self.forest.queues.get(queue)
-        if self.allocations and node is not None:
+        if self.allocations.histories and node is not None:
             self.allocations.drop_reservation(node.root, uid)
 
     def forget_allocations(self, queue: str) -> bool:
@@ -170,8 +170,10 @@ class Ledger:
 
         True when a preemption had been withheld, which may go ahead now.
         """
+        if not self.allocations.histories:
+            return False
         node = self.forest.queues.get(queue)
-        return bool(self.allocations) and node is not None and self.allocations.forget(node.root)
+        return node is not None and self.allocations.forget(node.root)
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -228,6 +229,15 @@ class WorkloadLines:
 LocalUsage = Callable[[PendingWorkload], LocalUse]
 """How much the local queue of this workload has used lately."""
 
+
+class BackoffDeadlines(Protocol):
+    """When the back-off of a workload is over, which is for the caller to watch."""
+
+    def set(self, key: Key, at: float) -> None: ...
+
+    def drop(self, key: Key) -> None: ...
+
+
 Census = Mapping[EquivalenceClass, int]
 """How many there are of each class."""
 
@@ -238,11 +248,13 @@ class PendingQueue:
     Set aside are single workloads, and all of a class one of which was refused for reasons that hold for all.
     """
 
-    def __init__(self, queue: ClusterQueue, local_usage: LocalUsage | None) -> None:
+    def __init__(
+        self, queue: ClusterQueue, local_usage: LocalUsage | None, backoffs: BackoffDeadlines | None = None
+    ) -> None:
         self._local_usage = local_usage
+        self._backoffs = backoffs
         self._follow(queue)
         self._inadmissible: dict[Key, PendingWorkload] = {}
-        self.resting: list[tuple[float, Key]] = []  # of those set aside; some may have been told to line up since
         self._refusals: dict[EquivalenceClass, Unreserved] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
@@ -328,7 +340,11 @@ class PendingQueue:
         removed = self._lines.remove(key)
         if removed is not None:
             self._drop_empty_class(removed.kind)
-        return removed is not None or self._inadmissible.pop(key, None) is not None
+        if removed is not None:
+            return True
+        if self._backoffs is not None:
+            self._backoffs.drop(key)
+        return self._inadmissible.pop(key, None) is not None
 
     def _drop_empty_class(self, kind: EquivalenceClass) -> None:
         """Nobody waits for what was refused to the class: the next of it is evaluated."""
@@ -415,21 +431,14 @@ class PendingQueue:
         self._lines.unblock(kinds)
         return bool(kinds) and self.has_next
 
-    def flush_backoff(self, now: float) -> bool:
-        """Queues the workloads whose back-off is over. True when there were any."""
-        ready = False
-        while self.resting and self.resting[0][0] <= now:
-            until, key = heapq.heappop(self.resting)
-            pending = self._inadmissible.get(key)
-            if pending is not None and _rests_until(pending) == until and has_rested(pending.workload, now):
-                del self._inadmissible[key]
-                self._push(pending)
-                ready = True
-        return ready
-
-    def next_deadline(self) -> float | None:
-        """When the next back-off ends."""
-        return self.resting[0][0] if self.resting else None
+    def flush_backoff(self, key: Key, now: float) -> bool:
+        """Queues the workload if it only waits for its back-off, and this is over. True when that is so."""
+        pending = self._inadmissible.get(key)
+        if pending is None or not has_rested(pending.workload, now):
+            return False
+        del self._inadmissible[key]
+        self._push(pending)
+        return True
 
     def reconfigure(self, queue: ClusterQueue) -> None:
         """The ClusterQueue's spec has changed: workloads are queued anew in its order."""
@@ -445,9 +454,9 @@ class PendingQueue:
 
     def _mark_inadmissible(self, pending: PendingWorkload) -> None:
         self._inadmissible[pending.key] = pending
-        until = _rests_until(pending)
-        if until is not None:
-            heapq.heappush(self.resting, (until, pending.key))
+        requeue = pending.workload.status.requeue
+        if self._backoffs is not None and requeue is not None and requeue.at is not None:
+            self._backoffs.set(pending.key, requeue.at)
 
     def _first(self) -> PendingWorkload | None:
         """The head: a preemptor first, then of the first of each line the one whose LocalQueue used least."""
@@ -490,8 +499,3 @@ def _going_on(pending: PendingWorkload, before: PendingWorkload) -> PendingWorkl
 
 def _with_progress(pending: PendingWorkload, progress: Progress | None) -> PendingWorkload:
     return pending if pending.progress is progress else structs.replace(pending, progress=progress)
-
-
-def _rests_until(pending: PendingWorkload) -> float | None:
-    requeue = pending.workload.requeue
-    return requeue.at if requeue is not None else None

@@ -7,7 +7,7 @@ from functools import partial
 
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, QueueingStrategy
-from headgate.quota.pending_queue import LocalUsage, PendingQueue, Requeue, Unreserved
+from headgate.quota.pending_queue import BackoffDeadlines, LocalUsage, PendingQueue, Requeue, Unreserved
 from headgate.quota.pending_workload import PendingWorkload, Progress
 
 MayEnter = Callable[[ClusterQueue, str], bool]
@@ -24,16 +24,21 @@ class PendingQueues:
     A tree is dirty by a new head, by something that changed in it, and by a cycle that left another head in line.
     """
 
-    def __init__(self, may_enter: MayEnter = _anybody, local_usage: LocalUsage | None = None) -> None:
+    def __init__(
+        self,
+        may_enter: MayEnter = _anybody,
+        local_usage: LocalUsage | None = None,
+        backoffs: BackoffDeadlines | None = None,
+    ) -> None:
         self._may_enter = may_enter
         self._local_usage = local_usage
+        self._backoffs = backoffs
         self._queues: dict[str, PendingQueue] = {}
         self._tree_of: dict[str, tuple[str, ...]] = {}
         self._home: dict[Key, str] = {}
         self._inactive: frozenset[str] = frozenset()
         self._dirty: dict[str, None] = {}  # the first queues of trees
         self._woken: dict[str, float] = {}  # the same, and when
-        self._with_rests: dict[str, None] = {}  # queues some of whose workloads may rest
         self._unsettled: dict[str, None] = {}  # queues in which something waits for the rest of the tree
         self.cycle = 0  # how often heads were handed out
 
@@ -60,7 +65,7 @@ class PendingQueues:
             if name in self._queues:
                 self._queues[name].reconfigure(existing[name])
             else:
-                self._queues[name] = PendingQueue(existing[name], self._local_usage)
+                self._queues[name] = PendingQueue(existing[name], self._local_usage, self._backoffs)
         for name in self._queues:
             self.wake(name, now)
 
@@ -83,12 +88,9 @@ class PendingQueues:
         if queue is None:
             return False
         self._home[key] = name
-        changed = queue.add(pending, now)
-        if queue.resting:
-            self._with_rests[name] = None
-        return changed
+        return queue.add(pending, now)
 
-    def leave(self, key: Key, now: float) -> None:
+    def give_up(self, key: Key, now: float) -> None:
         """The workload is removed without quota. What a StrictFIFO queue kept for it is free for others."""
         home = self._home.get(key)
         if home is None:
@@ -124,8 +126,6 @@ class PendingQueues:
         """The head was not admitted. If another one follows, or it may do better next time, its tree is dirty."""
         queue = self._queues[pending.queue]
         back = queue.bring_back(pending.workload.key, why, progress, told)
-        if queue.resting:
-            self._with_rests[pending.queue] = None
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
             self._mark_dirty(pending.queue)
@@ -152,23 +152,15 @@ class PendingQueues:
         if found is not None and found.queue.usage_based and found.queue.strategy is QueueingStrategy.STRICT_FIFO:
             self._mark_dirty(queue)
 
-    def flush_backoff(self, now: float) -> list[str]:
-        """Queues the workloads whose back-off is over; returns their ClusterQueues."""
-        flushed = []
-        for name in list(self._with_rests):
-            queue = self._queues.get(name)
-            if queue is None or queue.next_deadline() is None:
-                del self._with_rests[name]
-            elif queue.flush_backoff(now):
-                self._mark_dirty(name)
-                flushed.append(name)
-        return flushed
-
-    def next_deadline(self) -> float | None:
-        if not self._with_rests:
-            return None
-        queues = (self._queues[name] for name in self._with_rests if name in self._queues)
-        return min((at for queue in queues if (at := queue.next_deadline()) is not None), default=None)
+    def flush_backoff(self, keys: Iterable[Key], now: float) -> list[str]:
+        """Queues those of these workloads whose back-off is over; returns their ClusterQueues."""
+        flushed: dict[str, None] = {}
+        for key in keys:
+            home = self._home.get(key)
+            if home is not None and self._queues[home].flush_backoff(key, now):
+                self._mark_dirty(home)
+                flushed[home] = None
+        return list(flushed)
 
     def __iter__(self) -> Iterator[PendingQueue]:
         return iter(self._queues.values())

@@ -131,9 +131,9 @@ _SETTLED = frozenset({"Finished", "QuotaReserved", "WaitingForReplacementPods"})
 
 def may_queue(workload: QueuedWorkload) -> bool:
     """Nothing about the workload itself keeps it out of its queue."""
-    if not workload.active or workload.gated_by:
+    if not workload.active or workload.gated_by or workload.unsupported:
         return False
-    for condition in workload.conditions:
+    for condition in workload.status.conditions:
         if condition.status == "True":
             if condition.type in _SETTLED:
                 return False
@@ -147,7 +147,7 @@ def has_rested(workload: QueuedWorkload, now: float) -> bool:
     requeued = workload.condition("Requeued")
     if requeued is not None and requeued.status == "False":
         return False
-    return workload.requeue is None or workload.requeue.at is None or workload.requeue.at <= now
+    return workload.status.requeue is None or workload.status.requeue.at is None or workload.status.requeue.at <= now
 
 
 def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
@@ -161,7 +161,7 @@ def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
 
 
 def has_failed_checks(workload: QueuedWorkload) -> bool:
-    return any(check.state in (CheckState.RETRY, CheckState.REJECTED) for check in workload.checks)
+    return any(check.state in (CheckState.RETRY, CheckState.REJECTED) for check in workload.status.checks)
 
 
 def differs(old: QueuedWorkload, new: QueuedWorkload) -> bool:
@@ -172,7 +172,7 @@ def differs(old: QueuedWorkload, new: QueuedWorkload) -> bool:
         or old.pod_sets != new.pod_sets
         or old.queue != new.queue
         or old.effective_priority != new.effective_priority
-        or old.reclaimable != new.reclaimable
+        or old.status.reclaimable != new.status.reclaimable
         or old.preemption_gates != new.preemption_gates
         or old.has_closed_gate is not new.has_closed_gate
         or old.condition("Evicted") != new.condition("Evicted")
@@ -191,6 +191,7 @@ def changed_from_outside(old: QueuedWorkload, new: QueuedWorkload) -> bool:
         or old.pod_sets != new.pod_sets
         or old.active is not new.active
         or old.gated_by != new.gated_by
+        or old.unsupported != new.unsupported
         or old.effective_priority != new.effective_priority
         or (old.deleted is None) is not (new.deleted is None)
         or old.is_true("Finished") is not new.is_true("Finished")
@@ -201,7 +202,7 @@ def changed_from_outside(old: QueuedWorkload, new: QueuedWorkload) -> bool:
 
 def _more_is_reclaimable(old: QueuedWorkload, new: QueuedWorkload) -> bool:
     """Some more pods are done for good. A workload that starts all over after its eviction may take that back."""
-    if old.reclaimable == new.reclaimable:
+    if old.status.reclaimable == new.status.reclaimable:
         return False
-    before = dict(old.reclaimable)
-    return any(count > before.get(name, 0) for name, count in new.reclaimable)
+    before = dict(old.status.reclaimable)
+    return any(count > before.get(name, 0) for name, count in new.status.reclaimable)

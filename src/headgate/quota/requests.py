@@ -215,7 +215,7 @@ def pod_set_requests_of(
     workload: QueuedWorkload, settings: QuotaSettings, adjustments: Adjustments = NO_ADJUSTMENTS
 ) -> tuple[PodSetRequests, ...]:
     """One for each pod set, without the pods that are done for good."""
-    done = dict(workload.reclaimable)
+    done = dict(workload.status.reclaimable)
     return tuple(
         _pod_set_requests(pod_set, done.get(pod_set.name, 0), settings, adjustments) for pod_set in workload.pod_sets
     )
@@ -259,9 +259,9 @@ def _whole_units(name: str, asked: Mapping[str, int]) -> int:
 
 def usage_held(workload: QueuedWorkload) -> Usage:
     """What its admission gave it, less the share of pods that are done for good since."""
-    if workload.admission is None:
+    if workload.status.admission is None:
         return ()
-    return _usage_held(workload.admission.pod_sets, workload.reclaimable, workload.pod_sets)
+    return _usage_held(workload.status.admission.pod_sets, workload.status.reclaimable, workload.pod_sets)
 
 
 @lru_cache(maxsize=16_384)  # most that are admitted to a queue are like others
@@ -287,10 +287,10 @@ def _flavor_resource(flavor: str, resource: str) -> FlavorResource:
 
 def reservation_of(workload: QueuedWorkload, ordered: float) -> Reservation | None:
     """The reservation of the workload; None when it has none."""
-    if workload.admission is None:
+    if workload.status.admission is None:
         return None
     reserved, evicted = 0.0, False
-    for condition in workload.conditions:
+    for condition in workload.status.conditions:
         if condition.status == "True":
             if condition.type == "QuotaReserved":
                 reserved = condition.at
@@ -299,7 +299,7 @@ def reservation_of(workload: QueuedWorkload, ordered: float) -> Reservation | No
     return Reservation(
         workload.key,
         workload.uid,
-        workload.admission.cluster_queue,
+        workload.status.admission.cluster_queue,
         usage_held(workload),
         workload.priority + workload.boost,
         ordered,

@@ -26,6 +26,7 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
+from headgate.engine.journal import Entry
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import (
@@ -42,6 +43,7 @@ from headgate.model.events import Event, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
 from headgate.model.settings import Settings
+from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector, Faults
 from headgate.simulator.invariants import BoundOnce
@@ -50,12 +52,16 @@ from headgate.simulator.process import Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.world import (
     Controller,
+    CronJobController,
+    DeploymentController,
     DisruptionController,
     JobController,
     Kubelet,
     NodeLifecycle,
+    ReplicaSetController,
     StatefulSetController,
 )
+from headgate.world.autoscaling import Autoscaler, ScaleUpReview
 
 LookUp = Callable[[Lookup], tuple[Object, ...]]
 """Reads the objects of the cluster that a webhook asks for."""
@@ -188,7 +194,7 @@ class ControllerRunner:
         batch, self._inbox = self._inbox, []
         for effect in self._controller.react(batch, now):
             if isinstance(effect, WakeAt):
-                wake(effect.at, partial(self.fire, effect.timer))
+                wake(effect.at, partial(self.fire, effect.timer), effect.idle)
             else:
                 outcome = perform(effect, server, now, CONTROLLER_MANAGER)
                 if outcome.trouble is not None:  # a successful write is observed anyway
@@ -208,6 +214,7 @@ class SimulatedCluster:
         plan: ProcessPlan,
         *,
         more_controllers: Sequence[Controller] = (),
+        autoscaler: Autoscaler | None = None,
     ) -> None:
         self.name = name
         reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
@@ -226,20 +233,28 @@ class SimulatedCluster:
             Kubelet(faults.stuck),
             JobController(),
             StatefulSetController(),
+            ReplicaSetController(),
+            DeploymentController(),
+            CronJobController(),
             NodeLifecycle(),
             DisruptionController(),
             *more_controllers,
         )
+        self.autoscaler, self.review = autoscaler, None if autoscaler is None else ScaleUpReview(autoscaler)
+        if autoscaler is not None and self.review is not None:
+            controllers = (*controllers, autoscaler, self.review)
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
         self.process = Process(self.server, self._feed, plan, faults, injector)
         self.changed_at = 0.0
+        self.changes: list[Sequence[ObjectChange]] = []  # of this round
         self._release_set_for: float | None = None
         self._cut_off_until = 0.0
         self._restart_set_in = -1
 
     def round(self, now: float, wake: Wake) -> bool:
         """Hands out what changed, and lets process and controllers act once; returns whether any did."""
+        self.changes = []
         self._distribute(now)
         moved = self.process.step(now, lambda alarm: wake(alarm.at, self._engine_timer(alarm.timer), alarm.idle))
         self._distribute(now)
@@ -247,6 +262,11 @@ class SimulatedCluster:
             moved |= runner.run(self.server, now, wake)
         self._set_timers(now, wake)
         return moved
+
+    @property
+    def journal_entries(self) -> list[Entry]:
+        """The decisions of our process and of the autoscaler."""
+        return [*self.process.journal_entries, *(scaling_entries(self.autoscaler.cloud) if self.autoscaler else ())]
 
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)
@@ -267,6 +287,7 @@ class SimulatedCluster:
         if not changes:
             return
         self.changed_at = now
+        self.changes.append(changes)
         kinds = kinds_of(changes)
         if Kind.POD in kinds:
             self._bound_once.check(changes, self.process.journal)

@@ -1,73 +1,20 @@
-"""Manifests of a scenario: YAML as Kubernetes reads it, checks before any server sees them, shorthand for nodes."""
+"""Manifests of a scenario: checks before any server sees them, and shorthand for nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
+from headgate.world.cron_jobs import UTC_NAMES, InvalidSchedule, parse_schedule
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
-HOSTNAME = "kubernetes.io/hostname"
-DEFAULT_PODS = "110"
 Manifest = dict[str, Any]
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader where PyYAML has it
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_MERGE = "tag:yaml.org,2002:merge"
 
-
-class InvalidYaml(Exception):
-    """Names the line and column, and what was expected there."""
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place}: {problem}")
-        self.place, self.problem = place, problem
-
-
-class _Loader(_Base):  # type: ignore[misc]  # which base depends on how PyYAML was built
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
-        merges = any(key.tag == _MERGE for key, _ in node.value)
-        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        if not merges and len(mapping) != len(node.value):
-            raise _duplicate_key(node)
-        return {key if isinstance(key, str) else _as_text(key): value for key, value in mapping.items()}
-
-
-def _duplicate_key(node: yaml.MappingNode) -> yaml.MarkedYAMLError:
-    seen: dict[str, None] = {}
-    for key, _ in node.value:
-        if key.value in seen:
-            return yaml.MarkedYAMLError(problem=f'duplicate key "{key.value}"', problem_mark=key.start_mark)
-        seen[key.value] = None
-    return yaml.MarkedYAMLError(problem="duplicate key", problem_mark=node.start_mark)
-
-
-def _as_text(key: Hashable) -> str:
-    """Keys become strings as in Kubernetes, because JSON has no others."""
-    return str(key).lower() if isinstance(key, bool) else str(key)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
-}
-
-
-def read_yaml(text: str | bytes) -> object:
-    """The one document in the text; raises InvalidYaml."""
-    try:
-        document: object = yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        expected = error.context if (error.context or "").startswith("expected") else None
-        raise InvalidYaml(place, " ".join(filter(None, (expected, error.problem)))) from None
-    except yaml.YAMLError as error:
-        raise InvalidYaml("", f"expected YAML: {str(error).splitlines()[0]}") from None
-    return document
+class Duration(float):
+    """Seconds, written Go-style."""
 
 
 class NodeBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,28 +33,20 @@ def node_manifests(batch: NodeBatch) -> list[Manifest]:
         raise ValueError(f"expected a count of at least 0, got {batch.count}")
     if batch.count > 1 and "%d" not in batch.name:
         raise ValueError(f'expected a name with %d for {batch.count} nodes, got "{batch.name}"')
-    return [_node(batch, batch.name.replace("%d", str(number))) for number in range(batch.count)]
+    names = [batch.name.replace("%d", str(number)) for number in range(batch.count)]
+    return [node_manifest(name, batch.capacity, batch.labels, batch.taints) for name in names]
 
 
-def _node(batch: NodeBatch, name: str) -> Manifest:
+def node_manifest(
+    name: str, capacity: Mapping[str, Any], labels: Mapping[str, str], taints: tuple[Manifest, ...]
+) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": dict(batch.labels)},
-        "spec": {"taints": list(batch.taints)} if batch.taints else {},
-        "status": {"capacity": dict(batch.capacity)},
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {"taints": list(taints)} if taints else {},
+        "status": {"capacity": dict(capacity)},
     }
-
-
-def complete_node(manifest: Manifest) -> Manifest:
-    """A node as its kubelet registers it: hostname label, capacity for pods, allocatable = capacity, Ready."""
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
-    labels = {HOSTNAME: metadata.get("name"), **(metadata.get("labels") or {})}
-    capacity = {"pods": DEFAULT_PODS, **(status.get("capacity") or status.get("allocatable") or {})}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-    allocatable = {"pods": capacity["pods"], **(status.get("allocatable") or capacity)}
-    completed = {"conditions": [ready], **status, "capacity": capacity, "allocatable": allocatable}
-    return {**manifest, "metadata": {**metadata, "labels": labels}, "status": completed}
 
 
 def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -121,8 +60,9 @@ def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for path, kind, expected in _SHAPES:
         found = _at(manifest, path)
         if found is not None and not isinstance(found, kind):
-            yield path, f"expected {expected}, got {found!r}"
+            yield path, f"expected {expected}, got {found!r:.60}"
     yield from _check_behaviour(manifest)
+    yield from _check_schedule(manifest)
 
 
 _SHAPES: tuple[tuple[str, type, str], ...] = (
@@ -136,8 +76,27 @@ _SHAPES: tuple[tuple[str, type, str], ...] = (
 """Types of the fields that are read before a server has checked them."""
 
 
+_POD_ANNOTATIONS = {
+    "Pod": "metadata.annotations",
+    "CronJob": "spec.jobTemplate.spec.template.metadata.annotations",
+    **dict.fromkeys(("Job", "Deployment", "ReplicaSet", "StatefulSet"), "spec.template.metadata.annotations"),
+}
+"""Where each kind says how its pods behave."""
+
+
+def _check_schedule(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    if manifest.get("kind") != "CronJob":
+        return
+    try:
+        parse_schedule(str(_at(manifest, "spec.schedule") or ""))
+    except InvalidSchedule as error:
+        yield "spec.schedule", str(error)
+    if (zone := _at(manifest, "spec.timeZone")) not in (None, *UTC_NAMES):
+        yield "spec.timeZone", f"expected UTC, because other time zones are not simulated, got {zone!r:.60}"
+
+
 def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    path = {"Pod": "metadata.annotations", "Job": "spec.template.metadata.annotations"}.get(str(manifest.get("kind")))
+    path = _POD_ANNOTATIONS.get(str(manifest.get("kind")))
     annotations = _at(manifest, path) if path else None
     if not isinstance(annotations, Mapping):
         return

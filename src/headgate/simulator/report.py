@@ -18,6 +18,7 @@ from headgate.model.pod import Phase, Pod
 from headgate.simulator.clients import AmbiguousKind, Kubectl, reference_dict
 from headgate.simulator.observing import ObjectChange
 from headgate.simulator.scenario import Expectation, InvalidScenario, Scenario
+from headgate.world.autoscaling import AutoscalerCounts
 
 Objects = Mapping[str, Sequence[Json]]
 """All objects of every cluster, sorted by apiVersion, kind, namespace and name."""
@@ -52,6 +53,7 @@ class Report(Struct, frozen=True):
     refused: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
     failures: Sequence[Failure]
+    warnings: Sequence[Mapping[str, Any]] = ()  # of the server, about requests of the scenario
 
     def to_json(self) -> bytes:
         """The report as JSON; equal runs give equal bytes."""
@@ -62,6 +64,7 @@ class Report(Struct, frozen=True):
                 "final": _clusters(self.final),
                 "journal": self.journal,
                 "refused": self.refused,
+                **({"warnings": self.warnings} if self.warnings else {}),
                 "summary": self.summary,
             }
         )
@@ -156,6 +159,25 @@ def summary_of(clusters: Iterable[PodCounts], decisions: int, effects: int) -> d
         }
         if waits
         else None,
+    }
+
+
+def autoscaler_summary(clusters: Sequence[AutoscalerCounts]) -> dict[str, object]:
+    """What the autoscalers of all clusters did together; nothing where there is none."""
+    if not clusters:
+        return {}
+    counts = sum(clusters, start=AutoscalerCounts())
+    return {
+        "autoscaler": {
+            "scaleUps": counts.scale_ups,
+            "nodesAdded": counts.nodes_added,
+            "nodesRemoved": counts.nodes_removed,
+            "falseScaleUps": counts.false_scale_ups,
+            "falseReasons": dict(counts.false_reasons),
+            "missedScaleUps": counts.missed_scale_ups,
+            "nodeSeconds": rounded_seconds(counts.node_seconds),
+            "emptyNodeSeconds": rounded_seconds(counts.empty_node_seconds),
+        }
     }
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
+from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.model.settings import Role, Settings
-from headgate.simulator.manifests import InvalidYaml, Manifest, NodeBatch, check_manifest, node_manifests, read_yaml
+from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
+from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
 
 SETTLED = "settled"
+STANDARD_INPUT = "-"
 ACTIONS = ("apply", "delete", "patch", "disconnect", "crash", "stale", "addNodes", "dropNode")
 
 
@@ -90,6 +94,7 @@ class ScheduledAction(Struct, frozen=True):
 class ClusterPlan(Struct, frozen=True):
     name: str
     objects: tuple[LocatedManifest, ...] = ()
+    autoscaler: AutoscalerPlan | None = None
 
 
 class Expectation(Struct, frozen=True):
@@ -122,10 +127,6 @@ class InvalidEntry(Exception):
         self.path, self.problem = path, problem
 
 
-class Duration(float):
-    """Seconds, written Go-style."""
-
-
 class ObjectEntry(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     kind: str
     name: str
@@ -144,6 +145,7 @@ class ClusterEntry(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "main"
     nodes: tuple[NodeBatch, ...] = ()
     objects: tuple[Manifest, ...] = ()
+    autoscaler: AutoscalerEntry | None = None
 
 
 class TimelineEntry(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -226,16 +228,21 @@ def _in_words(types: str) -> str:
 
 
 def load_scenario(path: str, installed: Sequence[str] = ()) -> Scenario:
-    """`installed` names the plugins its configuration may enable. Raises InvalidScenario."""
+    """The scenario in a file, or in standard input for `-`. Raises InvalidScenario.
+
+    `installed` names the plugins its configuration may enable.
+    """
     try:
-        text = Path(path).read_bytes()
+        if path == STANDARD_INPUT:
+            return parse_scenario(sys.stdin.buffer, "standard input", installed)
+        with Path(path).open("rb") as file:
+            return parse_scenario(file, path, installed)
     except OSError as error:
         raise InvalidScenario(path, "", f"cannot be read: {error.strerror}") from None
-    return parse_scenario(text, path, installed)
 
 
-def parse_scenario(text: str | bytes, source: str, installed: Sequence[str] = ()) -> Scenario:
-    """Raises InvalidScenario."""
+def parse_scenario(text: str | bytes | BinaryIO, source: str, installed: Sequence[str] = ()) -> Scenario:
+    """Raises InvalidScenario, and OSError of an open file."""
     try:
         document = read_yaml(text)
     except InvalidYaml as error:
@@ -294,7 +301,16 @@ class _ScenarioReader:
     def _cluster(self, number: int, entry: ClusterEntry) -> ClusterPlan:
         path = f"clusters[{number}]"
         nodes = self._nodes(f"{path}.nodes", entry.nodes)
-        return ClusterPlan(entry.name, nodes + self._manifests(f"{path}.objects", entry.objects))
+        autoscaler = self._autoscaler(f"{path}.autoscaler", entry.autoscaler)
+        if autoscaler is not None:
+            nodes += tuple(LocatedManifest(f"{path}.autoscaler.groups", manifest) for manifest in autoscaler.nodes)
+        return ClusterPlan(entry.name, nodes + self._manifests(f"{path}.objects", entry.objects), autoscaler)
+
+    def _autoscaler(self, path: str, entry: AutoscalerEntry | None) -> AutoscalerPlan | None:
+        try:
+            return None if entry is None else autoscaler_plan(entry)
+        except InvalidAutoscaler as error:
+            raise self._invalid(f"{path}.{error.path}", error.problem) from None
 
     def _nodes(self, path: str, batches: tuple[NodeBatch, ...]) -> tuple[LocatedManifest, ...]:
         located: list[LocatedManifest] = []

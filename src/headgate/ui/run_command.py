@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from headgate.ui.files import read_file
+
 ROLES = ("quota", "scheduler", "fleet", "integrations")
 BUILT_ROLES = ("quota", "scheduler", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -64,7 +66,8 @@ Examples:
     help="Instead of KUBECONFIG, ~/.kube/config or the pod's service account.",
 )
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Configuration (YAML).")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
+@click.option("--config", metavar="FILE", callback=read_file, help="Configuration (YAML); - for standard input.")
 @click.option(
     "--roles",
     metavar="LIST",
@@ -86,7 +89,28 @@ Examples:
     metavar="HOST:PORT",
     default="0.0.0.0:10270",
     show_default=True,
-    help="Address of /healthz, /livez, /readyz, /metrics and /preemptions; '' for none.",
+    help="Address of /healthz, /livez and /readyz; '' for none. Also of /metrics and /preemptions, which need no token "
+    "if it is a loopback address.",
+)
+@click.option(
+    "--metrics-listen",
+    metavar="HOST:PORT",
+    default="",
+    help="Address of /metrics and /preemptions over TLS, for whoever has a token or client certificate that the API "
+    "server lets get them.  [default: none]",
+)
+@click.option(
+    "--metrics-cert",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Serving certificate.  [default: one that is made at each start]",
+)
+@click.option("--metrics-key", metavar="FILE", type=click.Path(path_type=Path), help="Key of that certificate.")
+@click.option(
+    "--metrics-client-ca",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="CA of client certificates that may read /metrics and /preemptions.  [default: tokens only]",
 )
 @click.option(
     "--leader-elect",
@@ -135,10 +159,15 @@ def run(
     *,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     roles: tuple[str, ...],
     scheduler_names: tuple[str, ...],
     listen: str,
+    metrics_listen: str,
+    metrics_cert: Path | None,
+    metrics_key: Path | None,
+    metrics_client_ca: Path | None,
     leader_elect: bool,
     no_leader_elect: bool,
     lease_namespace: str,
@@ -163,10 +192,15 @@ def run(
     flags = Flags(
         kubeconfig=kubeconfig,
         context=context,
+        insecure=insecure,
         config=config,
         roles=roles,
         scheduler_names=scheduler_names,
         listen=listen,
+        metrics_listen=metrics_listen,
+        metrics_cert=metrics_cert,
+        metrics_key=metrics_key,
+        metrics_client_ca=metrics_client_ca,
         leader_elect=leader_elect and not no_leader_elect,
         lease_namespace=lease_namespace,
         webhook_listen=webhook_listen,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.pod import ENDED, Phase, Pod
 
+HOSTNAME = "kubernetes.io/hostname"
+DEFAULT_PODS = "110"
 KILLED = 143  # the exit code of a process ended by SIGTERM
 RUN_SECONDS = "headgate.dev/run-seconds"
 STOP_SECONDS = "headgate.dev/stop-seconds"
@@ -64,6 +67,17 @@ def _exit_code(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= 255):
         raise InvalidBehaviour(EXIT_CODE, "an exit code from 0 to 255", text)
     return int(text)
+
+
+def complete_node(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A node as its kubelet registers it: hostname label, capacity for pods, allocatable = capacity, Ready."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    labels = {HOSTNAME: metadata.get("name"), **(metadata.get("labels") or {})}
+    capacity = {"pods": DEFAULT_PODS, **(status.get("capacity") or status.get("allocatable") or {})}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    allocatable = {"pods": capacity["pods"], **(status.get("allocatable") or capacity)}
+    completed = {"conditions": [ready], **status, "capacity": capacity, "allocatable": allocatable}
+    return {**manifest, "metadata": {**metadata, "labels": labels}, "status": completed}
 
 
 def remove_pod(pod: Pod, now: float, *, reason: str = "", exit_code: int | None = None) -> list[Effect]:

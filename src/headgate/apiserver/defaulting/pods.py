@@ -182,14 +182,14 @@ def _affinity(affinity: Json, labels: Mapping[str, str]) -> Json:
 
 
 def _affinity_terms(affinity: Json, labels: Mapping[str, str]) -> Json:
-    demanded, wished = _TERM_LISTS
+    required, preferred = _TERM_LISTS
     changed: Json = {}
-    if affinity.get(demanded):
-        changed[demanded] = [_with_label_expressions(term, labels) for term in affinity[demanded]]
-    if affinity.get(wished):
-        changed[wished] = [
-            {**wish, "podAffinityTerm": _with_label_expressions(wish.get("podAffinityTerm") or {}, labels)}
-            for wish in affinity[wished]
+    if affinity.get(required):
+        changed[required] = [_with_label_expressions(term, labels) for term in affinity[required]]
+    if affinity.get(preferred):
+        changed[preferred] = [
+            {**weighted, "podAffinityTerm": _with_label_expressions(weighted.get("podAffinityTerm") or {}, labels)}
+            for weighted in affinity[preferred]
         ]
     return changed
 

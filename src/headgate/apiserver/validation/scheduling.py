@@ -64,10 +64,11 @@ def _node_affinity_errors(path: str, affinity: NodeAffinity) -> list[FieldError]
             errors.append(required(terms, "must have at least one node selector term"))
         for index, term in enumerate(demanded.node_selector_terms or ()):
             errors += _node_term_errors(f"{terms}[{index}]", term, check_values=True)
-    for index, wish in enumerate(affinity.preferred_during_scheduling_ignored_during_execution or ()):
+    for index, preferred in enumerate(affinity.preferred_during_scheduling_ignored_during_execution or ()):
         here = f"{path}.{_PREFERRED}[{index}]"
-        errors += _weight_errors(here, wish.weight)
-        errors += _node_term_errors(f"{here}.preference", wish.preference or NodeSelectorTerm(), check_values=False)
+        errors += _weight_errors(here, preferred.weight)
+        preference = preferred.preference or NodeSelectorTerm()
+        errors += _node_term_errors(f"{here}.preference", preference, check_values=False)
     return errors
 
 
@@ -132,10 +133,10 @@ def _pod_affinity_errors(path: str, affinity: PodAffinity) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, term in enumerate(affinity.required_during_scheduling_ignored_during_execution or ()):
         errors += _pod_term_errors(f"{path}.{_REQUIRED}[{index}]", term)
-    for index, wish in enumerate(affinity.preferred_during_scheduling_ignored_during_execution or ()):
+    for index, preferred in enumerate(affinity.preferred_during_scheduling_ignored_during_execution or ()):
         here = f"{path}.{_PREFERRED}[{index}]"
-        errors += _weight_errors(here, wish.weight)
-        errors += _pod_term_errors(f"{here}.podAffinityTerm", wish.pod_affinity_term or PodAffinityTerm())
+        errors += _weight_errors(here, preferred.weight)
+        errors += _pod_term_errors(f"{here}.podAffinityTerm", preferred.pod_affinity_term or PodAffinityTerm())
     return errors
 
 

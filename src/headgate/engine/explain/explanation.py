@@ -12,9 +12,12 @@ from headgate.quota.messages import amount_text
 
 
 class WorkloadState(StrEnum):
+    """What is said first of a Workload, or of a job that has none."""
+
     FINISHED = "Finished"
     DELETED = "BeingDeleted"
     ADMITTED = "Admitted"
+    NO_NODE = "WaitingForNodes"  # admitted, and some of its pods have no node
     NO_ROOM = "WaitingForRoom"  # admitted, and held for pods that are leaving
     CHECKS = "WaitingForAdmissionChecks"
     LEAVING = "Evicted"  # and still holding its quota
@@ -38,6 +41,11 @@ class WorkloadState(StrEnum):
     PREEMPTION_WITHHELD = "PreemptionWithheld"
     PODS_NOT_READY = "WaitingForPodsReady"
     NOTHING = "CouldBeAdmitted"
+    PENDING = "Pending"  # and why cannot be read
+    NOT_MANAGED = "NotManaged"  # a job without a Workload, which gets none
+    INCOMPLETE = "GroupIncomplete"
+    NO_CLASS = "PriorityClassNotFound"
+    NO_WORKLOAD = "WorkloadNotCreated"
 
 
 class LimitKind(StrEnum):
@@ -200,16 +208,28 @@ class MinimalChange(Struct, frozen=True):
     victims: tuple[str, ...] = ()
 
 
+class WorkloadAhead(Struct, frozen=True):
+    """A pending workload that is considered earlier."""
+
+    workload: str
+    priority: int
+
+
 class QueuePosition(Struct, frozen=True):
-    """Its position among the pending workloads of its ClusterQueue, counted from 1."""
+    """Its position among the pending workloads of its ClusterQueue, counted from 1, and the first of those ahead."""
 
     position: int
     of: int
+    ahead: tuple[WorkloadAhead, ...] = ()
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """`about` is the workload whose requests `flavors` is about: this one, or the head it waits behind."""
+    """`about` is the workload whose requests `flavors` is about: this one, or the head it waits behind.
 
+    `workload` is the name of a Workload or, as `kind` says, of a job that has none.
+    """
+
+    kind: str = "Workload"
     workload: str
     state: WorkloadState
     summary: str

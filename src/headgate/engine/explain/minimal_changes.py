@@ -326,8 +326,8 @@ def _asked_by(ask: PodSetRequests, resource: str) -> int:
 
 def _grain(what_if: QuotaWhatIf, resource: str) -> int:
     """The greatest common divisor of all quotas, usage and requests: thresholds are multiples of it."""
-    applicants = [what_if.head, *(one for one, _ in what_if.others.kinds)]
-    asked = [ask.each[resource] for one in applicants for ask in one.pod_set_requests]
+    pending = [what_if.head, *(one for one, _ in what_if.others.kinds)]
+    asked = [ask.each[resource] for one in pending for ask in one.pod_set_requests]
     held = [amount for reservation in what_if.holders for of, amount in reservation.usage if of.resource == resource]
     groups = [*(one.groups for one in what_if.queues), *(one.groups for one in what_if.cohorts)]
     quotas = [

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import structs
 
+from headgate.engine.integrations.job_index import FlavorsAndClasses, JobIndex
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.quota.queue_usage import QueueUsages
+from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, PODS_READY
 from headgate.lifecycle.workload.queue_snapshot import QueueSnapshot, inadmissible_reason
-from headgate.model.keys import Key
-from headgate.model.objects import Job, Object
+from headgate.model.keys import Key, Kind
+from headgate.model.objects import Job, Namespace, Object, PriorityClass
+from headgate.model.owners import ReplicaOwner, StatefulSet
 from headgate.model.pod import Pod
-from headgate.model.queues import ClusterQueue, QueuedWorkload
+from headgate.model.queues import ClusterQueue, QueuedWorkload, ResourceFlavor, WorkloadPriorityClass
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.cohorts import cohort_forest
 from headgate.quota.ledger import Reservation
@@ -23,51 +26,62 @@ from headgate.quota.pending_workload import PendingWorkload, has_rested, may_que
 from headgate.quota.requests import reservation_of
 
 READ = QuotaPlane.reads
-"""The kinds that an explanation depends on. Jobs and pods may be added for workloads that are admitted."""
+"""The kinds that decisions about quota depend on. Jobs, pods and their owners may be added."""
+_DECIDING = frozenset(READ) - {Kind.NAMESPACE, Kind.LIMIT_RANGE, Kind.LOCAL_QUEUE}
+"""Of these, what is in the namespace of a workload is not enough."""
 
 
 class ClusterSnapshot:
-    """Immutable; `now` is when it was read."""
+    """Immutable; `now` is when it was read. Of the kinds in `unreadable` there may be objects that it does not have."""
 
-    def __init__(self, objects: Iterable[Object], settings: QuotaSettings, now: float) -> None:
-        self.settings, self.now = settings, now
-        self.around = QuotaObjectCache(settings)
+    def __init__(
+        self, objects: Iterable[Object], settings: QuotaSettings, now: float, unreadable: Collection[Kind] = ()
+    ) -> None:
+        self.settings, self.now, self.unreadable = settings, now, frozenset(unreadable)
+        self.objects = QuotaObjectCache(settings)
         self.workloads: dict[Key, QueuedWorkload] = {}
         self.pods: dict[Key, Pod] = {}
+        self.owners: dict[Key, Job | ReplicaOwner] = {}
+        self.jobs, self.classes = JobIndex(settings), FlavorsAndClasses()
         for found in objects:
             self._put(found)
-        self.around.take_reshaped()
+        self.objects.take_reshaped()
         for key, workload in self.workloads.items():
             self.workloads[key] = self._with_priority_of_class(workload)
         self.consumptions = self._consumptions()
-        self.forest = cohort_forest(list(self.around.queues.values()), list(self.around.cohorts.values()))
+        self.forest = cohort_forest(list(self.objects.queues.values()), list(self.objects.cohorts.values()))
 
-    def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
-        return self.around.circumstances(workload)
+    @property
+    def hidden(self) -> tuple[Kind, ...]:
+        """The kinds without which nothing can be decided about quota, and that could not be read."""
+        return tuple(sorted(self.unreadable & _DECIDING))
+
+    def queue_snapshot(self, workload: QueuedWorkload) -> QueueSnapshot:
+        return self.objects.queue_snapshot(workload)
 
     def queue_of(self, workload: QueuedWorkload) -> ClusterQueue | None:
-        return self.around.queues.get(self.around.queue_of(workload))
+        return self.objects.queues.get(self.objects.queue_of(workload))
 
     def holders(self, queues: frozenset[str]) -> Iterator[Reservation]:
         """Workloads that hold quota of these queues, including evicted ones that have not released it."""
         for workload in self.workloads.values():
-            if workload.admission is not None and workload.admission.cluster_queue in queues:
+            if workload.status.admission is not None and workload.status.admission.cluster_queue in queues:
                 reservation = reservation_of(workload, ordered_at(workload, self.settings))
                 if reservation is not None and not workload.is_true(FINISHED):
                     yield reservation
 
-    def applicants(self, queues: frozenset[str]) -> Iterator[PendingWorkload]:
+    def pending(self, queues: frozenset[str]) -> Iterator[PendingWorkload]:
         """Pending workloads of these queues that would be considered now."""
         for workload in self.workloads.values():
-            queue = self.around.queue_of(workload)
+            queue = self.objects.queue_of(workload)
             if queue in queues and self.applies(workload):
-                yield pending_workload(workload, queue, self.settings, self.around.adjustments(workload))
+                yield pending_workload(workload, queue, self.settings, self.objects.adjustments(workload))
 
     def applies(self, workload: QueuedWorkload) -> bool:
         """Whether only quota and the order of its queue keep it pending."""
-        if workload.admission is not None or workload.deleted is not None or not may_queue(workload):
+        if workload.status.admission is not None or workload.deleted is not None or not may_queue(workload):
             return False
-        return has_rested(workload, self.now) and inadmissible_reason(workload, self.circumstances(workload)) is None
+        return has_rested(workload, self.now) and inadmissible_reason(workload, self.queue_snapshot(workload)) is None
 
     @property
     def all_ready(self) -> bool:
@@ -78,34 +92,52 @@ class ClusterSnapshot:
         match found:
             case QueuedWorkload():
                 self.workloads[found.key] = found
+                self.jobs.put_workload(found)
             case Job():
-                pass  # it is named by its Workload
+                self.owners[found.key] = found
+                self.jobs.put_job(found)
             case Pod():
                 self.pods[found.key] = found
+                if found.held is not None:
+                    self.jobs.put_pod(found)
+            case ReplicaOwner():
+                self.owners[found.key] = found
+                if isinstance(found, StatefulSet):
+                    self.jobs.put_stateful_set(found)
+            case PriorityClass():
+                self.classes.put(found)
             case _:
-                self.around.observe(found)
+                self._put_described(found)
+
+    def _put_described(self, found: Object) -> None:
+        if isinstance(found, ResourceFlavor | WorkloadPriorityClass):
+            self.classes.put(found)
+        if isinstance(found, Namespace):
+            self.jobs.put_namespace(found)
+        self.objects.observe(found)
 
     def _consumptions(self) -> Consumptions | None:
         """Usage of local queues by their statuses; None without usage-based fair sharing."""
         sharing = self.settings.usage_sharing
         if sharing is None:
             return None
-        made = Consumptions(sharing, self.around, QueueUsages())
-        for local in self.around.locals.values():
-            made.open(local, self.now)
-        for reservation in self.holders(frozenset(self.around.queues)):
-            workload = self.workloads[reservation.key]
-            made.place(workload, self.around.local_of(workload), reservation)
+        made = Consumptions(sharing, self.objects, QueueUsages())
+        for local in self.objects.locals.values():
+            made.open(local, (), self.now)
+        for reservation in self.holders(frozenset(self.objects.queues)):
+            record = WorkloadRecord(self.workloads[reservation.key])
+            record.reservation = reservation
+            made.place(record, self.objects.local_of(record.observed))
         return made
 
     def _with_priority_of_class(self, workload: QueuedWorkload) -> QueuedWorkload:
         """The workload with the current value of its priority class."""
-        value = self.around.priority_of(workload)
+        value = self.objects.priority_of(workload)
         return workload if value is None else structs.replace(workload, priority=value)
 
 
 def _waits_for_pods(workload: QueuedWorkload) -> bool:
-    if workload.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
+    if workload.status.admission is None or not workload.is_true(ADMITTED) or workload.is_true(EVICTED):
         return False
     told = workload.condition(PODS_READY)
     is_done = workload.is_true(FINISHED)

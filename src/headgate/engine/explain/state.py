@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
@@ -20,6 +21,8 @@ from headgate.lifecycle.workload.conditions import (
     without,
 )
 from headgate.model.conditions import Condition
+from headgate.model.counting import counted
+from headgate.model.pod import Pod
 from headgate.model.queues import (
     Admission,
     CheckState,
@@ -31,6 +34,7 @@ from headgate.model.queues import (
 from headgate.model.selectors import Requirement
 from headgate.quota.pending_workload import has_failed_checks, has_rested
 
+MOST_REASONS = 3  # why pods have no node
 WAITS_FOR_REPLACEMENT = "WaitingForReplacementPods"
 
 
@@ -52,7 +56,8 @@ def state_before_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> St
 
 def without_blockers(workload: QueuedWorkload) -> QueuedWorkload:
     """The workload without anything but quota that keeps it pending."""
-    freed = structs.replace(workload, active=True, gated_by=(), requeue=None, checks=())
+    status = structs.replace(workload.status, requeue=None, checks=())
+    freed = structs.replace(workload, active=True, gated_by=(), status=status)
     for condition_text in (REQUEUED, WAITS_FOR_REPLACEMENT, QUOTA_RESERVED):
         freed = without(freed, condition_text)
     return freed
@@ -79,7 +84,7 @@ def _finished(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport
 
 
 def _holds_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    given = workload.admission
+    given = workload.status.admission
     if given is None:
         return None
     if workload.is_true(EVICTED):
@@ -90,23 +95,47 @@ def _holds_quota(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
         actions = ("wait for these pods to end; it starts at the time named in any case",)
         return StateReport(WorkloadState.NO_ROOM, f"is admitted and held: {held.message}", actions)
     if workload.is_true(ADMITTED):
-        return StateReport(
-            WorkloadState.ADMITTED, f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}"
+        said, unplaced = (
+            f"is admitted by ClusterQueue {given.cluster_queue}: {_flavors(given)}",
+            _unplaced(workload, cluster),
         )
+        return StateReport(WorkloadState.NO_NODE if unplaced else WorkloadState.ADMITTED, f"{said}{unplaced}")
     return _waits_for_checks(workload, given, cluster)
 
 
 def _flavors(given: Admission) -> str:
-    parts = [
-        f"{one.count} pods of {one.name} on {', '.join(sorted({flavor for _, flavor in one.flavors})) or 'no flavor'}"
-        for one in given.pod_sets
-    ]
+    parts = []
+    for one in given.pod_sets:
+        flavors = ", ".join(sorted({flavor for _, flavor in one.flavors})) or "no flavor"
+        parts.append(f"{counted(one.count, 'pod')} of {one.name} on {flavors}")
     return "; ".join(parts)
 
 
+def _unplaced(workload: QueuedWorkload, cluster: ClusterSnapshot) -> str:
+    """Its pods without a node, and what the scheduler says of them; empty if there are none."""
+    pods = [
+        pod
+        for pod in cluster.pods.values()
+        if (its := cluster.jobs.workload_for(pod)) is not None and its.key == workload.key
+    ]
+    waiting = [pod for pod in pods if pod.wants_node]
+    if not waiting:
+        return ""
+    whys = Counter(_not_scheduled(pod) for pod in waiting).most_common(MOST_REASONS)
+    verb = "has" if len(waiting) == 1 else "have"
+    return f"; {len(waiting)} of {counted(len(pods), 'pod')} {verb} no node: {'; '.join(why for why, _ in whys)}"
+
+
+def _not_scheduled(pod: Pod) -> str:
+    told = pod.scheduled
+    if told is None or told.status != "False":
+        return f"no scheduler has answered yet (schedulerName {pod.scheduler_name})"
+    return f"{told.reason}: {told.message.rstrip('.')}" if told.message else told.reason
+
+
 def _waits_for_checks(workload: QueuedWorkload, given: Admission, cluster: ClusterSnapshot) -> StateReport:
-    queue = cluster.around.queues.get(given.cluster_queue)
-    states = {check.name: check for check in workload.checks}
+    queue = cluster.objects.queues.get(given.cluster_queue)
+    states = {check.name: check for check in workload.status.checks}
     names = required_checks(queue, given) if queue is not None else tuple(sorted(states))
     open_ones = [states.get(name, CheckStatus(name)) for name in names]
     waiting = [check for check in open_ones if check.state is not CheckState.READY]
@@ -135,6 +164,14 @@ def _gated(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | 
     return StateReport(WorkloadState.GATED, f"is gated by {names}", (act,), True)
 
 
+def _unsupported(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    found = workload.unsupported
+    if not found:
+        return None
+    summary = f"asks for what is not supported, so it is not admitted: {'; '.join(found)}"
+    return StateReport(WorkloadState.INVALID, summary, tuple(f"remove {one}" for one in found))
+
+
 def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if workload.is_on_hold:
         return StateReport(
@@ -151,10 +188,10 @@ def _held(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | N
 
 
 def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    key = cluster.around.local_of(workload)
-    local = cluster.around.locals.get(key)
+    key = cluster.objects.local_of(workload)
+    local = cluster.objects.locals.get(key)
     if local is None:
-        there = [other.name for other in sorted(cluster.around.locals) if other.namespace == key.namespace]
+        there = [other.name for other in sorted(cluster.objects.locals) if other.namespace == key.namespace]
         listed = f"there are: {', '.join(there)}" if there else "there is none"
         named = f"LocalQueue {workload.queue} does not exist" if workload.queue else "it names no LocalQueue"
         act = f"create LocalQueue {workload.queue or '...'} in namespace {key.namespace}, or name one that exists"
@@ -174,9 +211,21 @@ def _local_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateRep
     return None
 
 
+def _unreadable(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
+    """Without the rights to read all that admission depends on, what the workload's own status says."""
+    if not cluster.hidden:
+        return None
+    found = _failed_checks(workload, cluster) or _rests(workload, cluster)
+    if found is not None:
+        return structs.replace(found, then_quota=False)
+    told = workload.condition(QUOTA_RESERVED)
+    why = f"its status says: {condition_text(told).rstrip('.')}" if told is not None else "its status says nothing yet"
+    return StateReport(WorkloadState.PENDING, f"is pending; {why}")
+
+
 def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
-    name = cluster.around.queue_of(workload)
-    queue = cluster.around.queues.get(name)
+    name = cluster.objects.queue_of(workload)
+    queue = cluster.objects.queues.get(name)
     if queue is None:
         summary = f"has no queue: ClusterQueue {name}, which LocalQueue {workload.queue} names, does not exist"
         return StateReport(WorkloadState.NO_QUEUE, summary, (f"create ClusterQueue {name}",))
@@ -185,12 +234,12 @@ def _cluster_queue(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
             WorkloadState.INACTIVE,
             f"cannot queue: ClusterQueue {name} is inactive, because its cohorts form a cycle",
         )
-    activity = cluster.around.activity(queue)
+    activity = cluster.objects.activity(queue)
     if not activity.active:
         only_stopped = activity.reason == "Stopped" and activity.message.endswith(": is stopped.")
         summary = f"is in an inactive ClusterQueue, {name}: {activity.message.rstrip('.')}"
         return StateReport(WorkloadState.INACTIVE, summary, tuple(_activations(queue, cluster)), only_stopped)
-    if not cluster.around.may_enter(queue, workload.key.namespace):
+    if not cluster.objects.may_enter(queue, workload.key.namespace):
         return _wrong_namespace(queue, workload.key.namespace)
     return None
 
@@ -199,10 +248,10 @@ def _activations(queue: ClusterQueue, cluster: ClusterSnapshot) -> Iterator[str]
     if queue.stop_policy is not StopPolicy.NONE:
         yield f"set spec.stopPolicy of ClusterQueue {queue.name} to None"
     for name in dict.fromkeys(entry.flavor for group in queue.groups for entry in group.flavors):
-        if name not in cluster.around.flavors:
+        if name not in cluster.objects.flavors:
             yield f"create ResourceFlavor {name}"
     for check in queue.checks:
-        if check.name not in cluster.around.checks:
+        if check.name not in cluster.objects.checks:
             yield f"create AdmissionCheck {check.name}"
 
 
@@ -226,7 +275,7 @@ def _in_words(one: Requirement) -> str:
 def _failed_checks(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if not has_failed_checks(workload):
         return None
-    failed = [one for one in workload.checks if one.state in (CheckState.RETRY, CheckState.REJECTED)]
+    failed = [one for one in workload.status.checks if one.state in (CheckState.RETRY, CheckState.REJECTED)]
     summary = f"has failed admission checks: {'; '.join(_check(one) for one in failed)}"
     return StateReport(WorkloadState.CHECKS_FAILED, summary, (), True)
 
@@ -234,7 +283,7 @@ def _failed_checks(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateR
 def _rests(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | None:
     if has_rested(workload, cluster.now):
         return None
-    requeue, why = workload.requeue, condition_text(workload.condition(REQUEUED))
+    requeue, why = workload.status.requeue, condition_text(workload.condition(REQUEUED))
     because = f" ({why})" if why else ""
     if requeue is None or requeue.at is None:
         return StateReport(WorkloadState.BACKOFF, f"is not requeued yet{because}", (), True)
@@ -247,10 +296,12 @@ _RULES: tuple[Callable[[QueuedWorkload, ClusterSnapshot], StateReport | None], .
     _deleted,
     _finished,
     _holds_quota,
+    _unsupported,
     _deactivated,
     _gated,
     _held,
     _local_queue,
+    _unreadable,
     _cluster_queue,
     _failed_checks,
     _rests,

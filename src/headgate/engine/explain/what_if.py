@@ -64,9 +64,9 @@ class OtherPending:
     Only the first of each list has to be tried.
     """
 
-    def __init__(self, applicants: Iterable[PendingWorkload] = ()) -> None:
+    def __init__(self, pending: Iterable[PendingWorkload] = ()) -> None:
         self._lines: dict[ClassKey, list[PendingWorkload]] = {}
-        for one in sorted(applicants, key=lambda one: (one.rank, one.key)):
+        for one in sorted(pending, key=lambda one: (one.rank, one.key)):
             self._lines.setdefault(class_key(one), []).append(one)
 
     def __iter__(self) -> Iterator[PendingWorkload]:
@@ -116,7 +116,7 @@ class QuotaWhatIf(Struct, frozen=True):
     def ledger(self) -> Ledger:
         made = Ledger(self.queues, self.cohorts, self.used_by_reservation)
         for reservation in self.holders:
-            made.hold(reservation)
+            made.reserve(reservation)
         return made
 
 
@@ -158,19 +158,19 @@ def what_if_for(cluster: ClusterSnapshot, workload: QueuedWorkload, queue: str) 
     """The inputs of a decision on `workload` in `queue`, whose cohorts form no cycle."""
     forest = cluster.forest
     root, names = forest.queues[queue].root, frozenset(forest.tree_of(queue))
-    around, used = cluster.around, cluster.consumptions
-    cohorts = [one for name, one in around.cohorts.items() if (node := forest.cohort(name)) and node.root is root]
+    objects, used = cluster.objects, cluster.consumptions
+    cohorts = [one for name, one in objects.cohorts.items() if (node := forest.cohort(name)) and node.root is root]
     return QuotaWhatIf(
         head=_settled(workload, queue, cluster),
-        others=OtherPending(one for one in cluster.applicants(names) if one.key != workload.key),
+        others=OtherPending(one for one in cluster.pending(names) if one.key != workload.key),
         holders=tuple(one for one in cluster.holders(names) if one.key != workload.key),
-        queues=tuple(around.queues[name] for name in sorted(names)),
+        queues=tuple(objects.queues[name] for name in sorted(names)),
         cohorts=tuple(cohorts),
-        flavors=around.flavors,
-        may_enter=around.may_enter,
+        flavors=objects.flavors,
+        may_enter=objects.may_enter,
         settings=cluster.settings,
         now=cluster.now,
-        inactive=around.inactive & names,
+        inactive=objects.inactive & names,
         all_ready=cluster.all_ready if cluster.settings.block_admission else True,
         used_by=used.used_by if used is not None else None,
         used_by_reservation=used.used_by_reservation if used is not None else None,
@@ -179,7 +179,7 @@ def what_if_for(cluster: ClusterSnapshot, workload: QueuedWorkload, queue: str) 
 
 def _settled(workload: QueuedWorkload, queue: str, cluster: ClusterSnapshot) -> PendingWorkload:
     """The pending workload with limit ranges and runtime classes already applied to its requests."""
-    adjustments = cluster.around.adjustments(workload)
+    adjustments = cluster.objects.adjustments(workload)
     sets = [
         structs.replace(
             one, shape=structs.replace(one.shape, requests=requests_of(one, adjustments)), needs=TemplateNeeds()

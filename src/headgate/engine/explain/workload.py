@@ -15,6 +15,7 @@ from headgate.engine.explain.explanation import (
     QueuePosition,
     RaiseQuota,
     RequiredAction,
+    WorkloadAhead,
     WorkloadState,
     limit_sentence,
 )
@@ -31,12 +32,16 @@ from headgate.quota.ledger import LocalUse
 from headgate.quota.pending_queue import Unreserved
 from headgate.quota.pending_workload import PendingWorkload, Rank
 
+MOST_AHEAD = 5  # workloads that are named
+EXPLAIN_ROLE = "headgate-explain"
+"""The ClusterRole that `headgate install` creates for whoever may read all that decides about quota."""
+
 
 def explain(cluster: ClusterSnapshot, workload: QueuedWorkload) -> Explanation:
     found = state_before_quota(workload, cluster)
     if found is None:
         return _about_quota(cluster, workload)
-    if not found.then_quota:
+    if not found.then_quota or cluster.hidden:
         return _plain(cluster, workload, found)
     return _and_then(cluster, workload, found)
 
@@ -49,10 +54,19 @@ def _plain(cluster: ClusterSnapshot, workload: QueuedWorkload, found: StateRepor
         state=found.state,
         summary=found.summary,
         local_queue=workload.queue,
-        cluster_queue=cluster.around.queue_of(workload),
+        cluster_queue=cluster.objects.queue_of(workload),
         cohorts=tuple(cohort.name for cohort in node.ancestors()) if node is not None else (),
         priority=workload.effective_priority,
         minimal_changes=tuple(MinimalChange(RequiredAction(act)) for act in found.actions),
+        notes=(_hidden(cluster),) if found.state is WorkloadState.PENDING else (),
+    )
+
+
+def _hidden(cluster: ClusterSnapshot) -> str:
+    kinds = ", ".join(kind.partition(".")[0] for kind in cluster.hidden)
+    return (
+        f"Limits and holders of quota are not shown: the rights to list {kinds} in the whole cluster are missing "
+        f"(ClusterRole {EXPLAIN_ROLE} has them)"
     )
 
 
@@ -75,7 +89,7 @@ def _about_quota(cluster: ClusterSnapshot, workload: QueuedWorkload) -> Explanat
     what_if = what_if_for(cluster, workload, plain.cluster_queue)
     result = _quota_result(what_if, plain)
     found = minimal_changes(result.case) if result.case is not None else ()
-    notes = (*_notes(workload, result.explanation, found), *_shown_by(cluster.around.queues[plain.cluster_queue]))
+    notes = (*_notes(workload, result.explanation, found), *_shown_by(cluster.objects.queues[plain.cluster_queue]))
     return structs.replace(result.explanation, position=_position(what_if), minimal_changes=found, notes=notes)
 
 
@@ -101,8 +115,10 @@ def _position(what_if: QuotaWhatIf) -> QueuePosition:
         return (what_if.used_by(one) if what_if.used_by is not None else 0), one.rank
 
     mine = what_if.head
-    others = [order(one) for one in what_if.others.of(mine.queue)]
-    return QueuePosition(1 + sum(one < order(mine) for one in others), 1 + len(others))
+    others = what_if.others.of(mine.queue)
+    ahead = sorted((one for one in others if order(one) < order(mine)), key=order)
+    named = tuple(WorkloadAhead(namespaced_name(one.key), one.workload.effective_priority) for one in ahead)
+    return QueuePosition(1 + len(ahead), 1 + len(others), named[:MOST_AHEAD])
 
 
 class _QuotaResult(Struct, frozen=True):

@@ -38,7 +38,7 @@ class DebtAndHolds:
         self._nodes = NodeCapacity()
         self._candidates = HoldCandidates(flavors, max_hold)
         self._derived_from: tuple[object, ...] = ()  # the versions of all that the holds were derived from
-        self._holds_until = math.inf  # when time alone makes them others
+        self.holds_until = math.inf  # when time alone makes them others
         self.debts = Debts(workload_for)
         self.terminating = TerminatingPods()
         self.holds: dict[Key, Hold] = {}
@@ -86,7 +86,7 @@ class DebtAndHolds:
 
     def set_running(self, job: Key, workload: QueuedWorkload | None) -> None:
         """The job, or a part of it, may run by this Workload; None: nothing of it does."""
-        if workload is not None and workload.admission is not None:
+        if workload is not None and workload.status.admission is not None:
             self._running[job] = workload
             self._dirty_running[job] = None
         elif self._running.pop(job, None) is not None:
@@ -117,7 +117,7 @@ class DebtAndHolds:
             for job in dirty:
                 self._candidates.put_started(job, self._running[job], self.debts.occupancy(job))
         derived_from = (self._nodes.version, self.debts.version, self._candidates.version, self._trees.version)
-        if derived_from == self._derived_from and now < self._holds_until:
+        if derived_from == self._derived_from and now < self.holds_until:
             return []
         before, self.holds = self.holds, self._plan(now) if self._candidates.waiting else {}
         self._derived_from = derived_from
@@ -127,15 +127,11 @@ class DebtAndHolds:
         terminating = [TerminatingPod(pod) for pod in self.debts.owing()]
         dues, limits = [each.due for each in terminating], [each.until for each in self._candidates.waiting.values()]
         times = (*dues, *(due + STUCK_AFTER for due in dues), *limits)
-        self._holds_until = min((at for at in times if at > now), default=math.inf)
+        self.holds_until = min((at for at in times if at > now), default=math.inf)
         return HoldPlan(self._nodes, self._trees).holds(terminating, self._candidates.all(), now)
 
     def hold_of(self, job: Key) -> Hold | None:
         return self.holds.get(job) if job in self._candidates.waiting else None
-
-    def holds_end(self) -> float:
-        """When time alone may end a hold."""
-        return self._holds_until
 
     # what is owed
 

@@ -85,11 +85,12 @@ class DebtStatuses:
             self._written.pop(name, None)
         for name in dict.fromkeys((*self._paced.due(now), *failed)):
             yield from self._write(self._queues[name], by_flavor(debt_of(name)), now)
-        self.has_work = self.next_deadline() is not None
+        self.has_work = bool(len(self._paced) or len(self._writes.deadlines))
 
-    def next_deadline(self) -> float | None:
-        deadlines = (self._paced.next_deadline(), self._writes.next_deadline())
-        return min((at for at in deadlines if at is not None), default=None)
+    @property
+    def deadlines(self) -> tuple[Deadlines[str], ...]:
+        """When to call `settle`."""
+        return self._paced, self._writes.deadlines
 
     def _is_news(self, name: str, owed: Owed) -> bool:
         """Whether this is not what was written last. A write that waits for its back-off is decided anew then."""

@@ -78,9 +78,10 @@ class FailureRecovery:
             if pod.node in self._unreachable and removed_at(pod) <= now:
                 yield from self._remove(pod, now)
 
-    def next_deadline(self) -> float | None:
-        deadlines = (self._deadlines.next_deadline(), self._deletions.next_deadline())
-        return min((at for at in deadlines if at is not None), default=None)
+    @property
+    def deadlines(self) -> tuple[Deadlines[Key], ...]:
+        """When to call `settle`."""
+        return self._deadlines, self._deletions.deadlines
 
     def _remove(self, pod: Pod, now: float) -> Iterator[Effect]:
         for effect in removal(pod, now):

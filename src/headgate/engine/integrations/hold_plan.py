@@ -290,7 +290,7 @@ class HoldCandidates:
     def _candidate(self, job: Key, workload: QueuedWorkload, counts: Counts, until: float) -> HoldCandidate | None:
         """None when its pods cannot start as they are."""
         shapes = _started_shapes(workload, self._flavors)
-        if shapes is None or workload.admission is None:
+        if shapes is None or workload.status.admission is None:
             return None
         wanted: dict[PodShape, int] = {}
         for name, shape in shapes.items():
@@ -301,8 +301,8 @@ class HoldCandidates:
             job=job,
             rank=(-workload.effective_priority, since, workload.created, workload.key),
             wanted={shape: count for shape, count in wanted.items() if count},
-            queue=workload.admission.cluster_queue,
-            quota=frozenset(name for name, amount in granted_quota(workload.admission).items() if amount),
+            queue=workload.status.admission.cluster_queue,
+            quota=frozenset(name for name, amount in granted_quota(workload.status.admission).items() if amount),
             since=since,
             until=until,
         )
@@ -332,7 +332,7 @@ def _with(shape: PodShape, given: PodSetInfo) -> PodShape:
 
 def _missing(workload: QueuedWorkload, occupancy: PodOccupancy) -> dict[str, int]:
     """Pods that it has quota for and that are on no node, by pod set. Pods that are done for good never come again."""
-    done = dict(workload.reclaimable)
+    done = dict(workload.status.reclaimable)
     each = {
         name: count - done.get(name, 0) - occupancy.on_nodes.get(name, 0) for name, count in places_of(workload).items()
     }

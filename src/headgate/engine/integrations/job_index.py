@@ -6,6 +6,7 @@ A new kind of job is one more adapter in `headgate.lifecycle.jobframework` and i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 
 from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.job import JobAdapter
@@ -23,6 +24,14 @@ from headgate.model.quota_settings import QuotaSettings
 
 MAX_ANCESTORS = 10
 OwningJob = Job | StatefulSet
+
+
+class NotManaged(Enum):
+    """Why a Job or StatefulSet does not wait for quota by itself."""
+
+    NO_QUEUE_NAME = "it names no queue"
+    NAMESPACE = "its namespace is not selected"
+    OWNER = "an owner of it waits for quota"
 
 
 class JobOwners:
@@ -189,7 +198,7 @@ class JobIndex:
         """The job of that key, if it is there and is ours to manage."""
         release = self._settings.quota_release
         if (job := self._jobs.get(key)) is not None:
-            return JobAdapter(job, release) if self._is_managed(job) else None
+            return JobAdapter(job, release) if self.not_managed(job) is None else None
         if key in self._groups or key in self._set_of:
             return self._find_group(key, list(self._groups.get(key, {}).values()))
         pod = self._pods.get(key)
@@ -199,14 +208,15 @@ class JobIndex:
         workload, release = self.workloads.get(key), self._settings.quota_release
         ours = workload if workload is not None and not workload.is_controlled else None
         owner = self._sets[self._set_of[key]] if key in self._set_of else None
-        if owner is not None and self._is_managed(owner):
+        if owner is not None and self.not_managed(owner) is None:
             return StatefulSetAdapter(owner, pods, ours, release)
         return PodGroupAdapter(pods, ours, release) if pods else None
 
     def child_job_of(self, key: Key) -> tuple[Job, QueuedWorkload | None] | None:
         """A Job whose owner waits for quota, with the Workload of that owner; None where this is no such Job."""
         job = self._jobs.get(key)
-        ancestor = None if job is None or not self._is_chosen(job) else self._owners.managed_ancestor(job)
+        selected = job is not None and self.selects(job.key.namespace)
+        ancestor = self._owners.managed_ancestor(job) if job is not None and selected else None
         if job is None or ancestor is None:
             return None
         is_set = ancestor.key.kind is Kind.STATEFUL_SET
@@ -263,14 +273,17 @@ class JobIndex:
             if workload.owner == controller:
                 yield workload
 
-    def _is_managed(self, found: Job | StatefulSet) -> bool:
-        """It names a queue, or all jobs are managed; its namespace is selected, and no owner of it waits for quota."""
-        if not self._owners.is_queued(found) or not self._is_chosen(found):
-            return False
-        return self._owners.managed_ancestor(found) is None
+    def not_managed(self, found: OwningJob) -> NotManaged | None:
+        """Why it does not wait for quota by itself; None if it does."""
+        if not self._owners.is_queued(found):
+            return NotManaged.NO_QUEUE_NAME
+        if not self.selects(found.key.namespace):
+            return NotManaged.NAMESPACE
+        return NotManaged.OWNER if self._owners.managed_ancestor(found) is not None else None
 
-    def _is_chosen(self, found: Job | StatefulSet) -> bool:
-        return found.key.namespace in self._managed_namespaces
+    def selects(self, namespace: str) -> bool:
+        """Whether jobs of the namespace may be managed."""
+        return namespace in self._managed_namespaces
 
     def _drop_job(self, job: Job) -> list[Key]:
         del self._jobs[job.key]

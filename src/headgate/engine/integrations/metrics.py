@@ -52,10 +52,10 @@ class StartLatencies:
         found = self._index.find(job)
         workload = self._index.workload_of(found)[0] if found is not None else None
         since = true_since(workload, ADMITTED) if workload is not None else None
-        if workload is None or workload.admission is None or since is None:
+        if workload is None or workload.status.admission is None or since is None:
             return
         is_group = str(job.kind is Kind.KUEUE_WORKLOAD).lower()
-        queue = workload.admission.cluster_queue
+        queue = workload.status.admission.cluster_queue
         labels = (("cluster_queue", queue), ("is_group", is_group), ("name", ADMISSION_GATE))
         self._latencies.observe(GATE_REMOVAL, labels, now - since)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -53,6 +52,8 @@ _QUEUE_KINDS = (Kind.CLUSTER_QUEUE, Kind.COHORT)
 _STUCK = "the pod has not ended within its grace period; the room that its quota stood for is still taken"
 _DECISIONS = {
     "CreatedWorkload": "create",
+    "UpdatedWorkload": "update",
+    "DeletedWorkload": "delete",
     "Started": "start",
     "Stopped": "stop",
     "FinishedWorkload": "finish",
@@ -85,8 +86,11 @@ class IntegrationsPlane:
         self._touched: dict[Key, None] = {}  # jobs to be reconciled
         self._has_news = True  # something was absorbed since the last decision
         self._retries = Deadlines[Key]()  # jobs to be reconciled when a time has come
-        self._timer, self._idle_timer = Timer(TIMER), Timer(TIMER, idle=True)
-        self._next_deadline = -math.inf  # the first of all deadlines, as of the last decision
+        writes = self._writes.in_flight
+        self._timer = Timer(
+            TIMER, self._retries, writes.deadlines, *self._debt_statuses.deadlines, *self._recovery.deadlines
+        )
+        self._idle_timer = Timer(TIMER, writes.idle_deadlines, self._debt.terminating.deadlines, idle=True)
         self._warnings: dict[Key, str] = {}  # the last one given, by job
         self._started: list[Key] = []  # jobs that this step started
         self._starting: dict[Key, None] = {}  # jobs whose start is in flight
@@ -117,13 +121,14 @@ class IntegrationsPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._started = []
-        if not self._has_news and now < self._next_deadline:
+        is_due = self._timer.at <= now or self._idle_timer.at <= now
+        if not self._has_news and not is_due:
             return
         self._has_news = False
         self._debt.begin_step(self._touched)
         if self._debt.terminating.pods:
             yield from self._report_stuck_pods(now)
-        if now >= self._next_deadline:
+        if is_due:
             self._touched.update(dict.fromkeys((*self._writes.due(now), *self._retries.due(now))))
         self._touch_unblocked()
         while touched := self._take_touched(now):
@@ -137,7 +142,8 @@ class IntegrationsPlane:
         if self._debt_statuses.has_work or self._debt.debts.changed_queues:
             debts = self._debt.debts
             yield from self._debt_statuses.settle(debts.of_queue, debts.take_changed_queues(), now)
-        yield from self._wake_later(now)
+        yield from self._timer.wake_at(now, self._debt.holds_until if self._debt.holds else None)
+        yield from self._idle_timer.wake_at(now)
 
     def check(self) -> None:
         """Nothing starts without quota: what must hold after every step, for what this step started."""
@@ -148,7 +154,7 @@ class IntegrationsPlane:
             assert workload.is_true(ADMITTED), f"{key} was started though {workload.key} is not admitted"
             assert not workload.is_true(FINISHED), f"{key} was started though {workload.key} is finished"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         yield from self._latencies
         for queue, debt in self._debt.debts.by_queue():
             for (flavor, resource), amount in sorted(debt.items()):
@@ -307,6 +313,8 @@ class IntegrationsPlane:
             copied=self._copied,
         )
         effects = list(reconcile(state))
+        if key in self._warnings and not any(map(_is_warning, effects)):
+            del self._warnings[key]  # what is warned of once more is news
         if effects:
             yield from self._send(key, effects)
             is_settled = self._is_settled(job)
@@ -346,14 +354,14 @@ class IntegrationsPlane:
 
     def _may_release(self, job: GenericJob, workload: QueuedWorkload | None, true: frozenset[str], now: float) -> bool:
         """Whether quota may be released: terminating pods may owe only so much."""
-        if workload is None or workload.admission is None or FINISHED in true:
+        if workload is None or workload.status.admission is None or FINISHED in true:
             self._debt.released(job.key)
             return True
         if EVICTED not in true and not job.is_terminating:
             return True
         if job.is_active(now) or not job.occupies_nodes(now):
             return True
-        return self._debt.may_release(job.key, workload.admission)
+        return self._debt.may_release(job.key, workload.status.admission)
 
     def _send(self, job: Key, effects: list[Effect]) -> Iterator[Effect]:
         """Those of the effects that may be sent now; their events are written to the journal."""
@@ -387,21 +395,9 @@ class IntegrationsPlane:
         if at is not None:
             self._retries.set(key, at)
 
-    def _wake_later(self, now: float) -> Iterator[WakeAt]:
-        """Sets one timer for the first deadline, and an idle one for the first that is only a safety net."""
-        debt = self._debt
-        times, idle = [self._retries.next_deadline()], list[float | None]()
-        if self._writes.pending:
-            times.append(self._writes.next_deadline())
-            idle.append(self._writes.next_idle_deadline())
-        times += [self._debt_statuses.next_deadline()] if self._debt_statuses.has_work else []
-        times += [self._recovery.next_deadline()] if self._recovery.pods else []
-        times += [debt.holds_end()] if debt.holds else []
-        idle += [debt.terminating.next_deadline()] if debt.terminating.pods else []
-        self._next_deadline = min((at for at in (*times, *idle) if at is not None), default=math.inf)
-        if self._next_deadline < math.inf:
-            yield from self._timer.wake_at(times, now)
-            yield from self._idle_timer.wake_at(idle, now)
+
+def _is_warning(effect: Effect) -> bool:
+    return isinstance(effect, EmitEvent) and effect.type is EventType.WARNING
 
 
 def _targets(effects: Iterable[Effect]) -> list[Key]:

@@ -31,7 +31,7 @@ class TerminatingPods:
     def __init__(self) -> None:
         self.pods: dict[Key, Pod] = {}
         self.stuck: dict[Key, None] = {}
-        self._deadlines = Deadlines[Key]()  # when to see whether a pod is stuck
+        self.deadlines = Deadlines[Key]()  # when to see whether a pod is stuck
 
     def put(self, pod: Pod) -> bool:
         """Whether the pod was terminating, and is not any more."""
@@ -47,12 +47,12 @@ class TerminatingPods:
         if self.pods.pop(key, None) is None:
             return False
         self.stuck.pop(key, None)
-        self._deadlines.drop(key)
+        self.deadlines.drop(key)
         return True
 
     def newly_stuck(self, now: float) -> Iterator[Pod]:
         """Pods that should be gone and are not; each once."""
-        for key in self._deadlines.due(now):
+        for key in self.deadlines.due(now):
             pod = self.pods[key]
             if is_stuck(pod, now):
                 self.stuck[key] = None
@@ -60,12 +60,9 @@ class TerminatingPods:
             else:
                 self._look_later(pod)
 
-    def next_deadline(self) -> float | None:
-        return self._deadlines.next_deadline()
-
     def _look_later(self, pod: Pod) -> None:
         assert pod.deleted is not None, f"{pod.key} is not being deleted"
-        self._deadlines.set(pod.key, pod.deleted + STUCK_AFTER)
+        self.deadlines.set(pod.key, pod.deleted + STUCK_AFTER)
 
 
 class Debts:

@@ -31,7 +31,7 @@ class JobWrites:
     """In-flight writes by object, and the job for which each was decided."""
 
     def __init__(self) -> None:
-        self._in_flight = InFlightWrites[Key, Write](POLICY)
+        self.in_flight = InFlightWrites[Key, Write](POLICY)
         self._retried: dict[Key, dict[Key, None]] = {}  # objects whose writes failed, by job, while that is there
         self.pending: dict[Key, Key] = {}  # the job, by object with a write in flight
 
@@ -49,11 +49,11 @@ class JobWrites:
             if key in mine:
                 passed = not isinstance(effect, Create) and not effect.target.version
                 if passed:
-                    self._in_flight.join(key, effect)
+                    self.in_flight.join(key, effect)
             else:
                 passed = key not in self.pending
                 if passed:
-                    self._in_flight.send(key, effect, versions.get(key, ""))
+                    self.in_flight.send(key, effect, versions.get(key, ""))
                     self.pending[key] = job
                     mine.add(key)
             if passed:
@@ -61,24 +61,24 @@ class JobWrites:
 
     def observe(self, key: Key, version: str) -> None:
         """The object of a write in flight is observed in this version."""
-        if self._in_flight.observe(key, version) is not WriteResult.PENDING:
+        if self.in_flight.observe(key, version) is not WriteResult.PENDING:
             self._settled(key)
 
     def gone(self, key: Key) -> None:
         """The object is gone; the creation of another of its name stays in flight."""
-        flight = self._in_flight.get(key)
+        flight = self.in_flight.get(key)
         if flight is not None and flight.base:
-            self._in_flight.forget(key)
+            self.in_flight.forget(key)
             self._settled(key)
 
     def answer(self, outcome: Outcome, now: float) -> Key | None:
         """The job for which this was written, if it was one of these and is still in flight."""
         effect = outcome.effect
         key = effect.key if isinstance(effect, Create) else effect.target.key
-        flight, job = self._in_flight.get(key), self.pending.get(key)
+        flight, job = self.in_flight.get(key), self.pending.get(key)
         if flight is None or job is None:
             return None
-        result = self._in_flight.answer(key, effect, outcome.trouble, flight.base, now)
+        result = self.in_flight.answer(key, effect, outcome.trouble, flight.base, now)
         if result is None:
             return None
         if result is not WriteResult.PENDING:
@@ -87,7 +87,7 @@ class JobWrites:
 
     def due(self, now: float) -> Iterator[Key]:
         """The jobs to be reconciled anew."""
-        for key, _, _ in self._in_flight.due(now):
+        for key, _, _ in self.in_flight.due(now):
             job = self.pending.pop(key)
             self._retried.setdefault(job, {})[key] = None
             yield job
@@ -96,14 +96,7 @@ class JobWrites:
         """The job is gone: nobody repeats its writes that failed."""
         for key in self._retried.pop(job, ()):
             if key not in self.pending:
-                self._in_flight.forget(key)
-
-    def next_deadline(self) -> float | None:
-        return self._in_flight.next_deadline()
-
-    def next_idle_deadline(self) -> float | None:
-        """The first deadline that is a safety net only."""
-        return self._in_flight.next_idle_deadline()
+                self.in_flight.forget(key)
 
     def _settled(self, key: Key) -> None:
         job = self.pending.pop(key)

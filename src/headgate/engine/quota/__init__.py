@@ -2,7 +2,8 @@
 
 `plane` takes observations and yields writes. Where to change what:
 
-* what is known of a workload, and its in-flight write: `workload_records` (test_quota_workload_records.py);
+* all that is known of a workload, with its in-flight write, refusal and deadline: `workload_records`
+  (test_quota_workload_records.py);
 * reservations, pending queues and usage as workloads change: `cache`, `queue_usage`;
 * queues, flavors, checks, namespaces and limit ranges: `object_cache`, `activity` (test_quota_object_cache.py);
 * one admission cycle, a pure function of a snapshot: `admission_cycle` (tests/quota/test_admission_cycle.py);

@@ -16,6 +16,7 @@ class Activity(Struct, frozen=True, gc=False):
     active: bool
     reason: str
     message: str
+    unsupported: str = ""  # what the queue asks for that is not built
 
 
 def queue_activity(
@@ -27,7 +28,9 @@ def queue_activity(
     wrong = [(reason, text) for reason, find in _TROUBLES if (text := find(queue, flavors, checks))]
     if not wrong:
         return Activity(True, "Ready", "Can admit new workloads")
-    return Activity(False, wrong[0][0], f"Can't admit new workloads: {', '.join(text for _, text in wrong)}.")
+    unsupported = ", ".join(text for find in _NOT_BUILT if (text := find(queue, flavors, checks)))
+    message = f"Can't admit new workloads: {', '.join(text for _, text in wrong)}."
+    return Activity(False, wrong[0][0], message, unsupported)
 
 
 def local_activity(local: LocalQueue, queue: Activity | None) -> Activity:
@@ -81,6 +84,21 @@ def _fleet_and_provisioning(queue: ClusterQueue, flavors: Flavors, checks: Check
     return _listing("cannot use ProvisioningRequest with MultiKueue", _run_by(PROVISIONING, queue, checks))
 
 
+def _topologies(queue: ClusterQueue, flavors: Flavors, checks: Checks) -> str:
+    named = [quotas.flavor for group in queue.groups for quotas in group.flavors]
+    found = [name for name in named if name in flavors and flavors[name].topology]
+    return _listing("topology-aware scheduling is not supported (topologyName of ResourceFlavor)", found)
+
+
+def _concurrent_admission(queue: ClusterQueue, flavors: Flavors, checks: Checks) -> str:
+    return "concurrent admission is not supported (concurrentAdmissionPolicy)" if queue.concurrent_admission else ""
+
+
+def _unsupported_checks(queue: ClusterQueue, flavors: Flavors, checks: Checks) -> str:
+    found = [f"{name} ({of})" for of in (MULTIKUEUE, PROVISIONING) for name in _run_by(of, queue, checks)]
+    return _listing("the controllers of AdmissionCheck(s) are not supported", found)
+
+
 _TROUBLES: Sequence[tuple[str, Callable[[ClusterQueue, Flavors, Checks], str]]] = (
     ("Stopped", _stopped),
     ("FlavorNotFound", _missing_flavors),
@@ -89,7 +107,11 @@ _TROUBLES: Sequence[tuple[str, Callable[[ClusterQueue, Flavors, Checks], str]]] 
     ("MultipleMultiKueueAdmissionChecks", _many_fleets),
     ("MultiKueueAdmissionCheckAppliedPerFlavor", _fleet_by_flavor),
     ("MultiKueueWithProvisioningRequest", _fleet_and_provisioning),
+    ("TopologyNotFound", _topologies),
+    ("AdmissionCheckInactive", _unsupported_checks),
+    ("ConcurrentAdmissionNotSupported", _concurrent_admission),
 )
+_NOT_BUILT = (_topologies, _unsupported_checks, _concurrent_admission)
 
 
 def _is_active(check: AdmissionCheck) -> bool:

@@ -182,10 +182,50 @@ class AdmissionCycle:
 
 
 Attempt = Callable[[QuotaSnapshot, Sequence[PendingWorkload], QuotaSettings], list[Outcome]]
+Settle = Callable[[Outcome, PendingQueues, Ledger, float], None]
+
+
+def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
+    """Applies the outcome: quota is reserved, victims are marked evicted, refused heads are requeued."""
+    if isinstance(outcome, Admitted):
+        ledger.reserve(reservation_for(outcome.head, outcome.assignment.usage, now))
+        pending.delete(outcome.head.workload.key)
+    else:
+        settle_refusal(outcome, pending, ledger, now)
+
+
+def settle_refusal(
+    outcome: Preempting | Deferred | Gated | Waits, pending: PendingQueues, ledger: Ledger, now: float
+) -> None:
+    """Applies an outcome that gives the head no quota yet."""
+    head = outcome.head
+    if isinstance(outcome, Preempting):
+        victims = [victim.reservation for victim in outcome.victims]
+        ledger.preempt(reservation_for(head, outcome.assignment.usage, now), victims)
+        pending.refused(head, Requeue.PENDING_PREEMPTION)
+        return
+    if ledger.allocations.histories:
+        ledger.refuse(head.queue, head.workload.uid)
+    if isinstance(outcome, Waits):
+        if outcome.withheld:
+            ledger.allocations.withhold(ledger.forest.queues[head.queue].root)
+        pending.refused(head, outcome.requeue, outcome.progress, outcome.reason)
+    elif isinstance(outcome, Gated):
+        pending.refused(head, Requeue.PREEMPTION_GATED)
+    elif isinstance(outcome, Deferred):
+        pending.refused(head, Requeue.PENDING_PREEMPTION)
+    else:
+        assert_never(outcome)
 
 
 def admit_all(
-    pending: PendingQueues, snapshot: QuotaSnapshot, settings: QuotaSettings, now: float, attempt: Attempt = cycle
+    pending: PendingQueues,
+    snapshot: QuotaSnapshot,
+    settings: QuotaSettings,
+    now: float,
+    *,
+    attempt: Attempt = cycle,
+    settle: Settle = settle,
 ) -> Iterator[list[Outcome]]:
     """Runs cycles until no head could get another answer; each is settled before the next begins."""
     while heads := pending.heads():
@@ -198,35 +238,8 @@ def admit_all(
             snapshot = structs.replace(snapshot, all_ready=False)
 
 
-def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
-    """Applies the outcome: quota is reserved, victims are marked evicted, refused heads are requeued."""
-    head = outcome.head
-    if isinstance(outcome, Admitted):
-        ledger.hold(_reservation(head, outcome.assignment.usage, now))
-        pending.delete(head.workload.key)
-    elif isinstance(outcome, Preempting):
-        victims = [victim.reservation for victim in outcome.victims]
-        ledger.preempt(_reservation(head, outcome.assignment.usage, now), victims)
-        pending.refused(head, Requeue.PENDING_PREEMPTION)
-    elif isinstance(outcome, Waits | Deferred | Gated):
-        ledger.refuse(head.queue, head.workload.uid)
-        if isinstance(outcome, Waits) and outcome.withheld:
-            ledger.allocations.withhold(ledger.forest.queues[head.queue].root)
-        _bring_back(outcome, pending)
-    else:
-        assert_never(outcome)
-
-
-def _bring_back(outcome: Waits | Deferred | Gated, pending: PendingQueues) -> None:
-    head = outcome.head
-    if isinstance(outcome, Waits):
-        pending.refused(head, outcome.requeue, outcome.progress, outcome.reason)
-    else:
-        is_gated = isinstance(outcome, Gated)
-        pending.refused(head, Requeue.PREEMPTION_GATED if is_gated else Requeue.PENDING_PREEMPTION)
-
-
-def _reservation(head: PendingWorkload, usage: Usage, now: float) -> Reservation:
+def reservation_for(head: PendingWorkload, usage: Usage, now: float) -> Reservation:
+    """What the head holds once it is admitted with this usage."""
     workload = head.workload
     return Reservation(
         workload.key,
@@ -276,7 +289,7 @@ class _Cycle:
             return
         if isinstance(outcome, Admitted | Preempting):
             victims = outcome.victims if isinstance(outcome, Preempting) else ()
-            plan.admit(_reservation(head, outcome.assignment.usage, 0.0), [victim.reservation for victim in victims])
+            plan.admit(reservation_for(head, outcome.assignment.usage, 0.0), [victim.reservation for victim in victims])
         else:
             plan.refuse(head.workload.uid)
 
@@ -285,7 +298,7 @@ class _Cycle:
 
     def _inadmissible(self, head: PendingWorkload) -> Waits | None:
         """What makes the head inadmissible whatever quota there is."""
-        if head.workload.checks and has_failed_checks(head.workload):
+        if head.workload.status.checks and has_failed_checks(head.workload):
             return Waits(head, Unreserved.PENDING, Requeue.GENERIC, messages.FAILED_CHECKS)
         queue, forest = head.queue, self._ledger.forest
         node = forest.queues.get(queue)
@@ -408,7 +421,7 @@ class _Cycle:
         if plan is None:
             return False
         victims = [victim.reservation for victim in nominee.victims]
-        gets = _reservation(nominee.head, assignment.usage, 0.0)
+        gets = reservation_for(nominee.head, assignment.usage, 0.0)
         return plan.closes_circle(gets, victims, borrows=assignment.borrow > 0)
 
     def _withhold(self, nominee: _Nominee) -> Outcome:
@@ -442,7 +455,7 @@ class _Cycle:
         """Assigns the same flavors as if all victims so far were gone."""
         with self._ledger.trial():
             for reservation in nominee.tree.leaving.values():
-                self._ledger.leave(reservation.queue, reservation.uid)
+                self._ledger.release(reservation.queue, reservation.uid)
             return self._nominate(nominee.head, None, nominee.assignment.flavors)
 
     def _fits(self, nominee: _Nominee) -> bool:

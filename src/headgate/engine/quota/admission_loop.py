@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.engine.journal import Journal
 from headgate.engine.quota import events
@@ -20,15 +20,23 @@ from headgate.engine.quota.admission_cycle import (
     QuotaSnapshot,
     Waits,
     admit_all,
+    reservation_for,
+    settle_refusal,
 )
 from headgate.engine.quota.cache import QuotaCache
-from headgate.engine.quota.events import PendingRefusals, Refusal
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
-from headgate.engine.quota.workload_records import WorkloadRecord, WorkloadRecords
-from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
+from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
+from headgate.lifecycle.workload.admission import IS_GATED, no_longer_gated, refused, reserved
 from headgate.lifecycle.workload.checks import required_checks
-from headgate.lifecycle.workload.conditions import DEACTIVATED, EVICTED, QUOTA_RESERVED, ConditionUpdate, shows
+from headgate.lifecycle.workload.conditions import (
+    BLOCKED_ON_GATES,
+    DEACTIVATED,
+    EVICTED,
+    QUOTA_RESERVED,
+    ConditionUpdate,
+    shows,
+)
 from headgate.lifecycle.workload.eviction import preempted
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload
@@ -37,7 +45,9 @@ from headgate.model.resources import Resources
 from headgate.preemption.quota.search import Victim
 from headgate.quota import messages
 from headgate.quota.flavors import Assignment, admission
+from headgate.quota.ledger import Ledger
 from headgate.quota.pending_queue import Unreserved
+from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.requests import pod_set_requests_of
 from headgate.quota.tree import Usage
@@ -75,7 +85,9 @@ class AdmissionLoop:
         records: WorkloadRecords,
         metrics: AdmissionMetrics,
         journal: Journal,
+        evicted: Callable[[Key], None],
     ) -> None:
+        """Evicted workloads are passed to `evicted`."""
         self._settings = settings
         self._cycle = cycle
         self._objects = objects
@@ -83,21 +95,19 @@ class AdmissionLoop:
         self._records = records
         self._metrics = metrics
         self._journal = journal
-        self.refusals = PendingRefusals()
+        self._evicted = evicted
         self.assumed: dict[Key, AssumedReservation] = {}
 
-    def run(self, now: float, evicted: Callable[[Key], None]) -> None:
-        """Runs cycles until no head could get another answer. Evicted workloads are passed to `evicted`."""
+    def run(self, now: float) -> None:
+        """Runs cycles until no head could get another answer."""
         self.assumed = {}
         cache, objects = self._cache, self._objects
-        for queue in cache.pending.flush_backoff(now):
-            cache.ledger.forget_allocations(queue)
         all_ready = not cache.usage.waiting_for_pods
         snapshot = QuotaSnapshot(cache.ledger, objects.flavors, objects.may_enter, objects.inactive, all_ready)
-        for outcomes in admit_all(cache.pending, snapshot, self._settings, now, self._cycle.outcomes):
+        for outcomes in admit_all(
+            cache.pending, snapshot, self._settings, now, attempt=self._cycle.outcomes, settle=self._settle
+        ):
             self._count(outcomes)
-            for outcome in outcomes:
-                self._act(outcome, now, evicted)
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
         others = [outcome for outcome in outcomes if not isinstance(outcome, Admitted)]
@@ -112,38 +122,35 @@ class AdmissionLoop:
 
     def report_refusals(self, now: float) -> None:
         """Writes QuotaReserved=False with its reason to workloads that do not show it yet, within the rate limit."""
-        for key, refusal in self.refusals.take(now, self._can_be_written):
-            record = self._records.get(key)
-            if record is None or key not in self._cache.pending or _shows(record.now, refusal):
+        for record, refusal in self._records.take_refusals(now):
+            if record.key not in self._cache.pending or _shows(record.decided, refusal):
                 continue
-            workload, asked = record.now, self._asked(record.now)
+            workload, asked = record.decided, self._asked(record.decided)
             status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
-            self._records.want(key, status, partial(events.refused_event, workload, refusal, now))
-
-    def _can_be_written(self, key: Key) -> bool:
-        """False while a write is in flight whose effect is not known."""
-        record = self._records.get(key)
-        return record is None or record.is_open
+            self._records.want(record, status, partial(events.refused_event, workload, refusal, now))
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""
-        shown = record.now.condition(QUOTA_RESERVED)
+        shown = record.decided.condition(QUOTA_RESERVED)
         if shown is None or shown.reason not in BETTER_TOLD:
             return
-        found = self._cache.pending.passed_over(record.now.key)
+        found = self._cache.pending.passed_over(record.decided.key)
         if found is not None:
             head, why = found
-            self._refuse(head, Refusal(why.value, messages.PASSED_OVER), now)
+            self._refuse(head, record, Refusal(why.value, messages.PASSED_OVER), now)
 
-    def _act(self, outcome: Outcome, now: float, evicted: Callable[[Key], None]) -> None:
+    def _settle(self, outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
+        """Applies the outcome to the quota cache, and decides what is written and told of it."""
+        record = self._records.get(outcome.head.workload.key)
+        assert record is not None, f"{outcome.head.workload.key} waits and is not known"
         if isinstance(outcome, Admitted):
-            self._reserve(outcome.head, outcome.assignment, now)
+            self._reserve(outcome.head, record, outcome.assignment, now)
             return
+        settle_refusal(outcome, pending, ledger, now)
         if isinstance(outcome, Waits):
             refusal = Refusal(outcome.reason.value, outcome.message)
         elif isinstance(outcome, Preempting):
-            for key in self._preempt(outcome.head, outcome.victims, now):
-                evicted(key)
+            self._preempt(outcome.head, outcome.victims, now)
             refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
         elif isinstance(outcome, Deferred):
             refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
@@ -151,34 +158,32 @@ class AdmissionLoop:
             refusal = Refusal(Unreserved.GATED.value, outcome.message, (IS_GATED,))
         else:
             assert_never(outcome)
-        self._refuse(outcome.head, refusal, now)
+        self._refuse(outcome.head, record, refusal, now)
 
-    def _reserve(self, head: PendingWorkload, assignment: Assignment, now: float) -> None:
-        key, queue = head.workload.key, self._objects.queues[head.queue]
-        record = self._records.get(key)
-        assert record is not None
-        given, workload = admission(head.queue, assignment.pod_sets), record.now
+    def _reserve(self, head: PendingWorkload, record: WorkloadRecord, assignment: Assignment, now: float) -> None:
+        key, queue = record.key, self._objects.queues[head.queue]
+        given, workload = admission(head.queue, assignment.pod_sets), record.decided
         status = reserved(workload, given, required_checks(queue, given), now)
         self._journal.write(events.reserved(workload, status, assignment.borrow, now))
-        self._records.want(key, status, partial(events.reserved_event, workload, status, now))
-        self.refusals.drop(key)
+        self._records.want(record, status, *events.reserved_events(workload, status, now))
+        self._records.drop_refusal(record)
         self.assumed[key] = AssumedReservation(key, head.queue, assignment.usage)
-        self._cache.assume(record, head.queue)
+        self._cache.assume(record, reservation_for(head, assignment.usage, now))
 
-    def _preempt(self, head: PendingWorkload, victims: tuple[Victim, ...], now: float) -> Iterator[Key]:
-        """Evicts the victims that are not evicted yet; yields their keys."""
+    def _preempt(self, head: PendingWorkload, victims: tuple[Victim, ...], now: float) -> None:
+        """Evicts the victims that are not evicted yet."""
         for chosen in victims:
             record = self._records.get(chosen.reservation.key)
-            if record is None or not record.is_open or record.now.is_true(EVICTED):
+            if record is None or not record.is_open or record.decided.is_true(EVICTED):
                 continue
             message = events.preempted_message(head, chosen, self._cache.ledger)
-            self._journal.write(events.preempted(record.now, head, chosen, message, now))
+            self._journal.write(events.preempted(record.decided, head, chosen, message, now))
             self.assumed.pop(chosen.reservation.key, None)
-            if record.so_far.admission is None:
+            if record.assumed.status.admission is None:
                 self._take_back(record, now)
             else:
-                self._evict(record.now, head, chosen, message, now)
-            yield chosen.reservation.key
+                self._evict(record, head, chosen, message, now)
+            self._evicted(record.key)
 
     def _take_back(self, record: WorkloadRecord, now: float) -> None:
         """Takes back a reservation made in this step, of which nothing was written yet.
@@ -186,33 +191,34 @@ class AdmissionLoop:
         It lines up again when it is looked at once more, after all cycles of this step. Otherwise it could get and lose
         the same quota over and over, while the one it has to make way for waits for others to leave.
         """
-        key = record.seen.key
-        self._records.take_back(key)
+        self._records.take_back(record)
         self._cache.place(record, now)
-        self._cache.pending.delete(key)
+        self._cache.pending.delete(record.key)
 
-    def _evict(self, victim: QueuedWorkload, head: PendingWorkload, chosen: Victim, message: str, now: float) -> None:
+    def _evict(self, record: WorkloadRecord, head: PendingWorkload, chosen: Victim, message: str, now: float) -> None:
+        victim = record.decided
         self._records.want(
-            victim.key,
+            record,
             preempted(victim, chosen.reason.value, message, now),
             partial(events.evicted_event, victim, message, now),
             partial(events.preempted_event, victim, message, head, now),
-            partial(events.preempted_for_event, head, victim, chosen.reason.text, now),
+            partial(events.preempted_for_event, head, victim, chosen.reservation.queue, now),
         )
-        self._metrics.preempts(victim.key, head.queue)
+        record.preempted_for = head.queue
 
-    def _refuse(self, head: PendingWorkload, refusal: Refusal, now: float) -> None:
-        """Notes the refusal, unless the workload shows it already."""
-        if self.refusals.unwritten.get(head.key) == refusal:
+    def _refuse(self, head: PendingWorkload, record: WorkloadRecord, refusal: Refusal, now: float) -> None:
+        """Notes the refusal, unless the workload shows it already; a gate that blocked preemption may no longer."""
+        if record.decided.is_true(BLOCKED_ON_GATES) and IS_GATED not in refusal.also:
+            refusal = structs.replace(refusal, also=(*refusal.also, no_longer_gated(refusal.reason)))
+        if record.refusal == refusal:
             return
-        record = self._records.get(head.key)
-        if record is not None and _shows(record.now, refusal):
-            self.refusals.drop(head.key)
+        if _shows(record.decided, refusal):
+            self._records.drop_refusal(record)
             return
         last = self._journal.last(head.key)
         if last is None or last.reason != refusal.reason or last.message != refusal.message:
             self._journal.write(events.refused(head, refusal, now))
-        self.refusals.note(head.key, refusal)
+        self._records.refuse(record, refusal)
 
     def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
         pod_set_requests = pod_set_requests_of(workload, self._settings, self._objects.adjustments(workload))

@@ -4,15 +4,16 @@ A workload holds quota, waits for it, or does neither; never both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from msgspec import structs
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.quota.consumption import Consumptions
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import CountedWorkload, QueueUsages, WorkloadPhase
 from headgate.engine.quota.workload_records import WorkloadRecord
-from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY
+from headgate.lifecycle.workload.conditions import ADMITTED, PODS_READY, with_status
 from headgate.model.keys import Key
 from headgate.model.queues import QueuedWorkload, StopPolicy
 from headgate.model.quota_settings import QuotaSettings
@@ -40,8 +41,9 @@ class QuotaCache:
         self.consumptions = Consumptions(sharing, objects, self.usage) if sharing is not None else None
         used = self.consumptions
         self.ledger = Ledger(local_use=used.used_by_reservation if used is not None else None)
-        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None)
-        self._by_local: dict[Key, dict[Key, None]] = {}
+        self.backoffs = Deadlines[Key]()  # of pending workloads
+        self.pending = PendingQueues(objects.may_enter, used.used_by if used is not None else None, self.backoffs)
+        self._by_local: dict[Key, dict[Key, WorkloadRecord]] = {}
 
     def reshape(self, now: float) -> None:
         """Rebuilds the cohort trees. Reservations stay; pending workloads are evaluated again."""
@@ -51,6 +53,11 @@ class QuotaCache:
         trees = {name: forest.tree_of(name) for name in forest.queues}
         self.pending.configure(queues, trees, self._objects.inactive, now)
 
+    def flush_backoff(self, now: float) -> None:
+        """Pending workloads whose back-off is over are evaluated again, and may preempt as before it."""
+        for queue in self.pending.flush_backoff(self.backoffs.due(now), now):
+            self.ledger.forget_allocations(queue)
+
     def wake_all(self, now: float) -> None:
         for root in self.ledger.forest.roots:
             first = next(root.leaves(), None)
@@ -59,12 +66,12 @@ class QuotaCache:
 
     def came_from_outside(self, workload: QueuedWorkload) -> None:
         """A new workload: the allocation history of its tree is dropped. Nobody is evaluated again for that alone."""
-        if self.ledger.allocations:
+        if self.ledger.allocations.histories:
             self.ledger.forget_allocations(self._objects.queue_of(workload))
 
     def changed_from_outside(self, workload: QueuedWorkload, now: float) -> None:
         """The workload was deleted or changed, or its back-off ended: its tree's withheld preemptions are retried."""
-        if self.ledger.allocations:
+        if self.ledger.allocations.histories:
             queue = self._objects.queue_of(workload)
             if self.ledger.forget_allocations(queue):
                 self.pending.wake(queue, now)
@@ -74,9 +81,9 @@ class QuotaCache:
         if self.ledger.allocations.forget_all():
             self.wake_all(now)
 
-    def members(self, local: Key) -> Iterator[Key]:
+    def members(self, local: Key) -> Mapping[Key, WorkloadRecord]:
         """The workloads that name this LocalQueue."""
-        return iter(list(self._by_local.get(local, ())))
+        return self._by_local.get(local, {})
 
     def reservations(self, queue: str) -> list[Key]:
         """The workloads that hold quota of this ClusterQueue."""
@@ -89,38 +96,39 @@ class QuotaCache:
 
     def place(self, record: WorkloadRecord, now: float) -> None:
         """Brings the reservation, the pending queues and the usage in line with the record."""
-        workload, held, is_open, placed = record.now, record.held, record.is_open, record.placed
-        if placed is not None:
-            before, held_before, was_open = placed
+        workload, held, is_open = record.decided, record.held, record.is_open
+        if record.cached is not None:
+            before, held_before, was_open = record.cached
             same = workload is before or workload.looks_like(before)
             if same and was_open is is_open and held_before == held:
                 return
-        record.placed = workload, held, is_open
+        record.cached = workload, held, is_open
         local = record.local or self._enter(record)
         if held is None:
             self._queue(record, local, now, may_wait=is_open)
-        elif workload.admission is None:
-            self._reserve(record, structs.replace(workload, admission=held), local, now)
+        elif workload.status.admission is None:
+            self._reserve(record, with_status(workload, structs.replace(workload.status, admission=held)), local, now)
         else:
             self._reserve(record, workload, local, now)
         if self.consumptions is not None:
-            self.consumptions.place(record.seen, local, record.reservation)
+            self.consumptions.place(record, local)
 
-    def assume(self, record: WorkloadRecord, queue: str) -> None:
-        """A cycle reserved quota of this queue, in the ledger and the pending queues: the record follows."""
-        workload, local = record.now, record.local
-        reservation = self.ledger.reservation(queue, workload.uid)
-        assert reservation is not None and local is not None, "only pending workloads are given quota"
-        record.placed = workload, record.held, record.is_open
+    def assume(self, record: WorkloadRecord, reservation: Reservation) -> None:
+        """The pending workload holds this quota from now on, and waits no longer."""
+        workload, local = record.decided, record.local
+        assert local is not None, "only pending workloads are given quota"
+        self.ledger.reserve(reservation)
+        self.pending.delete(record.key)
+        record.cached = workload, record.held, record.is_open
         record.reservation, record.requests = reservation, None
         self._count(record, workload, local, reservation)
         if self.consumptions is not None:
-            self.consumptions.place(record.seen, local, reservation)
+            self.consumptions.place(record, local)
 
     def _enter(self, record: WorkloadRecord) -> Key:
         """The workload is one of those that name its LocalQueue."""
-        local = record.local = self._objects.local_of(record.seen)
-        self._by_local.setdefault(local, {})[record.seen.key] = None
+        local = record.local = self._objects.local_of(record.observed)
+        self._by_local.setdefault(local, {})[record.key] = record
         return local
 
     def _reserve(self, record: WorkloadRecord, workload: QueuedWorkload, local: Key, now: float) -> None:
@@ -142,7 +150,7 @@ class QuotaCache:
         if known is not None and reservation.evicted and structs.replace(known, evicted=True) == reservation:
             self.ledger.mark_evicted(known)
             return
-        self.ledger.hold(reservation)
+        self.ledger.reserve(reservation)
         if known is not None and _gives_back(known, reservation):
             self.pending.wake(reservation.queue, now)
 
@@ -150,12 +158,12 @@ class QuotaCache:
         """The quota it held is free, and workloads that wait for it are evaluated again."""
         reservation, record.reservation = record.reservation, None
         if reservation is not None:
-            self.ledger.leave(reservation.queue, reservation.uid)
+            self.ledger.release(reservation.queue, reservation.uid)
             self.pending.wake(reservation.queue, now)
 
     def _queue(self, record: WorkloadRecord, local: Key, now: float, *, may_wait: bool) -> None:
         """The workload holds no quota, and waits for it if its LocalQueue lets it in."""
-        workload = record.now
+        workload = record.decided
         self._release(record, now)
         queue = self._queue_for(local, workload) if may_wait else None
         if queue is None:
@@ -167,7 +175,7 @@ class QuotaCache:
         self._count_as(record, CountedWorkload(local, queue, _PENDING) if is_pending else None)
 
     def _dequeue(self, record: WorkloadRecord, now: float) -> None:
-        self.pending.leave(record.seen.key, now)
+        self.pending.give_up(record.key, now)
         record.requests = None
         self._count_as(record, None)
 
@@ -189,16 +197,16 @@ class QuotaCache:
         self._dequeue(record, now)
         self.leave_local(record)
         if self.consumptions is not None:
-            self.consumptions.leave(record.seen.key)
+            self.consumptions.drop_penalty(record)
 
     def leave_local(self, record: WorkloadRecord) -> None:
         """The workload no longer names the LocalQueue it named."""
         if record.local is not None:
             members = self._by_local[record.local]
-            del members[record.seen.key]
+            del members[record.key]
             if not members:
                 del self._by_local[record.local]
-            record.local = record.placed = None  # it may come back to it before it is examined
+            record.local = record.cached = None  # it may come back to it before it is examined
 
     def _queue_for(self, local: Key, workload: QueuedWorkload) -> str | None:
         """The ClusterQueue it may wait for; None when its LocalQueue or the workload itself keeps it out."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 
 from headgate.engine.deadlines import Deadlines
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsages
+from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import ADMITTED, second
 from headgate.model.effects import Consumption
 from headgate.model.keys import Key, Kind
 from headgate.model.quantity import NANOS
-from headgate.model.queues import WHOLE_WEIGHT, LocalQueue, QueuedWorkload
+from headgate.model.queues import WHOLE_WEIGHT, LocalQueue
 from headgate.model.quota_settings import RESOURCE_WEIGHT, UsageSharing
 from headgate.model.resources import Resources
 from headgate.quota.fair_sharing import Amounts, by_resource, decayed, entry_penalty
@@ -62,8 +64,7 @@ class Consumptions:
         self._objects = objects
         self._usage = usage
         self._accounts: dict[Key, _LocalQueueConsumption] = {}
-        self._samples = Deadlines[Key]()
-        self._entered: dict[Key, tuple[Key, Amounts]] = {}  # what counts in advance, by workload, with its local queue
+        self.samples = Deadlines[Key]()  # when to call `sample`
 
     # what is asked
 
@@ -87,47 +88,45 @@ class Consumptions:
         account = self._accounts.get(local)
         return account.shown if account is not None else None
 
-    def next_deadline(self) -> float | None:
-        return self._samples.next_deadline()
-
     # what happens
 
-    def open(self, local: LocalQueue, now: float) -> None:
-        """A LocalQueue is observed; its status is taken over the first time."""
+    def open(self, local: LocalQueue, members: Iterable[WorkloadRecord], now: float) -> None:
+        """A LocalQueue with these workloads is observed; its status is taken over the first time."""
         if local.key in self._accounts:
             return
         account = self._accounts[local.key] = _LocalQueueConsumption(local, now)
-        for entered, penalty in self._entered.values():
-            if entered == local.key:
-                account.in_advance.update(penalty)
-        self._samples.set(local.key, self._due(account))
+        for record in members:
+            if record.entry_penalty is not None and record.entry_penalty[0] == local.key:
+                account.in_advance.update(record.entry_penalty[1])
+        self.samples.set(local.key, self._due(account))
 
     def close(self, local: Key) -> None:
         self._accounts.pop(local, None)
-        self._samples.drop(local)
+        self.samples.drop(local)
 
     def sample(self, now: float) -> list[Key]:
         """Samples the LocalQueues that are due; returns those whose usage changed."""
         moved = []
-        for key in sorted(self._samples.due(now)):
+        for key in sorted(self.samples.due(now)):
             account = self._accounts[key]
             if self._due(account) <= now and self._move(key, account, now):
                 account.show()
                 moved.append(key)
-            self._samples.set(key, self._due(account))
+            self.samples.set(key, self._due(account))
         return moved
 
-    def place(self, seen: QueuedWorkload, local: Key, reservation: Reservation | None) -> None:
+    def place(self, record: WorkloadRecord, local: Key) -> None:
         """Charges the entry penalty of a reservation that is not observed as admitted, or drops it."""
+        reservation = record.reservation
         if reservation is None:
-            self.leave(seen.key)
-        elif not seen.is_true(ADMITTED) and self._matters(reservation.queue):
-            self._enter(seen.key, local, reservation)
+            self.drop_penalty(record)
+        elif not record.observed.is_true(ADMITTED) and self._matters(reservation.queue):
+            self._enter(record, local, reservation)
 
-    def settle(self, workload: Key, local: Key, queue: str, now: float) -> None:
+    def settle(self, record: WorkloadRecord, local: Key, queue: str, now: float) -> None:
         """The workload is observed as admitted: its penalty becomes usage."""
-        penalty = self._entered.get(workload, (local, {}))[1]
-        self.leave(workload)
+        penalty = record.entry_penalty[1] if record.entry_penalty is not None else {}
+        self.drop_penalty(record)
         account = self._accounts.get(local)
         if account is None or not self._matters(queue):
             return
@@ -136,20 +135,21 @@ class Consumptions:
             account.consumed[name] = account.consumed.get(name, 0) + amount
         account.show()
 
-    def leave(self, workload: Key) -> None:
+    def drop_penalty(self, record: WorkloadRecord) -> None:
         """Drops the workload's entry penalty."""
-        local, penalty = self._entered.pop(workload, (workload, {}))
+        if record.entry_penalty is None:
+            return
+        (local, penalty), record.entry_penalty = record.entry_penalty, None
         account = self._accounts.get(local)
         if account is not None:
             account.in_advance.subtract(penalty)
 
-    def _enter(self, workload: Key, local: Key, reservation: Reservation) -> None:
-        known = self._entered.get(workload)
-        if known is not None and known[0] == local:
+    def _enter(self, record: WorkloadRecord, local: Key, reservation: Reservation) -> None:
+        if record.entry_penalty is not None and record.entry_penalty[0] == local:
             return
-        self.leave(workload)
+        self.drop_penalty(record)
         penalty = entry_penalty(by_resource(reservation.usage), self._sharing.interval, self._sharing.half_life)
-        self._entered[workload] = local, penalty
+        record.entry_penalty = local, penalty
         if local in self._accounts:
             self._accounts[local].in_advance.update(penalty)
 

@@ -1,73 +1,22 @@
-"""Journal entries and events of decisions about workloads, and refusals that wait to be written as conditions."""
+"""Journal entries and events of decisions about workloads."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from itertools import islice
-
-from msgspec import Struct
 
 from headgate.engine.journal import Entry
 from headgate.engine.quota.metrics import queued_since
-from headgate.engine.quota.workload_records import LazyEvent
-from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, ConditionUpdate, true_since
+from headgate.engine.quota.workload_records import LazyEvent, Refusal
+from headgate.lifecycle.workload.conditions import ADMITTED, QUOTA_RESERVED, true_since
 from headgate.lifecycle.workload.next_step import Step
-from headgate.model.effects import EmitEvent, EventType, QueuedWorkloadStatus
-from headgate.model.keys import Key
+from headgate.lifecycle.workload.queue_snapshot import MISCONFIGURED
+from headgate.model.effects import EmitEvent, EventType
 from headgate.model.kueue_names import JOB_UID
-from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
 from headgate.preemption.quota.search import Victim
 from headgate.quota.ledger import Ledger
 from headgate.quota.pending_workload import PendingWorkload
-
-BURST = 50  # refusals written at once after a while without any
-
-
-class Refusal(Struct, frozen=True, gc=False):
-    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it."""
-
-    reason: str
-    message: str
-    also: tuple[ConditionUpdate, ...] = ()
-
-
-class PendingRefusals:
-    """Refusals not written yet. A later one replaces an earlier one, an admission removes both.
-
-    When thousands wait, their places change faster than anybody reads. Writing each change down would slow down
-    those who are admitted.
-    """
-
-    def __init__(self) -> None:
-        self._unwritten: dict[Key, Refusal] = {}
-        self._limiter = RateLimiter(interval=0.125, burst=BURST)
-
-    def note(self, key: Key, refusal: Refusal) -> None:
-        self._unwritten[key] = refusal
-
-    @property
-    def unwritten(self) -> Mapping[Key, Refusal]:
-        return self._unwritten
-
-    def drop(self, key: Key) -> None:
-        self._unwritten.pop(key, None)
-
-    def take(self, now: float, can_be_written: Callable[[Key], bool]) -> Iterator[tuple[Key, Refusal]]:
-        """The refusals to write now, oldest first, within the rate limit."""
-        if now < self._limiter.next_at:
-            return
-        for key in list(islice(self._unwritten, BURST)):
-            if can_be_written(key):
-                if not self._limiter.try_accept(now):
-                    return
-                yield key, self._unwritten.pop(key)
-
-    def next_deadline(self) -> float | None:
-        """When the rate limit lets the next one be written."""
-        return self._limiter.next_at if self._unwritten else None
-
 
 LONGEST_EVENT = 1024
 UNKNOWN = "UNKNOWN"
@@ -118,13 +67,16 @@ def forgotten(workload: QueuedWorkload, now: float) -> Entry:
     return Entry(now, workload.key, "forget", "WriteFailed", message)
 
 
-def reserved_event(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> EmitEvent:
-    """Admitted, or QuotaReserved where admission checks are still to pass."""
+def reserved_events(workload: QueuedWorkload, status: QueuedWorkloadStatus, now: float) -> Iterator[LazyEvent]:
+    """QuotaReserved, and Admitted where no admission check is still to pass."""
     assert status.admission is not None
-    queue, waited = status.admission.cluster_queue, max(0, now - queued_since(workload))
+    yield partial(_reserved_event, workload, status.admission.cluster_queue, now)
     if _is_admitted(status):
-        message = f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
-        return _event(workload, ADMITTED, message, now)
+        yield partial(_admitted_event, workload, status.admission.cluster_queue, now, now)
+
+
+def _reserved_event(workload: QueuedWorkload, queue: str, now: float) -> EmitEvent:
+    waited = max(0, now - queued_since(workload))
     message = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
     return _event(workload, QUOTA_RESERVED, message, now)
 
@@ -147,13 +99,18 @@ def evicted_event(victim: QueuedWorkload, message: str, now: float) -> EmitEvent
 
 
 def preempted_event(victim: QueuedWorkload, message: str, preemptor: PendingWorkload, now: float) -> EmitEvent:
-    worth = f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
-    return _event(victim, "Preempted", f"{message}; {worth}", now)
+    return _event(victim, "Preempted", f"{message}; {_priorities(preemptor, victim)}", now)
 
 
-def preempted_for_event(preemptor: PendingWorkload, victim: QueuedWorkload, reason: str, now: float) -> EmitEvent:
-    message = f"Preempted workload {victim.key.namespace}/{victim.key.name} (UID: {victim.uid}) due to {reason}"
+def preempted_for_event(preemptor: PendingWorkload, victim: QueuedWorkload, queue: str, now: float) -> EmitEvent:
+    """Tells the preemptor whom it preempted; `queue` is the ClusterQueue of the victim."""
+    who = f"{victim.key.namespace}/{victim.key.name} (UID: {victim.uid}) in ClusterQueue {queue}"
+    message = f"Preempted workload {who}; {_priorities(preemptor, victim)}"
     return _event(preemptor.workload, "PreemptedWorkload", message, now)
+
+
+def _priorities(preemptor: PendingWorkload, victim: QueuedWorkload) -> str:
+    return f"{_worth('preemptor', preemptor.workload)}; {_worth('preemptee', victim)}"
 
 
 def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[LazyEvent]:
@@ -161,16 +118,17 @@ def step_events(workload: QueuedWorkload, step: Step, now: float) -> Iterator[La
         yield partial(_event, workload, f"EvictedDueTo{step.reason}", step.message, now)
     elif step.decision in WARNINGS:
         yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
-    elif step.reason == ADMITTED and workload.admission is not None:
-        yield partial(_admitted_event, workload, workload.admission.cluster_queue, now)
+    elif step.reason == ADMITTED and workload.status.admission is not None:
+        since, queue = true_since(workload, QUOTA_RESERVED), workload.status.admission.cluster_queue
+        yield partial(_admitted_event, workload, queue, now if since is None else since, now)
+    elif step.decision == "wait" and step.reason == MISCONFIGURED:
+        yield partial(_event, workload, step.reason, step.message, now, EventType.WARNING)
     elif step.reason in EVENTS_BY_REASON:
         yield partial(_event, workload, step.reason, step.message, now)
 
 
-def _admitted_event(workload: QueuedWorkload, queue: str, now: float) -> EmitEvent:
-    since = true_since(workload, QUOTA_RESERVED)
-    waited = max(0, now - since) if since is not None else 0
-    text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {waited:.0f}s"
+def _admitted_event(workload: QueuedWorkload, queue: str, since: float, now: float) -> EmitEvent:
+    text = f"Admitted by ClusterQueue {queue}, wait time since reservation was {max(0, now - since):.0f}s"
     return _event(workload, ADMITTED, text, now)
 
 
@@ -190,23 +148,3 @@ def _event(
     workload: QueuedWorkload, reason: str, message: str, now: float, kind: EventType = EventType.NORMAL
 ) -> EmitEvent:
     return EmitEvent(workload.target, kind, reason, reason, message[:LONGEST_EVENT], now)
-
-
-class RateLimiter:
-    """A token bucket: one per interval in the long run, with a burst."""
-
-    def __init__(self, interval: float, burst: int) -> None:
-        self._interval = interval
-        self._slack = burst * interval
-        self._turn = -math.inf  # when the next would be due, were they even
-
-    @property
-    def next_at(self) -> float:
-        return self._turn - self._slack
-
-    def try_accept(self, now: float) -> bool:
-        """Takes a token; False when there is none."""
-        if now < self._turn - self._slack:
-            return False
-        self._turn = max(self._turn, now) + self._interval
-        return True

@@ -26,18 +26,18 @@ class InUse:
         self._objects = objects
         self._usage = usage
         self._dirty: dict[Key, None] = {}
-        self._writes = InFlightWrites[Key, PatchSpec](WritePolicy(backoff, PATIENCE, resends=False))
+        self.writes = InFlightWrites[Key, PatchSpec](WritePolicy(backoff, PATIENCE, resends=False))
 
     def observe(self, key: Key) -> None:
         """The object is new or in another version."""
         found = self._find(key) if key.kind in KEPT else None
         if found is not None:
             self._dirty[key] = None
-            self._writes.observe(key, found.version)
+            self.writes.observe(key, found.version)
 
     def lose(self, key: Key) -> None:
         self._dirty.pop(key, None)
-        self._writes.forget(key)
+        self.writes.forget(key)
 
     def mark_leaving_dirty(self) -> None:
         """Queues have changed: objects that are being deleted may be unused now."""
@@ -49,16 +49,16 @@ class InUse:
         """Takes the server's answer. A write that did not take effect is decided anew."""
         key = patch.target.key
         found = self._find(key)
-        if found is not None and self._writes.answer(key, patch, trouble, found.version, now) is WriteResult.FORGOTTEN:
+        if found is not None and self.writes.answer(key, patch, trouble, found.version, now) is WriteResult.FORGOTTEN:
             self._dirty[key] = None
 
     def is_under_way(self, key: Key) -> bool:
         """A write is not observed yet, so another write from this version would conflict."""
-        flight, found = self._writes.get(key), self._find(key)
+        flight, found = self.writes.get(key), self._find(key)
         return flight is not None and found is not None and found.version == flight.base
 
     def settle(self, now: float) -> Iterator[PatchSpec]:
-        for key, _, _ in self._writes.due(now):
+        for key, _, _ in self.writes.due(now):
             self._dirty[key] = None
         for name in self._usage.changed_queues:
             queue = self._objects.queues.get(name)
@@ -72,17 +72,14 @@ class InUse:
             if found is not None:
                 yield from self._news(found)
 
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
-
     def _news(self, found: Kept) -> Iterator[PatchSpec]:
         names = self._wanted(found)
         if names == found.finalizers:
             return
         patch = PatchSpec(Target(found.key, found.uid, found.version), Finalizers(names))
-        flight = self._writes.get(found.key)
+        flight = self.writes.get(found.key)
         if flight is None or flight.write != patch:
-            yield self._writes.send(found.key, patch, found.version)
+            yield self.writes.send(found.key, patch, found.version)
 
     def _wanted(self, found: Kept) -> tuple[str, ...]:
         others = tuple(name for name in found.finalizers if name != IN_USE)

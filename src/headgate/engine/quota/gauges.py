@@ -12,7 +12,6 @@ from headgate.engine.distributions import Labels
 from headgate.engine.planes import Number
 from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.consumption import WHOLE_USE
-from headgate.engine.quota.events import PendingRefusals
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsage
 from headgate.engine.quota.workload_records import WorkloadRecords
@@ -236,32 +235,32 @@ Unadmitted = Counter[tuple[_Placement, str]]
 """Counts by queues and the reason there is no quota."""
 
 
-def workload_gauges(of: Measured, records: WorkloadRecords, refusals: PendingRefusals) -> Iterator[Number]:
+def workload_gauges(of: Measured, records: WorkloadRecords) -> Iterator[Number]:
     """Finished workloads that still exist, and unadmitted workloads by reason."""
     finished: Counter[_Placement] = Counter()
     unadmitted: Unadmitted = Counter()
-    for workload in records.seen():
-        true = {one.type for one in workload.conditions if one.status == "True"}
+    for workload in records.observed():
+        true = {one.type for one in workload.status.conditions if one.status == "True"}
         if FINISHED in true:
             finished[_placement(workload)] += 1
         elif ADMITTED not in true and workload.deleted is None:
             unadmitted[_placement(workload), _underlying_cause(workload)] += 1
-    _count_pending_refusals(unadmitted, records, refusals)
+    _count_pending_refusals(unadmitted, records)
     yield from _finished_gauges(of, finished)
     yield from _unadmitted_gauges(of, unadmitted)
 
 
-def _count_pending_refusals(unadmitted: Unadmitted, records: WorkloadRecords, refusals: PendingRefusals) -> None:
+def _count_pending_refusals(unadmitted: Unadmitted, records: WorkloadRecords) -> None:
     """Refusals that are not written yet count as if they were."""
-    for key, refusal in refusals.unwritten.items():
-        record = records.get(key)
-        if record is not None and unadmitted[_placement(record.seen), _underlying_cause(record.seen)] > 0:
-            unadmitted[_placement(record.seen), _underlying_cause(record.seen)] -= 1
-            unadmitted[_placement(record.seen), refusal.reason] += 1
+    for record in records.refused.values():
+        refusal = record.refusal
+        if refusal is not None and unadmitted[_placement(record.observed), _underlying_cause(record.observed)] > 0:
+            unadmitted[_placement(record.observed), _underlying_cause(record.observed)] -= 1
+            unadmitted[_placement(record.observed), refusal.reason] += 1
 
 
 def _placement(workload: QueuedWorkload) -> _Placement:
-    given = workload.admission
+    given = workload.status.admission
     return workload.key.namespace, workload.queue, given.cluster_queue if given is not None else ""
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
 from headgate.engine.planes import Number
+from headgate.engine.quota.workload_records import WorkloadRecord
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
     EVICTED,
@@ -89,14 +90,14 @@ def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str,
         over.append((RESERVED_WAIT, waited))
     if admitted:
         over.append((ADMISSION_WAIT, waited))
-        if after.checks or not reserved:
+        if after.status.checks or not reserved:
             over.append((CHECKS_WAIT, 0.0 if reserved else now - _since(after, QUOTA_RESERVED, now)))
     if ready is not None and ready.reason == STARTED:
         over.append((READY_WAIT, waited))
         over.append((ADMITTED_UNTIL_READY, ready.at - _since(after, ADMITTED, ready.at)))
     if FINISHED in came:
         running = now - _since(after, ADMITTED, now)
-        over.append((EXECUTION, after.past_execution_seconds + max(0.0, running)))
+        over.append((EXECUTION, after.status.past_execution_seconds + max(0.0, running)))
     return over
 
 
@@ -176,7 +177,6 @@ class AdmissionMetrics:
         self._waits = Distributions(BOUNDS)
         self._unattributed: dict[_Origin, _OriginMetrics] = {}
         self._skips: dict[str, int] = {}  # of preemption, in the last cycle the queue was in
-        self._preemptors: dict[Key, str] = {}  # for which queue a workload must go, until it shows that it must
 
     # what is decided
 
@@ -197,26 +197,21 @@ class AdmissionMetrics:
         """A head was decided anew because its victims were already another's."""
         self._add("kueue_preemption_target_recomputations_total", cluster_queue=queue, result=result)
 
-    def preempts(self, victim: Key, by_queue: str) -> None:
-        self._preemptors[victim] = by_queue
+    # what is observed
 
-    # what is seen
-
-    def seen(self, before: QueuedWorkload, after: QueuedWorkload, queue: str, now: float) -> None:
+    def observe(self, record: WorkloadRecord, after: QueuedWorkload, queue: str, now: float) -> None:
         """The workload has changed; `queue` is the one it has quota of, or had before, or would get it from."""
-        if before.conditions != after.conditions:
-            came, released = turned(before.conditions, after.conditions)
+        before = record.observed
+        if before.status.conditions != after.status.conditions:
+            came, released = turned(before.status.conditions, after.status.conditions)
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
                 if PREEMPTED in came:
-                    self._preempted(after.key, came[PREEMPTED].reason)
-            if released and before.admission is not None:
+                    self._preempted(record, came[PREEMPTED].reason)
+            if released and before.status.admission is not None:
                 self._released(after, queue, now)
-        if before.admission is not None and before.evictions != after.evictions:
+        if before.status.admission is not None and before.status.evictions != after.status.evictions:
             self._evicted(before, after, queue)
-
-    def lose(self, workload: Key) -> None:
-        self._preemptors.pop(workload, None)
 
     def forget(self, key: Key) -> None:
         """A queue or cohort was deleted: its series are dropped."""
@@ -257,9 +252,9 @@ class AdmissionMetrics:
             if is_first and prefix == OF_CLUSTER_QUEUE:
                 counted[f"{prefix}evicted_workloads_once_total", (*labels, *why)] += count
 
-    def _preempted(self, workload: Key, reason: str) -> None:
-        by_queue = self._preemptors.pop(workload, None)
-        if by_queue is not None:
+    def _preempted(self, record: WorkloadRecord, reason: str) -> None:
+        by_queue, record.preempted_for = record.preempted_for, ""
+        if by_queue:
             self._add("kueue_preempted_workloads_total", preempting_cluster_queue=by_queue, reason=reason)
 
     def _released(self, workload: QueuedWorkload, queue: str, now: float) -> None:
@@ -269,8 +264,8 @@ class AdmissionMetrics:
             self._waits.observe(EVICTION_LATENCY, labels, took)
 
     def _evicted(self, before: QueuedWorkload, after: QueuedWorkload, queue: str) -> None:
-        times = {(one.reason, one.cause): one.count for one in before.evictions}
-        for one in after.evictions:
+        times = {(one.reason, one.cause): one.count for one in before.status.evictions}
+        for one in after.status.evictions:
             known = times.get((one.reason, one.cause), 0)
             if one.count > known:
                 self._counts_of(after, queue).evict(one)

@@ -50,7 +50,7 @@ class NamespaceAdjustments:
     def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
         """What the workload requests; the same object for equal workloads, as long as one of them keeps it."""
         namespace = workload.key.namespace
-        look = namespace, workload.pod_sets, workload.reclaimable, workload.priority + workload.boost
+        look = namespace, workload.pod_sets, workload.status.reclaimable, workload.priority + workload.boost
         known = self._requests.get(look)
         if known is None:
             known = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))
@@ -109,7 +109,7 @@ K = TypeVar("K", bound=str | Key)
 Held = TypeVar("Held", bound=Described | AdmissionCheck | WorkloadPriorityClass)
 
 _LOCAL_QUEUE = Kind.LOCAL_QUEUE
-MOST_CIRCUMSTANCES = 16_384
+MOST_SNAPSHOTS = 16_384
 _Stands = tuple[str, str, str | None, str]
 """Namespace, LocalQueue, the ClusterQueue it has quota of, or else what is wrong with its pods."""
 
@@ -135,7 +135,7 @@ class QuotaObjectCache:
         self.changed_queues: dict[str, None] = {}
         self.changed_locals: dict[Key, None] = {}
         self.changed_classes: dict[str, None] = {}
-        self._circumstances: dict[_Stands, QueueSnapshot] = {}  # as long as nothing around workloads changes
+        self._snapshots: dict[_Stands, QueueSnapshot] = {}  # as long as nothing around workloads changes
 
     def observe(self, found: Object) -> None:
         match found:
@@ -166,7 +166,7 @@ class QuotaObjectCache:
                 self._adjust(found)
             case _:
                 return
-        self._circumstances.clear()
+        self._snapshots.clear()
 
     def lose(self, key: Key, uid: str) -> None:
         match key.kind:
@@ -192,14 +192,14 @@ class QuotaObjectCache:
                     self._mark_locals_dirty(key.namespace)
             case _:
                 return
-        self._circumstances.clear()
+        self._snapshots.clear()
 
     def take_reshaped(self) -> bool:
         """True once after queues, cohorts, flavors or checks have changed; whether queues are active is updated."""
         if not self._reshaped:
             return False
         self._reshaped, before = False, self._activities
-        self._circumstances.clear()
+        self._snapshots.clear()
         self._activities = {
             name: queue_activity(queue, self.flavors, self.checks) for name, queue in self.queues.items()
         }
@@ -242,29 +242,31 @@ class QuotaObjectCache:
 
     def queue_of(self, workload: QueuedWorkload) -> str:
         """The ClusterQueue it has quota of, or would get it from; empty when there is none."""
-        if workload.admission is not None:
-            return workload.admission.cluster_queue
+        if workload.status.admission is not None:
+            return workload.status.admission.cluster_queue
         local = self.locals.get(self.local_of(workload))
         return local.cluster_queue if local is not None else ""
 
-    def circumstances(self, workload: QueuedWorkload) -> QueueSnapshot:
+    def queue_snapshot(self, workload: QueuedWorkload) -> QueueSnapshot:
         """The queues of the workload and whether they let it in; one object for equal workloads until a change."""
-        given = workload.admission
+        given = workload.status.admission
         problem = self._adjustments.requests(workload).problem if given is None else ""
         stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
-        known = self._circumstances.get(stands)
+        known = self._snapshots.get(stands)
         if known is None:
-            if len(self._circumstances) >= MOST_CIRCUMSTANCES:
-                self._circumstances.clear()
-            known = self._circumstances[stands] = self._new_circumstances(workload, problem)
+            if len(self._snapshots) >= MOST_SNAPSHOTS:
+                self._snapshots.clear()
+            known = self._snapshots[stands] = self._new_snapshot(workload, problem)
         return known
 
-    def _new_circumstances(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:
+    def _new_snapshot(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:
         queue = self.queues.get(self.queue_of(workload))
-        is_active = queue is not None and self.activity(queue).active
+        activity = self.activity(queue) if queue is not None else None
+        is_active = activity is not None and activity.active
+        lacks = activity.unsupported if activity is not None else ""
         may_enter = queue is not None and self.may_enter(queue, workload.key.namespace)
         local = self.locals.get(self.local_of(workload))
-        return QueueSnapshot(local, queue, is_active, may_enter, self._settings, problem)
+        return QueueSnapshot(local, queue, is_active, may_enter, self._settings, lacks, problem)
 
     def reports_on(self, local: Key) -> bool:
         """Whether metrics are reported for this LocalQueue."""
@@ -319,7 +321,7 @@ def _spec(one: Described) -> Described:
         case ResourceFlavor():
             return structs.replace(one, version="", finalizers=())
         case Cohort():
-            return structs.replace(one, version="")
+            return structs.replace(one, version="", shown_share=None)
 
 
 def _activity(check: AdmissionCheck | None) -> tuple[object, ...] | None:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import assert_never
 
-from headgate.engine.deadlines import Deadlines, Timer
+from headgate.engine.deadlines import Timer
+from headgate.engine.extension_points import ADMISSION, PluginObserver, unwatched
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.quota import events
 from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.admission_loop import AdmissionLoop
 from headgate.engine.quota.cache import QuotaCache
-from headgate.engine.quota.events import RateLimiter
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.gauges import (
     Measured,
@@ -25,27 +25,18 @@ from headgate.engine.quota.gauges import (
 )
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
+from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
-from headgate.engine.scheduler.events import saturated_entry, saturated_event
-from headgate.engine.scheduler.plugins import ADMISSION, PluginObserver, unwatched
+from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
-from headgate.model.effects import (
-    Delete,
-    Effect,
-    EmitEvent,
-    PatchSpec,
-    PatchStatus,
-    QueuedWorkloadStatus,
-    QueuePriority,
-    Write,
-)
+from headgate.model.effects import Delete, Effect, EmitEvent, PatchSpec, PatchStatus, QueuePriority, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
-from headgate.model.queues import LocalQueue, QueuedWorkload
+from headgate.model.queues import LocalQueue, QueuedWorkload, QueuedWorkloadStatus
 from headgate.model.resources import saturated
 from headgate.model.settings import Settings
 from headgate.queueing.backoff import Backoff
@@ -90,6 +81,7 @@ class QuotaPlane:
             records=self._records,
             metrics=self._metrics,
             journal=journal,
+            evicted=self._mark_dirty,
         )
         self._in_use = InUse(self._objects, self._cache.usage, backoff)
         self._statuses = QueueStatuses(
@@ -100,8 +92,16 @@ class QuotaPlane:
             is_fair=settings.quota.is_fair,
             consumptions=self._cache.consumptions,
         )
-        self._deadlines = Deadlines[Key]()  # when workloads must be examined though nothing happens to them
-        self._timer = Timer(TIMER)
+        consumptions = self._cache.consumptions
+        self._timer = Timer(
+            TIMER,
+            self._records.deadlines,
+            self._records.writes.deadlines,
+            self._in_use.writes.deadlines,
+            self._cache.backoffs,
+            *self._statuses.deadlines,
+            *(() if consumptions is None else (consumptions.samples,)),
+        )
         self._dirty: dict[Key, bool] = {}  # of whom something was heard; whether to look again if it looks the same
         self._event_limiter = RateLimiter(interval=0.125, burst=200)
         self._waited_for_pods = False
@@ -126,18 +126,21 @@ class QuotaPlane:
     def decide(self, now: float) -> Iterator[Effect]:
         self._apply_object_changes(now)
         self._sample(now)
-        for key in sorted(self._deadlines.due(now)):
-            self._mark_dirty(key)
+        if self._timer.at <= now:
+            self._mark_all_dirty(sorted(self._records.deadlines.due(now)))
+            self._records.flush_due(now)
         self._requeue_forgotten(now)
         self._examine_all(now)
         self._wake_when_pods_are_ready(now)
-        self._loop.run(now, self._mark_dirty)
+        if self._timer.at <= now:
+            self._cache.flush_backoff(now)
+        self._loop.run(now)
         self._loop.report_refusals(now)
         self._examine_all(now)
-        yield from self._records.send(now)
+        yield from self._records.send()
         yield from self._in_use.settle(now)
         yield from self._statuses.settle(self._cache.ledger, now)
-        yield from self._timer.wake_at(self._next_deadlines(), now)
+        yield from self._timer.wake_at(now, self._records.next_refusal_at, self._statuses.next_count_at)
 
     def check(self) -> None:
         """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""
@@ -150,14 +153,14 @@ class QuotaPlane:
                 assert over <= 0, f"{assumed.key} got {amount} of {of}, {over} more than there is"
             assert assumed.key not in self._cache.pending, f"{assumed.key} both waits and holds quota"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         """All metrics of the plane: name, labels and value."""
         yield from self._metrics.collect()
         measured = Measured(self._objects, self._cache, self._settings)
         yield from queue_gauges(measured)
         yield from cohort_gauges(measured)
         yield from local_gauges(measured)
-        yield from workload_gauges(measured, self._records, self._loop.refusals)
+        yield from workload_gauges(measured, self._records)
         yield from usage_gauges(measured)
 
     # what is now true
@@ -183,11 +186,11 @@ class QuotaPlane:
     def _observe_workload(self, workload: QueuedWorkload, now: float) -> Iterable[LazyEvent]:
         key = workload.key
         record = self._records.get(key)
-        if record is not None and record.seen.uid == workload.uid:
-            self._note_change(record, record.seen, workload, now)
+        if record is not None and record.observed.uid == workload.uid:
+            self._note_change(record, workload, now)
         else:
             if record is not None:
-                self._delete(key, record.seen.uid, now)
+                self._delete(key, record.observed.uid, now)
             self._cache.came_from_outside(workload)
         self._dirty.setdefault(key, False)
         emitted = self._records.observe(workload)
@@ -200,19 +203,20 @@ class QuotaPlane:
             self._journal.write(entry)
             yield partial(saturated_event, workload.target, entry)
 
-    def _note_change(self, record: WorkloadRecord, before: QueuedWorkload, after: QueuedWorkload, now: float) -> None:
-        if self._cache.ledger.allocations and changed_from_outside(before, after):
+    def _note_change(self, record: WorkloadRecord, after: QueuedWorkload, now: float) -> None:
+        before = record.observed
+        if self._cache.ledger.allocations.histories and changed_from_outside(before, after):
             self._cache.changed_from_outside(before, now)
             self._cache.changed_from_outside(after, now)
         if before.queue != after.queue:
             self._cache.leave_local(record)
-        given = before.admission
+        given = before.status.admission
         queue = given.cluster_queue if given is not None else self._objects.queue_of(after)
-        self._metrics.seen(before, after, queue, now)
+        self._metrics.observe(record, after, queue, now)
         used = self._cache.consumptions
         if used is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
             local = self._objects.local_of(after)
-            used.settle(after.key, local, self._objects.queue_of(after), now)
+            used.settle(record, local, self._objects.queue_of(after), now)
             self._statuses.mark_dirty(local)
 
     def _observe(self, found: Object, now: float) -> None:
@@ -222,7 +226,7 @@ class QuotaPlane:
                 self._metrics.sum_up()
         self._objects.observe(found)
         if self._cache.consumptions is not None and isinstance(found, LocalQueue):
-            self._cache.consumptions.open(found, now)
+            self._cache.consumptions.open(found, self._cache.members(found.key).values(), now)
         self._in_use.observe(found.key)
 
     def _delete(self, key: Key, uid: str, now: float) -> None:
@@ -237,11 +241,8 @@ class QuotaPlane:
         record = self._records.lose(key, uid)
         if record is not None:
             if not record.is_finished:
-                self._cache.changed_from_outside(record.seen, now)
+                self._cache.changed_from_outside(record.observed, now)
             self._cache.remove(record, now)
-            self._loop.refusals.drop(key)
-            self._metrics.lose(key)
-            self._deadlines.drop(key)
             self._dirty.pop(key, None)
             self._journal.forget(key)
 
@@ -261,6 +262,7 @@ class QuotaPlane:
             self._metrics.sum_up()
             self._cache.reshape(now)
             self._in_use.mark_leaving_dirty()
+            self._statuses.mark_shares_dirty()
         elif objects.take_relabeled():
             self._cache.ledger.allocations.forget_all()
             self._cache.wake_all(now)
@@ -293,13 +295,12 @@ class QuotaPlane:
 
     def _requeue_forgotten(self, now: float) -> None:
         """Decisions that did not take effect are made anew, and so are refusals that followed from them."""
-        self._records.flush_due(now)
         for key in self._records.take_forgotten():
             record = self._records.get(key)
             if record is not None:
-                self._journal.write(events.forgotten(record.seen, now))
+                self._journal.write(events.forgotten(record.observed, now))
                 self._mark_dirty(key)
-                self._cache.pending.wake(self._objects.queue_of(record.seen), now)
+                self._cache.pending.wake(self._objects.queue_of(record.observed), now)
 
     def _examine_all(self, now: float) -> None:
         if not self._dirty:
@@ -312,46 +313,51 @@ class QuotaPlane:
             if record is None:
                 continue
             if looks_again:
-                record.rested = record.placed = None
-            if not record.is_at_rest and record.is_open:
+                record.examined = record.cached = None
+            if not record.is_examined and record.is_open:
                 self._examine(record, now)
                 self._set_deadline(record, now)
             place(record, now)
-            if record.now.admission is None:
+            if record.decided.status.admission is None:
                 self._loop.report_bypassed(record, now)
         self.deciding = None
 
     def _set_deadline(self, record: WorkloadRecord, now: float) -> None:
         """Of a workload just examined, so only a deadline in the future counts."""
-        at = next_deadline(record.now, self._settings)
+        at = next_deadline(record.decided, self._settings)
         if at is None or at <= now:
-            self._deadlines.drop(record.seen.key)
+            self._records.deadlines.drop(record.key)
         else:
-            self._deadlines.set(record.seen.key, at)
+            self._records.deadlines.set(record.key, at)
 
     def _examine(self, record: WorkloadRecord, now: float) -> None:
         """Applies lifecycle steps until none is left, or one needs a write of its own, as a change of the spec."""
         for _ in range(MOST_STEPS):
-            workload = record.now
+            workload = record.decided
             step = self._priority_step(workload) if workload.priority_class is not None else None
-            step = step or next_step(workload, self._objects.circumstances(workload), now)
+            step = step or next_step(workload, self._objects.queue_snapshot(workload), now)
             if step is None:
-                record.rested = workload
+                record.examined = workload
                 return
             is_status = isinstance(step.change, QueuedWorkloadStatus)
             if not is_status and (record.wanted is not None or record.sent is not None):
                 return
-            self._apply_step(workload, step, now)
+            self._apply_step(record, step, now)
             if not is_status:
                 return
-        raise AssertionError(f"{record.seen.key} never comes to rest")
+        raise AssertionError(f"{record.key} never comes to rest")
 
-    def _apply_step(self, workload: QueuedWorkload, step: Step, now: float) -> None:
+    def _apply_step(self, record: WorkloadRecord, step: Step, now: float) -> None:
+        workload = record.decided
         if step.decision:
             self._journal.write(events.stepped(workload, step, now))
-        if step.decision == "requeue" and workload.requeue is not None and workload.requeue.at is not None:
+        if (
+            step.decision == "requeue"
+            and workload.status.requeue is not None
+            and workload.status.requeue.at is not None
+        ):
             self._cache.changed_from_outside(workload, now)
-        self._records.want(workload.key, step.change, *events.step_events(workload, step, now))
+        self._records.want(record, step.change, *events.step_events(workload, step, now))
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:
         """The step to the priority its WorkloadPriorityClass has now; None when it has that."""
@@ -367,15 +373,3 @@ class QuotaPlane:
         if self._waited_for_pods and not waits:
             self._cache.wake_all(now)
         self._waited_for_pods = waits
-
-    def _next_deadlines(self) -> tuple[float | None, ...]:
-        consumptions = self._cache.consumptions
-        return (
-            self._deadlines.next_deadline(),
-            self._records.next_deadline(),
-            self._in_use.next_deadline(),
-            self._cache.pending.next_deadline(),
-            self._statuses.next_deadline(),
-            self._loop.refusals.next_deadline(),
-            consumptions.next_deadline() if consumptions is not None else None,
-        )

@@ -5,17 +5,17 @@ Where there are many queues, counts are written less often: writing them all wou
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator, Mapping
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.activity import Activity
 from headgate.engine.quota.consumption import Consumptions
-from headgate.engine.quota.events import RateLimiter
 from headgate.engine.quota.finalizers import InUse
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.queue_usage import QueueUsage, QueueUsages
+from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.lifecycle.workload.conditions import second
 from headgate.model.conditions import Condition
 from headgate.model.effects import ClusterQueueStatus, CohortStatus, FlavorUse, LocalQueueStatus, PatchStatus
@@ -56,8 +56,9 @@ class QueueStatuses:
         self._usage = usage
         self._is_fair = is_fair
         self._dirty: dict[Key, None] = {}  # something about it is news, perhaps
-        self._due_statuses: list[tuple[float, Key]] = []  # when dirty statuses may be written
-        self._due_counts: list[tuple[float, Key]] = []  # the same, of those that only count otherwise
+        self._due_statuses = Deadlines[Key]()  # when dirty statuses may be written
+        self._due_counts = Deadlines[Key]()  # the same, of those that only count otherwise
+        self._limited: dict[Key, None] = {}  # of these, those that are due and wait for the limiter
         self._limiter = RateLimiter(interval=0.05, burst=100)  # for counts: they change with every workload
         self._held_up: dict[Key, None] = {}  # dirty and due, but a write is in flight
         self._writes = InFlightWrites[Key, PatchStatus](WritePolicy(backoff, resends=False))
@@ -67,16 +68,29 @@ class QueueStatuses:
     def mark_dirty(self, key: Key) -> None:
         """The status may differ in more than counts, so the rate limit for counts does not apply."""
         self._dirty[key] = None
-        heapq.heappush(self._due_statuses, (self._not_before(key), key))
+        if self._is_under_way(key):
+            self._held_up[key] = None
+        else:
+            self._due_statuses.set(key, self._not_before(key))
+
+    def mark_shares_dirty(self) -> None:
+        """Quota or weights have changed, and with them the shares; without fair sharing none is shown any more."""
+        for name in self._objects.queues if self._is_fair else ():
+            self._count(_queue_key(name))
+        for cohort in self._objects.cohorts.values():
+            if self._is_fair or cohort.shown_share is not None:
+                self._count(cohort.key)
 
     def _count(self, key: Key) -> None:
         if key not in self._dirty:
             self._dirty[key] = None
-            heapq.heappush(self._due_counts, (self._not_before(key), key))
+            self._due_counts.set(key, self._not_before(key))
 
     def lose(self, key: Key) -> None:
-        for known in (self._dirty, self._held_up, self._written, self._last):
+        for known in (self._dirty, self._limited, self._held_up, self._written, self._last):
             known.pop(key, None)
+        self._due_statuses.drop(key)
+        self._due_counts.drop(key)
         self._writes.forget(key)
 
     def answered(self, patch: PatchStatus, trouble: WriteError | None, now: float) -> None:
@@ -101,42 +115,41 @@ class QueueStatuses:
             if owner is not None:
                 yield from self._changed_status(owner, ledger, now)
 
-    def next_deadline(self) -> float | None:
-        """When the next status may be written, or written anew after it failed."""
-        earliest = self._writes.next_deadline()
-        for due, paced_until in ((self._due_statuses, -math.inf), (self._due_counts, self._limiter.next_at)):
-            while due and not self._is_next(*due[0]):
-                heapq.heappop(due)
-            if due:
-                at = max(due[0][0], paced_until)
-                earliest = at if earliest is None else min(earliest, at)
-        return earliest
+    @property
+    def deadlines(self) -> tuple[Deadlines[Key], ...]:
+        """When to call `settle`."""
+        return self._due_statuses, self._due_counts, self._writes.deadlines
+
+    @property
+    def next_count_at(self) -> float | None:
+        """When the rate limit lets the next count be written that is due."""
+        return self._limiter.next_at if self._limited else None
 
     def _ready(self, now: float) -> list[Key]:
         """The dirty queues whose status may be written now."""
-        held_up = self._held_up
-        if held_up:
-            self._held_up = {}
+        held_up, self._held_up = self._held_up, {}
         for key in held_up:
-            heapq.heappush(self._due_statuses, (self._not_before(key), key))
-        ready: dict[Key, None] = {}
-        while self._due_statuses and self._due_statuses[0][0] <= now:
-            at, key = heapq.heappop(self._due_statuses)
-            if self._is_next(at, key):
-                ready[key] = None
-        while self._due_counts and self._due_counts[0][0] <= now:
-            at, key = self._due_counts[0]
-            if key not in ready and self._is_next(at, key):
+            self.mark_dirty(key)
+        ready = dict.fromkeys(key for key in self._in_order(self._due_statuses.due(now)) if self._is_free(key))
+        self._limited.update(dict.fromkeys(self._in_order(self._due_counts.due(now))))
+        taken = []
+        for key in self._limited:
+            if key not in ready and self._is_free(key):
                 if not self._limiter.try_accept(now):
                     break
                 ready[key] = None
-            heapq.heappop(self._due_counts)
+            taken.append(key)
+        for key in taken:
+            del self._limited[key]
         return list(ready)
 
-    def _is_next(self, at: float, key: Key) -> bool:
-        """Whether it is dirty and waits for this time, not for a write in flight."""
-        if key not in self._dirty or at != self._not_before(key):
-            return False  # written meanwhile; if it is dirty again, it has another entry
+    def _in_order(self, due: list[Key]) -> list[Key]:
+        return sorted(due, key=lambda key: (self._not_before(key), key)) if len(due) > 1 else due
+
+    def _is_free(self, key: Key) -> bool:
+        """Whether it is still dirty and waits for no write in flight."""
+        if key not in self._dirty:
+            return False
         if self._is_under_way(key):
             self._held_up[key] = None
             return False
@@ -175,7 +188,8 @@ class QueueStatuses:
 
     def _changed_status(self, owner: StatusOwner, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         status = self._status(owner, ledger, now)
-        if self._written.get(owner.key) == status or (isinstance(status, CohortStatus) and not self._is_fair):
+        shown = CohortStatus(owner.shown_share) if isinstance(owner, Cohort) else None
+        if self._written.get(owner.key, shown) == status:
             return
         patch = PatchStatus(Target(owner.key, owner.uid), status)
         self._written[owner.key], self._last[owner.key] = status, now
@@ -188,8 +202,8 @@ class QueueStatuses:
             case LocalQueue(key=key):
                 return self._of_local(owner, self._usage.local(key), now)
             case Cohort(name=name):
-                node = ledger.forest.cohort(name)
-                return CohortStatus(share_of(node).rounded if node is not None else 0)
+                node = ledger.forest.cohort(name) if self._is_fair else None
+                return CohortStatus(share_of(node).rounded if node is not None else 0 if self._is_fair else None)
 
     def _of_queue(self, queue: ClusterQueue, count: QueueUsage, ledger: Ledger, now: float) -> ClusterQueueStatus:
         node = ledger.node(queue.name)

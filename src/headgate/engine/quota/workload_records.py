@@ -7,28 +7,23 @@ it; `engine.in_flight` says what these mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import assert_never
 
-from msgspec import structs
+from msgspec import Struct, structs
 
+from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.queue_usage import CountedWorkload
-from headgate.lifecycle.workload.conditions import FINISHED, with_status
+from headgate.engine.quota.rate_limiter import RateLimiter
+from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, with_status
 from headgate.lifecycle.workload.next_step import Change, Removal
-from headgate.model.effects import (
-    Activation,
-    Delete,
-    EmitEvent,
-    Finalizers,
-    PatchSpec,
-    PatchStatus,
-    QueuedWorkloadStatus,
-    QueuePriority,
-)
+from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Target
-from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
 from headgate.queueing.backoff import Backoff
+from headgate.quota.fair_sharing import Amounts
 from headgate.quota.ledger import Reservation
 from headgate.quota.pending_workload import WorkloadRequests
 
@@ -37,53 +32,71 @@ LazyEvent = Callable[[], EmitEvent]
 """An event that goes with a write: put into words when it is emitted, for most never are."""
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
+REFUSAL_BURST = 50  # refusals written at once after a while without any
 
-Placed = tuple[QueuedWorkload, Admission | None, bool]
+CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
 
 
-class WorkloadRecord:
-    """One workload: as observed, the write in flight, what is decided and not sent, and what the quota cache has of it.
+class Refusal(Struct, frozen=True, gc=False):
+    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it."""
 
-    `seen` is the workload as last observed, `so_far` with the write in flight applied, `now` with all that is decided.
+    reason: str
+    message: str
+    also: tuple[ConditionUpdate, ...] = ()
+
+
+class WorkloadRecord:
+    """All that is known of one workload: as observed, the write in flight, what is decided, and what is held for it.
+
+    `observed` is the workload as last observed, `assumed` with the write in flight applied, `decided` with all that is
+    decided. `examined` and `cached` are what it was when lifecycle rules and the quota cache last had nothing to add.
     """
 
     __slots__ = (
+        "assumed",
         "base",
+        "cached",
         "counted",
+        "decided",
+        "entry_penalty",
         "events",
+        "examined",
         "is_finished",
+        "key",
         "local",
-        "now",
-        "placed",
+        "observed",
+        "preempted_for",
+        "refusal",
+        "refused_version",
         "requests",
         "reservation",
-        "rested",
-        "seen",
         "sent",
         "sent_events",
-        "so_far",
-        "stuck",
         "wanted",
     )
 
-    def __init__(self, seen: QueuedWorkload) -> None:
-        self.seen = seen
-        self.is_finished = seen.is_true(FINISHED)
+    def __init__(self, observed: QueuedWorkload) -> None:
+        self.key = observed.key
+        self.observed = observed
+        self.is_finished = observed.is_true(FINISHED)
         self.sent: Change | None = None  # in flight
         self.sent_events: tuple[LazyEvent, ...] = ()
         self.base = ""  # the version it was made from
         self.wanted: Change | None = None  # decided, to be sent next
         self.events: tuple[LazyEvent, ...] = ()  # that go with it
-        self.stuck = ""  # the version for which the server refused our write
-        self.so_far = seen
-        self.now = seen
-        self.rested: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
-        self.placed: Placed | None = None
+        self.refused_version = ""  # the version for which the server refused our write
+        self.assumed = observed
+        self.decided = observed
+        self.examined: QueuedWorkload | None = None  # the workload about which there was nothing more to decide
+        self.cached: CachedAs | None = None
         self.local: Key | None = None  # the LocalQueue it is counted for
         self.counted: CountedWorkload | None = None  # in the usage of its queues
         self.reservation: Reservation | None = None  # on the ledger
         self.requests: WorkloadRequests | None = None  # while it waits for quota
+        self.refusal: Refusal | None = None  # of quota, that is not written yet
+        self.preempted_for = ""  # the queue it must make way for, until it shows that it must
+        self.entry_penalty: tuple[Key, Amounts] | None = None  # what its LocalQueue is charged in advance
 
     @property
     def is_open(self) -> bool:
@@ -92,8 +105,8 @@ class WorkloadRecord:
         A workload is closed while the server refuses our writes to this version, and while a version newer than the
         one the write in flight was made from is observed: it cannot be told yet which of the two came first.
         """
-        version = self.seen.version
-        return self.stuck != version and (self.sent is None or version == self.base)
+        version = self.observed.version
+        return self.refused_version != version and (self.sent is None or version == self.base)
 
     @property
     def held(self) -> Admission | None:
@@ -103,13 +116,13 @@ class WorkloadRecord:
         """
         if self.is_finished:
             return None
-        return self.now.admission or self.so_far.admission or self.seen.admission
+        return self.decided.status.admission or self.assumed.status.admission or self.observed.status.admission
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_examined(self) -> bool:
         """Nothing about it has changed since there was nothing more to decide."""
-        now, rested = self.now, self.rested
-        return now is rested or (rested is not None and now.looks_like(rested))
+        decided, examined = self.decided, self.examined
+        return decided is examined or (examined is not None and decided.looks_like(examined))
 
     def shows_what_was_sent(self) -> bool:
         """The observed workload is in a newer version and equals what the write in flight makes of it.
@@ -117,42 +130,42 @@ class WorkloadRecord:
         Where nothing else has changed, what was decided about the assumed workload holds for the observed one.
         """
         change = self.sent
-        if change is None or isinstance(change, Removal) or self.seen.version == self.base:
+        if change is None or isinstance(change, Removal) or self.observed.version == self.base:
             return False
-        if self.wanted is None and self.seen.looks_like(self.now):
-            self._follow(self.seen)
+        if self.wanted is None and self.observed.looks_like(self.decided):
+            self._follow(self.observed)
             return True
-        return _shows(self.seen, change)
+        return _shows(self.observed, change)
 
     def _follow(self, same: QueuedWorkload) -> None:
-        if self.rested is self.now:
-            self.rested = same
-        if self.placed is not None and self.placed[0] is self.now:
-            self.placed = same, self.placed[1], self.placed[2]
+        if self.examined is self.decided:
+            self.examined = same
+        if self.cached is not None and self.cached[0] is self.decided:
+            self.cached = same, self.cached[1], self.cached[2]
 
-    def foresee(self) -> None:
+    def apply_writes(self) -> None:
         """Applies what was sent and what is decided to the workload as observed."""
         sent, wanted = self.sent, self.wanted
-        self.so_far = self.seen if sent is None else _applied(self.seen, sent)
-        self.now = self.so_far if wanted is None else _applied(self.so_far, wanted)
+        self.assumed = self.observed if sent is None else _applied(self.observed, sent)
+        self.decided = self.assumed if wanted is None else _applied(self.assumed, wanted)
 
     def want(self, change: Change | None, events: tuple[LazyEvent, ...]) -> None:
         """This is sent next; None: nothing."""
         self.wanted, self.events = change, events
-        self.now = self.so_far if change is None else _applied(self.so_far, change)
+        self.decided = self.assumed if change is None else _applied(self.assumed, change)
 
     def send(self, change: Change) -> Written:
         """The write of what was decided, which is in flight from now on."""
         self.sent, self.wanted = change, None
         self.sent_events, self.events = self.events, ()
-        self.base = self.seen.version
-        self.so_far = self.now
-        return _write(self.seen, change)
+        self.base = self.observed.version
+        self.assumed = self.decided
+        return _write(self.observed, change)
 
     def settle(self) -> None:
         """Nothing is in flight any more, and nothing but what is observed and decided is assumed."""
         self.sent, self.sent_events = None, ()
-        self.foresee()
+        self.apply_writes()
 
     def take_events(self) -> tuple[LazyEvent, ...]:
         events, self.sent_events = self.sent_events, ()
@@ -165,60 +178,95 @@ class WorkloadRecords:
     def __init__(self, backoff: Backoff) -> None:
         self._records: dict[Key, WorkloadRecord] = {}
         self.get = self._records.get  # asked for at every turn
-        self._writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
+        self.writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
         self._busy: dict[Key, None] = {}  # something is to be sent
         self._resent: list[Written] = []  # writes that may not have arrived and are sent again
         self._forgotten: dict[Key, None] = {}  # what was decided did not take effect
+        self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
+        self.refused: dict[Key, WorkloadRecord] = {}  # those with a refusal to be written, the oldest first
+        self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
 
-    def seen(self) -> Iterator[QueuedWorkload]:
+    def observed(self) -> Iterator[QueuedWorkload]:
         """All of them, as last observed."""
-        return (record.seen for record in self._records.values())
+        return (record.observed for record in self._records.values())
 
     def observe(self, workload: QueuedWorkload) -> tuple[LazyEvent, ...]:
         """Takes the workload as observed; returns the events of the write that is confirmed by it."""
         key = workload.key
         record = self._records.get(key)
-        if record is None or record.seen.uid != workload.uid:
-            self._writes.forget(key)
+        if record is None or record.observed.uid != workload.uid:
+            self.writes.forget(key)
             self._records[key] = WorkloadRecord(workload)
             return ()
-        record.seen, record.is_finished = workload, workload.is_true(FINISHED)
+        record.observed, record.is_finished = workload, workload.is_true(FINISHED)
         if record.sent is None:
-            record.foresee()
+            record.apply_writes()
             if record.wanted is not None:
                 self._forget(record)  # decided on what is no longer so
         elif record.shows_what_was_sent():
             events = record.take_events()
-            self._writes.confirm(key)
+            self.writes.confirm(key)
             record.settle()
             return events
         else:
-            self._conclude(record, self._writes.observe(key, workload.version))
+            self._conclude(record, self.writes.observe(key, workload.version))
         return ()
 
     def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
         """The workload is gone; None when another one has taken its place."""
         record = self._records.get(key)
-        if record is None or record.seen.uid != uid:
+        if record is None or record.observed.uid != uid:
             return None
         self._busy.pop(key, None)
         self._forgotten.pop(key, None)
-        self._writes.forget(key)
+        self.writes.forget(key)
+        self.deadlines.drop(key)
+        self.refused.pop(key, None)
         return self._records.pop(key)
 
-    def want(self, key: Key, change: Change, *events: LazyEvent) -> None:
+    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
-        record = self._records[key]
         record.want(change, record.events + events)
-        self._busy[key] = None
+        self._busy[record.key] = None
 
-    def take_back(self, key: Key) -> None:
+    def take_back(self, record: WorkloadRecord) -> None:
         """What was decided and not yet sent is not sent."""
-        self._records[key].want(None, ())
-        self._busy.pop(key, None)
+        record.want(None, ())
+        self._busy.pop(record.key, None)
+
+    def refuse(self, record: WorkloadRecord, refusal: Refusal) -> None:
+        """The workload is to show this refusal, in place of one that is not written yet.
+
+        When thousands wait, refusals change faster than anybody reads. Writing each change would slow down admission.
+        """
+        record.refusal = refusal
+        self.refused[record.key] = record
+
+    def drop_refusal(self, record: WorkloadRecord) -> None:
+        """The workload has quota, or shows the refusal already."""
+        if record.refusal is not None:
+            record.refusal = None
+            del self.refused[record.key]
+
+    def take_refusals(self, now: float) -> Iterator[tuple[WorkloadRecord, Refusal]]:
+        """The refusals to write now, oldest first, within the rate limit."""
+        if not self.refused or now < self._refusal_limiter.next_at:
+            return
+        for record in list(islice(self.refused.values(), REFUSAL_BURST)):
+            refusal = record.refusal
+            if refusal is not None and record.is_open:
+                if not self._refusal_limiter.try_accept(now):
+                    return
+                self.drop_refusal(record)
+                yield record, refusal
+
+    @property
+    def next_refusal_at(self) -> float | None:
+        """When the rate limit lets the next refusal be written."""
+        return self._refusal_limiter.next_at if self.refused else None
 
     def take_forgotten(self) -> list[Key]:
         """Workloads about which something decided did not take effect since the last call."""
@@ -232,27 +280,26 @@ class WorkloadRecords:
 
         Those that may not have arrived are sent again by the next `send`.
         """
-        for key, write, result in self._writes.due(now):
+        for key, write, result in self.writes.due(now):
             if result is WriteResult.PENDING:
                 self._resent.append(write)
             else:
                 self._conclude(self._records[key], result)
 
-    def send(self, now: float) -> Iterator[Written]:
-        """The writes that can be sent now: to workloads that have none in flight."""
-        self.flush_due(now)
+    def send(self) -> Iterator[Written]:
+        """The writes that can be sent now: those that are due again, and to workloads that have none in flight."""
         resent, self._resent = self._resent, []
         for write in resent:
-            if write.target.key in self._writes:
+            if write.target.key in self.writes:
                 yield write
         for key in list(self._busy) if self._busy else ():
             record = self._records[key]
             if record.sent is None:
                 del self._busy[key]
-                if record.wanted is not None and _shows(record.seen, record.wanted):
+                if record.wanted is not None and _shows(record.observed, record.wanted):
                     record.want(None, ())  # it is so already: a write would make no version to be observed
                 elif record.wanted is not None:
-                    yield self._writes.send(key, record.send(record.wanted), record.base)
+                    yield self.writes.send(key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""
@@ -260,22 +307,19 @@ class WorkloadRecords:
         record = self._records.get(key)
         if record is None:
             return ()
-        result = self._writes.answer(key, written, trouble, record.seen.version, now)
+        result = self.writes.answer(key, written, trouble, record.observed.version, now)
         if result is None:
             return ()
         events = record.take_events() if trouble is None else ()
         if result is WriteResult.REFUSED:
-            record.stuck = record.base
+            record.refused_version = record.base
         self._conclude(record, result)
         return events
-
-    def next_deadline(self) -> float | None:
-        return self._writes.next_deadline()
 
     def _conclude(self, record: WorkloadRecord, result: WriteResult | None) -> None:
         """What is observed is the truth, unless the write is still in flight."""
         if result is WriteResult.PENDING or result is None:
-            record.foresee()
+            record.apply_writes()
             return
         as_planned = result is WriteResult.CONFIRMED and record.wanted is None
         record.settle()
@@ -283,19 +327,19 @@ class WorkloadRecords:
             self._forget(record)
 
     def _forget(self, record: WorkloadRecord) -> None:
-        self.take_back(record.seen.key)
-        self._forgotten[record.seen.key] = None
+        self.take_back(record)
+        self._forgotten[record.key] = None
 
 
-def _write(seen: QueuedWorkload, change: Change) -> Written:
-    exact = Target(seen.key, seen.uid, seen.version)
+def _write(observed: QueuedWorkload, change: Change) -> Written:
+    exact = Target(observed.key, observed.uid, observed.version)
     match change:
         case QueuedWorkloadStatus():
             return PatchStatus(exact, change)
         case Activation() | QueuePriority() | Finalizers():
             return PatchSpec(exact, change)
         case Removal():
-            return Delete(seen.target)
+            return Delete(observed.target)
         case _:
             assert_never(change)
 
@@ -319,5 +363,5 @@ def _applied(workload: QueuedWorkload, change: Change) -> QueuedWorkload:
 def _shows(workload: QueuedWorkload, change: Change) -> bool:
     """What was sent can be seen, and nothing else has changed that we write."""
     if isinstance(change, QueuedWorkloadStatus):
-        return change.conditions == workload.conditions and change == QueuedWorkloadStatus.of(workload)
+        return change == workload.status
     return not isinstance(change, Removal) and _applied(workload, change) == workload

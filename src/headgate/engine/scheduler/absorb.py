@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.engine.journal import Journal
-from headgate.engine.scheduler import events
+from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStages
@@ -24,7 +24,7 @@ from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.resources import saturated
 from headgate.model.volcano import VolcanoQueue
-from headgate.queueing.queue import PodQueue
+from headgate.queueing.queue import PodQueue, same_demand
 
 
 class AbsorbStage:
@@ -120,9 +120,9 @@ class AbsorbStage:
         cache.pods[pod.key] = pod
         self._queue_statuses.observe_pod(pod)
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
-            entry = events.saturated_entry(pod.key, names, now)
+            entry = saturated_entry(pod.key, names, now)
             self._journal.write(entry)
-            effects.append(events.saturated_event(pod.target, entry))
+            effects.append(saturated_event(pod.target, entry))
         if pod.holds_room:
             self._confirm(pod, known)
         elif not observed.wants_node:
@@ -132,6 +132,9 @@ class AbsorbStage:
         elif pod.scheduler_name in self._ours:
             if cache.nominations.put(pod):
                 cache.note(ClusterEvent.ROOM_FREED)
+            same = known is not None and same_demand(known, pod) and known.gates == pod.gates
+            if not same and self._pre_enqueue.concerns_lone_members(pod):
+                cache.note(ClusterEvent.MEMBERS_CHANGED)
             effects += self._gates.observed(pod)
             effects += self._pre_enqueue.enqueue(pod, now)
         return effects
@@ -156,6 +159,8 @@ class AbsorbStage:
             return
         groups, workload = self._cache.groups, pod.group.workload
         groups.drop_pod(pod)
+        if self._pre_enqueue.concerns_lone_members(pod):
+            self._cache.note(ClusterEvent.MEMBERS_CHANGED)
         self._cache.touch_workload(workload)
         if workload not in groups.workloads and not groups.has_pods(workload):
             self._journal.forget(workload)  # of a group without an object nothing else says that it is gone
@@ -176,6 +181,8 @@ class AbsorbStage:
         if self._stops_waiting(pod):
             cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)
+        if cache.nominations and cache.nodes.charge_of(pod.key) is None:
+            self._preempt.charged(pod.node)  # who bound it may not have looked at nominations
         self._capacity.charge(pod)
         cache.note(*cache.nodes.charge(pod, pod.node))
         if known is not None and _changed_group(known, pod):

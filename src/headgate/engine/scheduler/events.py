@@ -12,9 +12,8 @@ from headgate.engine.scheduler.writes import FailedWrites
 from headgate.gates.pre_enqueue import Held
 from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodCondition
 from headgate.model.events import Outcome
-from headgate.model.keys import Key, Target
+from headgate.model.keys import Key
 from headgate.model.pod import Pod, ScheduledCondition
-from headgate.model.resources import LARGEST_REQUEST, amount_text
 from headgate.placement.placer import NoPlacement, Placement
 from headgate.queueing.queue import QueuedPodInfo
 
@@ -81,16 +80,6 @@ def released_event(pod: Pod, now: float) -> EmitEvent:
 def queued(pod: Pod) -> PatchStatus:
     """In place of a condition that would still call the pod gated. Autoscalers look for Unschedulable, not for this."""
     return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", "SchedulingQueued", RELEASED, None))
-
-
-def saturated_entry(key: Key, names: tuple[str, ...], now: float) -> Entry:
-    most = ", ".join(f"{name} {amount_text(name, LARGEST_REQUEST)}" for name in names)
-    message = f"requests more than can be counted, which no node has; it counts as {most}"
-    return Entry(now, key, "saturate", "RequestsTooLarge", message)
-
-
-def saturated_event(target: Target, entry: Entry) -> EmitEvent:
-    return EmitEvent(target, EventType.WARNING, entry.reason, "Scheduling", entry.message, entry.at)
 
 
 def shown_as_gated(pod: Pod) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from headgate.engine.scheduler.groups import Described, Groups, Undescribed
 from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
+from headgate.placement.nominations import Nominations
+from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_demand
 
 PLUGIN = "GangScheduling"
@@ -53,9 +55,10 @@ class TrackedGang(Struct):
 class GangTracker:
     """Updates a gang once per step however many members changed, and all its members only when its state changed."""
 
-    def __init__(self, groups: Groups, queue: PodQueue) -> None:
+    def __init__(self, groups: Groups, queue: PodQueue, nominations: Nominations) -> None:
         self._groups = groups
         self._queue = queue
+        self._nominations = nominations
         self._gangs: dict[GroupKey, TrackedGang] = {}
         self.touched: dict[GroupKey, dict[Key, None]] = {}  # groups to be updated, and which members changed
 
@@ -66,11 +69,20 @@ class GangTracker:
         known = tracked.ready.get(pod.key)
         tracked.leave(pod.key)
         tracked.ready[pod.key] = pod
-        if known is None or not same_demand(known, pod):
+        if known is None or not same_demand(known, pod) or (known.nominated != pod.nominated and tracked.gated):
+            self._touch(pod.group, pod.key)
+
+    def nominated(self, pod: Pod, node: str) -> None:
+        """The member is assumed to be nominated to this node, or to none, which decides if gated ones hold its gang."""
+        tracked = self._gangs.get(pod.group) if pod.group is not None else None
+        if tracked is None or pod.group is None or pod.key not in tracked.ready:
+            return
+        tracked.ready[pod.key] = structs.replace(tracked.ready[pod.key], nominated=node)
+        if tracked.gated:
             self._touch(pod.group, pod.key)
 
     def gated(self, pod: Pod) -> None:
-        """Another PreEnqueue plugin holds the member, and with it the whole gang."""
+        """Another PreEnqueue plugin holds the member, and with it the whole gang unless others were promised nodes."""
         assert pod.group is not None
         tracked = self._members_of(pod.group)
         known = pod.key in tracked.gated
@@ -142,6 +154,17 @@ class GangTracker:
         tracked = self._gangs.get(pod.group) if pod.group is not None else None
         return pod.group.line_key if pod.group and tracked and isinstance(tracked.state, QueuedAsOne) else pod.key
 
+    def missing(self, pod: Pod, known: Mapping[Key, Pod], nodes: NodeTable) -> tuple[list[Pod], int, str]:
+        """Of the pod's gang, tracked or not: the members that may be placed, how many are needed, and its topology."""
+        described = self._groups.describe(pod) if pod.group is not None else None
+        if pod.group is None or not isinstance(described, Described) or described.group.gang is None:
+            return [], 0, ""
+        members = [known[each.key] for each in self._groups.pods_of(pod.group.workload) if each.group == pod.group]
+        there = [each for each in members if nodes.charge_of(each.key) is not None and each.deleted is None]
+        waiting = [each for each in members if each.wants_node and not each.gates and each not in there]
+        waiting.sort(key=lambda each: (each.created, each.key))
+        return waiting, described.group.gang.min_count - len(there), described.group.topology
+
     def topology(self, group: GroupKey) -> str:
         """The node label of which all members need the same value; empty for no such constraint."""
         tracked = self._gangs.get(group)
@@ -178,7 +201,17 @@ class GangTracker:
         gang = described.group.gang
         if gang is None or len(tracked.scheduled) >= gang.min_count:
             return POD_BY_POD
-        return _not_yet(tracked, gang) or QueuedAsOne(gang.min_count - len(tracked.scheduled), described.group.topology)
+        needed = gang.min_count - len(tracked.scheduled)
+        return self._not_yet(tracked, gang, needed) or QueuedAsOne(needed, described.group.topology)
+
+    def _not_yet(self, tracked: TrackedGang, gang: Gang, needed: int) -> Undescribed | None:
+        """Why the gang is not queued. Once enough members are nominated, later ones are surplus, gated or not."""
+        if len(tracked) < gang.min_count:
+            return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods")
+        if tracked.gated and sum(key in self._nominations for key in tracked.ready) < needed:
+            first = min(tracked.gated)
+            return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")
+        return None
 
     def _enqueue(self, group: GroupKey, tracked: TrackedGang, state: GangState, now: float) -> None:
         if not isinstance(state, QueuedAsOne):
@@ -194,12 +227,3 @@ class GangTracker:
 
     def _touch(self, group: GroupKey, *keys: Key) -> None:
         self.touched.setdefault(group, {}).update(dict.fromkeys(keys))
-
-
-def _not_yet(tracked: TrackedGang, gang: Gang) -> Undescribed | None:
-    if len(tracked) < gang.min_count:
-        return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods")
-    if tracked.gated:
-        first = min(tracked.gated)
-        return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")
-    return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
 
-from headgate.model.groups import Gang, PodGroup, PreemptionMode, Workload
+from headgate.model.groups import Gang, GroupKey, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import GROUP_TOTAL
 from headgate.model.objects import Classes, PriorityClass
 from headgate.model.pod import Pod
 from headgate.model.volcano import VolcanoGroup
@@ -90,6 +92,7 @@ class Groups:
         self._priorities = Priorities()
         self._workloads: dict[Key, Workload] = {}
         self._members: dict[Key, dict[Key, Pod]] = {}  # by workload; the pods as observed
+        self._totals: dict[GroupKey, Counter[int]] = {}  # how many pods of a group name which total
 
     # each returns the workloads whose priority changed, or the pods whose description changed
 
@@ -117,13 +120,29 @@ class Groups:
 
     def put_pod(self, pod: Pod) -> None:
         if pod.group is not None:
-            self._members.setdefault(pod.group.workload, {})[pod.key] = pod
+            members = self._members.setdefault(pod.group.workload, {})
+            if pod.key in members:
+                self._count_total(members[pod.key], -1)
+            members[pod.key] = pod
+            self._count_total(pod, 1)
 
     def drop_pod(self, pod: Pod) -> None:
         members = self._members.get(pod.group.workload, {}) if pod.group is not None else {}
-        members.pop(pod.key, None)
+        known = members.pop(pod.key, None)
+        if known is not None:
+            self._count_total(known, -1)
         if pod.group is not None and not members:
             self._members.pop(pod.group.workload, None)
+
+    def _count_total(self, pod: Pod, sign: int) -> None:
+        if pod.group is None or not pod.group_total:
+            return
+        totals = self._totals.setdefault(pod.group, Counter())
+        totals[pod.group_total] += sign
+        if not totals[pod.group_total]:
+            del totals[pod.group_total]
+        if not totals:
+            del self._totals[pod.group]
 
     @property
     def workloads(self) -> Mapping[Key, Workload]:
@@ -150,7 +169,8 @@ class Groups:
         assert pod.group is not None, f"{pod.key} belongs to no group"
         workload = self._workloads.get(pod.group.workload)
         if workload is None and pod.group_total:
-            return Described(PodGroup(gang=Gang(pod.group_total, PreemptionMode.POD_GROUP)), None)
+            totals = self._totals.get(pod.group, ())
+            return _described_by_pods(pod) if len(totals) <= 1 else Undescribed(_disagreement(totals))
         if workload is None:
             return Undescribed(f"waiting for {_named(pod.group.workload)} to be created")
         group = workload.group(pod.group.group)
@@ -167,6 +187,8 @@ class Groups:
     def standing(self, pod: Pod) -> Standing:
         """The pod's priority against being preempted, and the gang it would be preempted with."""
         described = self.describe(pod) if pod.group is not None else None
+        if not isinstance(described, Described) and pod.group_total:
+            described = _described_by_pods(pod)
         if not isinstance(described, Described):
             return Standing(pod.priority, preempts=pod.preempts)
         rank = described.rank or Rank(pod.priority, pod.priority, pod.preempts)
@@ -185,6 +207,15 @@ class Groups:
 
     def _reranked(self, before: Mapping[Key, Rank | UnknownClass]) -> list[Key]:
         return [key for key, workload in self._workloads.items() if before[key] != self.rank(workload)]
+
+
+def _described_by_pods(pod: Pod) -> Described:
+    """A group without an object: it starts with as many pods as they say it has, and is preempted as a whole."""
+    return Described(PodGroup(gang=Gang(pod.group_total, PreemptionMode.POD_GROUP)), None)
+
+
+def _disagreement(totals: Iterable[int]) -> str:
+    return f"the pods of its group name different totals in {GROUP_TOTAL}: {', '.join(map(str, sorted(totals)))}"
 
 
 def _same_for_pods(old: Workload, new: Workload) -> bool:

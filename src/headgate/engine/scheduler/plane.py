@@ -5,10 +5,11 @@ Its stages, in the order a pod passes them: absorb, PreEnqueue, choose, capacity
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
+from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
@@ -22,7 +23,7 @@ from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
-from headgate.engine.scheduler.plugins import POST_FILTER, PluginObserver, plugins_for, unwatched
+from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
@@ -47,15 +48,20 @@ from headgate.model.effects import (
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.model.settings import Point, Profile, Settings
+from headgate.model.settings import GangPreemption, Point, Profile, Settings
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.preemption.pod_by_pod import PodByPodPreemption
 from headgate.preemption.search import Preemption
 from headgate.preemption.solver.problem import Certifier
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, QueueName
 
 PREEMPTION = "DefaultPreemption"
+PREEMPTIONS: Mapping[GangPreemption, type[Preemption]] = {
+    GangPreemption.TOGETHER: Preemption,
+    GangPreemption.POD_BY_POD: PodByPodPreemption,
+}
 TIMER = "scheduling"
 FLUSH_AFTER = 300.0  # seconds after which unschedulable and gated pods are tried in any case, as in kube-scheduler
 STATUS_PATIENCE = 60.0  # seconds an accepted status of a workload may stay unobserved before it is decided anew
@@ -83,7 +89,7 @@ class SchedulerPlane:
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
         self._queue = queue = PodQueue(backoff)
-        self._gangs = gangs = GangTracker(cache.groups, queue)
+        self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._failed_writes = FailedWrites(WritePolicy(backoff))
         self._conditions = PodConditions(journal, self._failed_writes)
@@ -91,10 +97,11 @@ class SchedulerPlane:
         plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
         placers = {name: Placer(each.rules) for name, each in plugins.items()}
         resolver = PodResolver(cache.resolver, gangs, cache.nodes)
+        with_gangs = _having(PLUGIN, Point.PRE_ENQUEUE, profiles)
         # the stages
         self._pre_enqueue = PreEnqueueStage(
             {p.scheduler_name: p.kept(pre_enqueue, Point.PRE_ENQUEUE) for p in profiles},
-            _having(PLUGIN, Point.PRE_ENQUEUE, profiles),
+            with_gangs,
             queue,
             gangs,
             self._conditions,
@@ -115,13 +122,16 @@ class SchedulerPlane:
         self._queue_statuses = QueueStatuses(
             cache, self._queue_capacity, frozenset(plugins), WritePolicy(backoff, STATUS_PATIENCE, resends=False)
         )
-        self._place = PlaceStage(placers, resolver, gangs, cache.nodes)
+        self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
         self._preempt = PreemptStage(
             cache,
             queue,
             gangs,
             self._place,
-            watch(Preemption(cache.nodes, cache.running, cache.budgets, certifier), POST_FILTER),
+            watch(
+                PREEMPTIONS[settings.preemption.gangs](cache.nodes, cache.running, cache.budgets, certifier),
+                POST_FILTER,
+            ),
             placers=placers,
             enabled=_having(PREEMPTION, Point.POST_FILTER, profiles),
             journal=journal,
@@ -143,7 +153,11 @@ class SchedulerPlane:
             journal=journal,
             ours=frozenset(plugins),
         )
-        self._timer = Timer(TIMER)
+        writes = (
+            *(self._failed_writes.writes, self._bind.writes, self._statuses.writes),
+            *(self._queue_statuses.writes, self._gates.removals.writes),
+        )
+        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
 
@@ -181,7 +195,7 @@ class SchedulerPlane:
         if self._pre_enqueue.newly_gated:
             yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
-        if self._timer.at is not None and self._timer.at <= now:
+        if self._timer.at <= now:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
@@ -219,7 +233,7 @@ class SchedulerPlane:
             assert short is None, f"{bind.target.key} was placed on {bind.node} without room: {short}"
             assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
 
-    def numbers(self) -> Iterator[Number]:
+    def collect(self) -> Iterator[Number]:
         yield from self._metrics.collect()
         yield from self._queue_capacity.collect()
         yield "headgate_queue_gates_removed_total", (), self._gates.removals.count
@@ -318,20 +332,11 @@ class SchedulerPlane:
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        deadlines = (
-            self._queue.next_deadline(),
-            self._failed_writes.writes.next_deadline(),
-            self._bind.writes.next_deadline(),
-            self._statuses.writes.next_deadline(),
-            self._queue_statuses.writes.next_deadline(),
-            self._queue_capacity.next_deadline,
-            self._gates.removals.writes.next_deadline(),
-        )
-        yield from self._timer.wake_at(deadlines, now)
+        yield from self._timer.wake_at(now, self._queue_capacity.next_deadline)
         sizes = self._queue.sizes
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
-            yield from self._flush_timer.wake_at((self._flush_at,), now)
+            yield from self._flush_timer.wake_at(now, self._flush_at)
 
     def _most_bindings(self) -> int:
         return self._max_in_flight - self._bind.in_flight
@@ -353,7 +358,7 @@ class SchedulerPlane:
                 self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
                 self._queue.done(info)
                 return self._assume(info, found, now)
-            case GroupPlacement(seats=placements):
+            case GroupPlacement(placements=placements):
                 self._metrics.attempted(info, AttemptResult.SCHEDULED, len(placements))
                 self._queue.done(info)
                 members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
@@ -368,6 +373,7 @@ class SchedulerPlane:
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
             self._cache.note(ClusterEvent.ROOM_FREED)
+        self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
         return self._bind.run(info, found, now)

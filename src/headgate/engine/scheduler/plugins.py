@@ -7,10 +7,11 @@ algorithm, which a profile has on or off.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from msgspec import Struct
 
+from headgate.engine.extension_points import FILTER, RESERVE, SCORE, PluginObserver, R, unwatched
 from headgate.model.effects import Bind, Effect, RemoveGate
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
@@ -20,7 +21,7 @@ from headgate.placement.affinity import InterPodAffinity
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Rules
-from headgate.placement.plugins import FieldScore, NamedPlugin, PeerFilter, RowScore
+from headgate.placement.plugins import FieldScore, PeerFilter, RowScore
 from headgate.placement.preferences import ImageLocality, PreferredNodeAffinity, PreferredTaints
 from headgate.placement.ranking import RowRules
 from headgate.placement.scores import BalancedAllocation, ResourceScore
@@ -36,21 +37,6 @@ from headgate.placement.volumes import (
     VolumeRestrictions,
     VolumeZone,
 )
-
-FILTER, POST_FILTER, SCORE, RESERVE = "Filter", "PostFilter", "Score", "Reserve"  # as kube-scheduler's metrics say
-ADMISSION = "Admission"  # of workloads, one cycle: no extension point, but timed like one
-
-R = TypeVar("R", bound=NamedPlugin)
-
-
-class PluginObserver(Protocol):
-    """Returns the plugin to use in place of the one given: itself, or one whose calls are timed."""
-
-    def __call__(self, rule: R, point: str, /) -> R: ...
-
-
-def unwatched(rule: R, _point: str, /) -> R:
-    return rule
 
 
 class Reserve(Protocol):

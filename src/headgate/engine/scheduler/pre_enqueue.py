@@ -61,6 +61,10 @@ class PreEnqueueStage:
         self._gangs.ready(pod)
         return self._gangs.waits_as_one(pod)
 
+    def concerns_lone_members(self, pod: Pod) -> bool:
+        """Whether the pod belongs to a group some of whose pods may be queued by themselves, as their profile says."""
+        return pod.group is not None and not self._with_gangs.issuperset(self._plugins)
+
     def _in_group(self, pod: Pod) -> bool:
         return pod.group is not None and pod.scheduler_name in self._with_gangs
 

@@ -298,6 +298,11 @@ class PreemptStage:
         for entry in self._awaited.left(pod.key):
             self._queue.activate(entry)
 
+    def charged(self, node: str, below: int = 1 << 31) -> None:
+        """A pod came to the node: preemptors below this priority, nominated there, may have to look elsewhere."""
+        for pod in self._nominations.lower_on((node,), below):
+            self._queue.activate(self._gangs.queue_key(pod))
+
     def waits_no_more(self, pod: Key, entry: Key) -> None:
         """The pod is bound, assumed or gone: no victim is evicted for it any more."""
         self._forget_nomination(pod)
@@ -323,14 +328,34 @@ class PreemptStage:
         preemptor = self._place.preemptor(info) if found.nodes and not found.everywhere else None
         if preemptor is None:
             return PostFilterResult("", self.withdrawn(self._gangs.pods_of(info)))
-        return self._post_filter(info.key, info.equivalence, preemptor, self._placers[profile], now)
+        placer = self._placers[profile]
+        lacking = self._unfit_gang(info.pod, placer, now)
+        if lacking is not None:
+            return self._without_plan(lacking, preemptor)
+        return self._post_filter(info.key, info.equivalence, preemptor, placer, now)
+
+    def _unfit_gang(self, pod: Pod, placer: Placer, now: float) -> FailedSearch | None:
+        """Why nobody is evicted for a pod that goes by itself: the gang it belongs to would not fit all the same."""
+        gang = self._place.gang_of_lone_member(pod, self._cache.pods)
+        if gang is None:
+            return None
+        if len(gang.pods) < gang.needed:
+            missing = NoPlan(f"only {len(gang.pods)} wait", candidates=1)
+            found: Plan | FailedSearch = FailedSearch((0, 0), missing)
+        else:
+            found = self._known_plan(gang, None, placer, now)
+        if isinstance(found, Plan):
+            return None
+        reason = f"its gang needs {gang.needed} pods more to start: {found.found.reason}"
+        wake_on = found.found.wake_on | {ClusterEvent.MEMBERS_CHANGED, ClusterEvent.NEIGHBOURS_CHANGED}
+        return FailedSearch(found.changes, NoPlan(reason, found.found.candidates, wake_on))
 
     def _post_filter(
         self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
     ) -> PostFilterResult:
         """Waits for victims that are being evicted, evicts others, or finds that nothing helps."""
         assumed = self._assumed.get(entry)
-        if assumed is not None and not _same(assumed.preemptor, preemptor):
+        if assumed is not None and not _is_part(assumed.preemptor, preemptor):
             self._abandon(entry)
             assumed = None
         if not all(pod.preempts for pod in preemptor.pods):
@@ -339,8 +364,9 @@ class PreemptStage:
             return PostFilterResult(preemption_events.preempting_text(assumed.plan), helps=True)
         members = tuple(self._with_nomination(pod) for pod in preemptor.pods)
         preemptor = msgspec.structs.replace(preemptor, pods=members)
-        nominated_nodes = nominations_of(preemptor)
-        if len(nominated_nodes) >= preemptor.needed and self._search.holds(preemptor, nominated_nodes, placer):
+        promised = preemptor.needed_first()
+        nominated_nodes = nominations_of(promised)
+        if len(nominated_nodes) >= preemptor.needed and self._search.holds(promised, nominated_nodes, placer):
             self._await_victims(entry, nominated_nodes)
             return PostFilterResult(
                 preemption_events.preempting_text(assumed.plan)
@@ -353,20 +379,32 @@ class PreemptStage:
     def _search_for(
         self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
     ) -> PostFilterResult:
+        found = self._known_plan(preemptor, equivalence, placer, now)
+        if isinstance(found, FailedSearch):
+            return self._without_plan(found, preemptor)
+        self._failed_searches.clear()
+        planned = tuple(pod for pod, _ in found.placements)
+        surplus = self.withdrawn(pod for pod in preemptor.pods if pod not in planned)
+        part = msgspec.structs.replace(preemptor, pods=planned)
+        assumed = self._assume(entry, AssumedPreemption(part, found, placer))
+        nominations = (*surplus, *self._nominate(assumed))
+        evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
+        return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
+
+    def _known_plan(
+        self, preemptor: Preemptor, equivalence: Hashable, placer: Placer, now: float
+    ) -> Plan | FailedSearch:
+        """A plan; a search that failed is not repeated while nothing has changed."""
         changes, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
         known = self._failed_searches.get(alike)
         if known is not None and known.changes == changes:
-            return self._without_plan(known, preemptor)
+            return known
         found = self._search.plan(preemptor, placer, now)
         self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
-        if isinstance(found, NoPlan):
-            self._failed_searches[alike] = FailedSearch(changes, found)
-            return self._without_plan(self._failed_searches[alike], preemptor)
-        self._failed_searches.clear()
-        assumed = self._assume(entry, AssumedPreemption(preemptor, found, placer))
-        nominations = self._nominate(assumed)
-        evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
-        return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
+        if isinstance(found, Plan):
+            return found
+        failed = self._failed_searches[alike] = FailedSearch(changes, found)
+        return failed
 
     def _without_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
         return PostFilterResult(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
@@ -380,10 +418,14 @@ class PreemptStage:
             return  # another one is on its way
         self._unrecorded.pop(pod, None)
         if outcome.trouble is not None:
-            placed_there = [each for each, _ in assumed.plan.seats if each.key == pod] if assumed is not None else []
+            placed_there = (
+                [each for each, _ in assumed.plan.placements if each.key == pod] if assumed is not None else []
+            )
             if self._nominations.drop(pod):
                 self._cache.note(ClusterEvent.ROOM_FREED)
             self._nominated.pop(pod, None)
+            if pod in self._cache.pods:
+                self._gangs.nominated(self._cache.pods[pod], "")
             self._abandon(entry)
             self._queue.back_off(entry, now)
             for each in placed_there:  # an earlier try may have been accepted after all
@@ -396,7 +438,7 @@ class PreemptStage:
         assumed = self._assumed.get(self._entry_of.get(target.key, target.key))
         if assumed is None or target.key not in assumed.unanswered:
             return self._nominated.get(target.key) == nomination.node
-        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.seats)
+        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.placements)
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
@@ -476,10 +518,10 @@ class PreemptStage:
             self._gangs.scheduled(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
     def _assume(self, entry: Key, assumed: AssumedPreemption) -> AssumedPreemption:
-        for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.seats))):
+        for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.placements))):
             self._abandon(each)
         self._assumed[entry] = assumed
-        for pod, _ in assumed.plan.seats:
+        for pod, _ in assumed.plan.placements:
             self._entry_of[pod.key] = entry
         return assumed
 
@@ -487,7 +529,7 @@ class PreemptStage:
         assumed = self._assumed.pop(entry, None)
         if assumed is None:
             return
-        for pod, _ in assumed.plan.seats:
+        for pod, _ in assumed.plan.placements:
             self._entry_of.pop(pod.key, None)
         self._forget_marking(entry, assumed)
         for unit in assumed.plan.victims:
@@ -506,7 +548,7 @@ class PreemptStage:
 
     def _nominate(self, assumed: AssumedPreemption) -> tuple[Effect, ...]:
         effects: list[Effect] = []
-        for pod, node in assumed.plan.seats:
+        for pod, node in assumed.plan.placements:
             if pod.nominated != node:
                 effects.append(self._write(pod, node))
             if pod.key in self._unrecorded:
@@ -533,6 +575,7 @@ class PreemptStage:
         self._nominated[pod.key] = node
         self._unrecorded[pod.key] = None
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))
+        self._gangs.nominated(pod, node)
         return PatchStatus(pod.target, Nomination(node))
 
     def _proceed(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
@@ -559,7 +602,7 @@ class PreemptStage:
         outdated = not unchanged or not self._search.still_victims(assumed.preemptor, plan.victims)
         for pod in victims:
             self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
-        if outdated or not self._search.holds(assumed.preemptor, plan.seats, assumed.placer):
+        if outdated or not self._search.holds(assumed.preemptor, plan.placements, assumed.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
             self._abandon(entry)
@@ -574,13 +617,13 @@ class PreemptStage:
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] > 1))
         yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
-        self._await_victims(entry, plan.seats)
+        self._await_victims(entry, plan.placements)
 
     def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:
         """Whether the queue entry is still the preemptor of the plan, with the same demand."""
         info = self._queue.get(entry)
         there = self._place.preemptor(info) if info is not None else None
-        return there is not None and _same(assumed.preemptor, there)
+        return there is not None and _is_part(assumed.preemptor, there)
 
     def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:
         evict = eviction.evict
@@ -591,7 +634,7 @@ class PreemptStage:
 
     def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
         """Withdraws lower-priority nominations to the same nodes."""
-        nodes = dict.fromkeys(node for _, node in assumed.plan.seats)
+        nodes = dict.fromkeys(node for _, node in assumed.plan.placements)
         own = {pod.key for pod in assumed.preemptor.pods}
         for pod in self._nominations.lower_on(nodes, assumed.preemptor.priority):
             if pod.key not in own:
@@ -617,9 +660,14 @@ def nominations_of(preemptor: Preemptor) -> NominatedNodes:
     return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
 
 
-def _same(one: Preemptor, other: Preemptor) -> bool:
-    """Whether both are the same pod or group with the same demand."""
-    return one.key == other.key and _demand(one) == _demand(other)
+def _is_part(one: Preemptor, other: Preemptor) -> bool:
+    """Whether both are the same pod or group, and all pods of the first belong to it with the same demand.
+
+    Pods that came since are surplus: they do not undo what was promised to the others.
+    """
+    there = {pod.key: pod for pod in other.pods}
+    others = tuple(there[pod.key] for pod in one.pods if pod.key in there)
+    return one.key == other.key and _demand(one) == _demand(msgspec.structs.replace(other, pods=others))
 
 
 def _demand(preemptor: Preemptor) -> Hashable:

@@ -25,16 +25,16 @@ def preempting_text(plan: Plan) -> str:
     """The same while the plan is carried out: a text that counts down would be written for every victim that leaves."""
     pods = sum(len(unit.pods) for unit in plan.victims)
     if not pods:
-        return awaiting_text(plan.seats)
-    return f"{pods} pods of lower priority are asked to leave {_nodes_of(plan.seats)}"
+        return awaiting_text(plan.placements)
+    return f"{pods} pods of lower priority are asked to leave {_nodes_of(plan.placements)}"
 
 
-def awaiting_text(seats: NominatedNodes) -> str:
-    return f"waiting for pods to leave {_nodes_of(seats)}"
+def awaiting_text(placements: NominatedNodes) -> str:
+    return f"waiting for pods to leave {_nodes_of(placements)}"
 
 
-def _nodes_of(seats: NominatedNodes) -> str:
-    return listed(dict.fromkeys(node for _, node in seats))
+def _nodes_of(placements: NominatedNodes) -> str:
+    return listed(dict.fromkeys(node for _, node in placements))
 
 
 def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:

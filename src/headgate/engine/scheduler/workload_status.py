@@ -1,4 +1,4 @@
-"""The status of pod-group workloads: their priorities as numbers, and whether their pods name other ones."""
+"""The status of pod-group workloads: what their priority classes were worth, and whether their pods name others."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class WorkloadStatuses:
         if flight is not None and flight.write.target.uid != workload.uid:
             self.writes.forget(workload.key)  # it was written to another object of this name
         self.writes.observe(workload.key, workload.version)
-        wanted = WorkloadStatus(rank.priority, rank.preemption_priority, self._conditions(workload, rank, now))
-        shown = (workload.priority, workload.preemption_priority, workload.conditions)
-        if (wanted.priority, wanted.preemption_priority, wanted.conditions) == shown:
+        conditions = self._conditions(workload, rank, now)
+        wanted = (rank.priority, rank.preemption_priority, rank.preempts, conditions)
+        if wanted == (workload.priority, workload.preemption_priority, workload.preempts, workload.conditions):
             self.writes.confirm(workload.key)
         elif workload.key not in self.writes:
-            patch = PatchStatus(Target(workload.key, workload.uid, workload.version), wanted)
+            patch = PatchStatus(Target(workload.key, workload.uid, workload.version), WorkloadStatus(*wanted))
             yield self.writes.send(workload.key, patch, workload.version)
 
     def _conditions(self, workload: Workload, rank: Rank, now: float) -> tuple[Condition, ...]:

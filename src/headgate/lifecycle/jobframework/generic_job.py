@@ -11,7 +11,17 @@ from msgspec import Raw, Struct
 from headgate.model.affinity import Toleration
 from headgate.model.effects import Effect
 from headgate.model.keys import Key, Target
-from headgate.model.queues import QueuedWorkload
+from headgate.model.kueue_names import (
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    SLICE_TOPOLOGY,
+    UNCONSTRAINED_TOPOLOGY,
+)
+from headgate.model.queues import QueuedWorkload, TopologyRequest
+
+LONGEST_LEVEL = 63  # characters, of the label of a topology level
+COMPOSE_ERROR = "ErrWorkloadCompose"
+"""The reason of events that say why no Workload can be made of a job."""
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -28,6 +38,18 @@ class WantedPodSet(Struct, frozen=True, gc=False):
     template: Raw
     count: int
     min_count: int | None = None
+    topology: TopologyRequest = ()
+
+
+def topology_request(annotations: Mapping[str, str]) -> TopologyRequest:
+    """The topology request that annotations of pods make."""
+    asked = {
+        "podSetSliceRequiredTopology": annotations.get(SLICE_TOPOLOGY),
+        "preferred": annotations.get(PREFERRED_TOPOLOGY),
+        "required": annotations.get(REQUIRED_TOPOLOGY),
+        "unconstrained": "true" if annotations.get(UNCONSTRAINED_TOPOLOGY) == "true" else "",
+    }
+    return tuple((name, value[:LONGEST_LEVEL]) for name, value in asked.items() if value)
 
 
 class PodSetInfo(Struct, frozen=True, gc=False):

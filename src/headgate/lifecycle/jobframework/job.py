@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet, topology_request
 from headgate.lifecycle.jobframework.pod_set_info import merged_selector
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.model.effects import (
@@ -33,7 +33,7 @@ from headgate.model.kueue_names import (
 )
 from headgate.model.objects import Job
 from headgate.model.pod import PodShape
-from headgate.model.queues import PodSet, QueuedWorkload
+from headgate.model.queues import PodSet, QueuedWorkload, TopologyRequest
 from headgate.model.quota_settings import QuotaRelease
 
 POD_SET_NAME = "main"
@@ -77,16 +77,19 @@ class JobAdapter:
 
     @property
     def is_ready(self) -> bool:
+        """An index that failed for good gets no pod any more that could be ready."""
         job = self.job
-        return job.succeeded + job.ready + job.uncounted_succeeded >= self._count
+        return job.succeeded + job.ready + job.uncounted_succeeded + job.failed_indexes >= self._count
 
     @property
     def reclaimable(self) -> tuple[tuple[str, int], ...]:
         """Once fewer pods are left to run than may run at once, the others will never come."""
         job = self.job
-        if job.parallelism <= 1 or job.completions is None:
+        ended = job.succeeded + job.failed_indexes
+        if job.parallelism <= 1 or not ended:
             return ()
-        done = job.parallelism - max(0, job.completions - job.succeeded)
+        completions = job.parallelism if job.completions is None else job.completions
+        done = job.parallelism - max(0, completions - ended)
         return ((POD_SET_NAME, done),) if done > 0 else ()
 
     def is_active(self, now: float) -> bool:
@@ -102,7 +105,7 @@ class JobAdapter:
         return None
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
-        return (WantedPodSet(POD_SET_NAME, self.job.template, self._count, self._min_count),)
+        return (WantedPodSet(POD_SET_NAME, self.job.template, self._count, self._min_count, self._topology),)
 
     def owns(self, workload: QueuedWorkload) -> bool:
         """Its own, or one made for it that no one owns yet."""
@@ -160,6 +163,10 @@ class JobAdapter:
         completions = self.job.completions
         return self.job.parallelism if completions is None else min(self.job.parallelism, completions)
 
+    @property
+    def _topology(self) -> TopologyRequest:
+        return topology_request(self.job.pods.annotations)
+
     @cached_property
     def _min_count(self) -> int | None:
         least = positive(self.job.annotations, MIN_PARALLELISM)
@@ -173,14 +180,14 @@ class JobAdapter:
         return count, count if follows else None
 
     def _waits_as(self, wanted: PodSet) -> bool:
-        mine = (_asked(self.job.pods.shape), self._count, self._min_count)
-        return mine == (_asked(wanted.shape), wanted.count, wanted.min_count)
+        mine = (_asked(self.job.pods.shape), self._count, self._min_count, self._topology)
+        return mine == (_asked(wanted.shape), wanted.count, wanted.min_count, wanted.topology)
 
     def _was_started_as(self, workload: QueuedWorkload) -> bool:
         wanted, shape = workload.pod_sets[0], self.job.pods.shape
-        if workload.admission is None:
+        if workload.status.admission is None:
             return self.may_run  # it will be stopped and put back
-        counts = {assigned.name: assigned.count for assigned in workload.admission.pod_sets}
+        counts = {assigned.name: assigned.count for assigned in workload.status.admission.pod_sets}
         has_all = set(wanted.shape.node_selector) <= set(shape.node_selector)
         return self._count == counts.get(wanted.name) and shape.requests == wanted.shape.requests and has_all
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet, topology_request
 from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
@@ -18,7 +18,7 @@ POD_SET_NAME = "main"
 
 
 class PodAdapter:
-    """One pod by itself. What it asks for cannot change, so its Workload always fits it."""
+    """One pod by itself. What it asks for cannot change, but for the topology that its annotations request."""
 
     missing = None
     problem = on_hold = ""
@@ -71,7 +71,8 @@ class PodAdapter:
         return activity.next_release((self.pod,), now, self._release)
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
-        return (WantedPodSet(POD_SET_NAME, pod_writes.template(self.pod), 1),)
+        topology = topology_request(self.pod.annotations)
+        return (WantedPodSet(POD_SET_NAME, pod_writes.template(self.pod), 1, topology=topology),)
 
     def owns(self, workload: QueuedWorkload) -> bool:
         if workload.owner is None:
@@ -79,7 +80,10 @@ class PodAdapter:
         return workload.is_controlled and workload.owner.uid == self.pod.uid
 
     def matches(self, workload: QueuedWorkload) -> bool:
-        return len(workload.pod_sets) == 1
+        if len(workload.pod_sets) != 1:
+            return False
+        is_admitted = workload.status.admission is not None
+        return is_admitted or workload.pod_sets[0].topology == topology_request(self.annotations)
 
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         yield pod_writes.start(self.pod, given[workload.pod_sets[0].name])

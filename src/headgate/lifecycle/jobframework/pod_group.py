@@ -12,7 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import (
+    COMPOSE_ERROR,
+    Ending,
+    PodSetInfos,
+    Stop,
+    WantedPodSet,
+    topology_request,
+)
 from headgate.lifecycle.jobframework.pod_writes import held, is_gated
 from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect, EmitEvent, EventType, Owners, PatchSpec
@@ -270,7 +277,8 @@ class PodGroupAdapter:
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
         return tuple(
-            WantedPodSet(role, pod_writes.template(pod), count) for role, pod, count in roles(self._members.kept)
+            WantedPodSet(role, pod_writes.template(pod), count, topology=topology_request(pod.annotations))
+            for role, pod, count in roles(self._members.kept)
         )
 
     def owns(self, workload: QueuedWorkload) -> bool:
@@ -281,7 +289,12 @@ class PodGroupAdapter:
         return made_for_it or workload.annotations.get(IS_GROUP_WORKLOAD) == "true"
 
     def matches(self, workload: QueuedWorkload) -> bool:
-        return bool(self._members.kept)
+        """A waiting Workload requests the topology that the first pod of each role does."""
+        kept = self._members.kept
+        if workload.status.admission is not None or not kept:
+            return bool(kept)
+        asked = {role: topology_request(pod.annotations) for role, pod, _ in roles(kept)}
+        return all(place.topology == asked.get(place.name, place.topology) for place in workload.pod_sets)
 
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         for pod in self._members.kept:
@@ -297,6 +310,9 @@ class PodGroupAdapter:
         """Excess pods are deleted; those that were replaced, or need no replacement, lose our finalizer."""
         if workload is not None:
             yield from self._own(workload)
+        elif not self.is_complete and not self.may_run and not self.is_terminating and not self.problem:
+            message = f"group {group_of(self._pods[0])} has fewer pods than its {GROUP_TOTAL}"
+            yield EmitEvent(self.parts[0], EventType.WARNING, COMPOSE_ERROR, COMPOSE_ERROR, message, now)
         for pod in self._members.excess:
             yield from _send_away(pod, now)
         for pod in self._members.replaced:

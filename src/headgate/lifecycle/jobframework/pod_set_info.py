@@ -45,8 +45,8 @@ class CannotStart(Exception):
 
 def pod_set_infos(workload: QueuedWorkload, flavors: Mapping[str, ResourceFlavor]) -> PodSetInfos | None:
     """What each pod set gets; None while a flavor it was given is not known. Raises CannotStart."""
-    assert workload.admission is not None, f"{workload.key} is not admitted"
-    given = workload.admission.pod_sets
+    assert workload.status.admission is not None, f"{workload.key} is not admitted"
+    given = workload.status.admission.pod_sets
     if any(flavor not in flavors for assigned in given for _, flavor in assigned.flavors):
         return None
     return {assigned.name: _pod_set_info(workload, assigned, flavors) for assigned in given}
@@ -81,14 +81,14 @@ def _pod_set_info(
 
 def _own_labels(workload: QueuedWorkload, assigned: PodSetAssignment) -> dict[str, str]:
     """A name too long to be the value of a label is left out."""
-    assert workload.admission is not None
-    queue = workload.admission.cluster_queue
+    assert workload.status.admission is not None
+    queue = workload.status.admission.cluster_queue
     names = {POD_SET: assigned.name, CLUSTER_QUEUE_NAME: queue, LOCAL_QUEUE_NAME: workload.queue}
     return {label: value for label, value in names.items() if not label_value_errors(value)}
 
 
 def _updates_for(workload: QueuedWorkload, pod_set: str) -> Iterator[_Update]:
-    for check in workload.checks:
+    for check in workload.status.checks:
         found = _updates.decode(check.updates) if check.updates else None
         yield from (update for update in found or () if update.name == pod_set)
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from headgate.lifecycle.jobframework.generic_job import Ending, GenericJob, Stop, StopReason
+from headgate.lifecycle.jobframework.generic_job import COMPOSE_ERROR, Ending, GenericJob, Stop, StopReason
 from headgate.lifecycle.jobframework.pod_set_info import CannotStart, pod_set_infos
 from headgate.lifecycle.jobframework.workload_manifest import (
     JobPriority,
     common_labels,
     create_workload,
+    is_elastic,
     priority_of,
     rewritten_spec,
 )
@@ -36,11 +37,18 @@ from headgate.model.effects import (
     Owners,
     PatchSpec,
     PatchStatus,
-    QueuedWorkloadStatus,
     WorkloadRewrite,
 )
 from headgate.model.keys import Target
-from headgate.model.kueue_names import IN_USE, MAX_EXECUTION_SECONDS, PREBUILT_WORKLOAD, QUEUE_NAME, positive
+from headgate.model.kueue_names import (
+    ELASTIC_JOB,
+    IN_USE,
+    MAX_EXECUTION_SECONDS,
+    PREBUILT_WORKLOAD,
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    positive,
+)
 from headgate.model.queues import ADMISSION_GATED_BY, PriorityClassRef, QueuedWorkload, ResourceFlavor
 
 BY_US = f"{DEACTIVATED}DueTo"  # how the reason of an eviction begins when it was not the user who deactivated
@@ -70,12 +78,12 @@ class JobState(Struct, frozen=True):
 def reconcile(state: JobState) -> Iterator[Effect]:
     """The writes and events that are due now; none when the job and its Workload agree."""
     for extra in state.extras:
-        yield from _remove(extra)
+        yield from _removed(state, extra)
     workload = state.workload
     if workload is None:
         yield from _without_workload(state)
     elif not state.job.owns(workload):
-        message = f"Workload {workload.key.namespace}/{workload.key.name} exists and belongs to someone else"
+        message = f"Workload {_name(workload)} exists and belongs to someone else"
         yield _warning(state, "WorkloadNameConflict", message)
     elif FINISHED in state.true:
         yield from state.job.finalize()
@@ -108,17 +116,19 @@ def _without_workload(state: JobState) -> Iterator[Effect]:
     if job.may_run:
         yield from _stop(state, StopReason.NO_MATCH, "No matching Workload; restoring pod templates")
     elif job.problem:
-        yield _warning(state, "ErrWorkloadCompose", job.problem)
+        yield _warning(state, COMPOSE_ERROR, job.problem)
     elif isinstance(state.rank, str):
-        yield _warning(state, "ErrWorkloadCompose", state.rank)
-    elif not state.is_active and job.is_complete and PREBUILT_WORKLOAD not in job.labels:
+        yield _warning(state, COMPOSE_ERROR, state.rank)
+    elif name := job.labels.get(PREBUILT_WORKLOAD):
+        yield _warning(state, COMPOSE_ERROR, f"Workload {name}, which label {PREBUILT_WORKLOAD} names, does not exist")
+    elif not state.is_active and job.is_complete:
         yield from _created(state, state.rank)
 
 
 def _created(state: JobState, rank: JobPriority) -> Iterator[Effect]:
     key, labels = state.job.workload_key, common_labels(state.job, state.copied)
     if labels is None:
-        yield _warning(state, "ErrWorkloadCompose", "constructing workload: pods have different label values")
+        yield _warning(state, COMPOSE_ERROR, "constructing workload: pods have different label values")
         return
     yield create_workload(state.job, rank, labels)
     yield _event(state, "CreatedWorkload", f"Created Workload: {key.namespace}/{key.name}")
@@ -132,8 +142,7 @@ def _with_workload(state: JobState, workload: QueuedWorkload) -> Iterator[Effect
         if state.hold is not None and not workload.is_true(WAITING_FOR_ROOM):
             yield _event(state, WAITING_FOR_ROOM, message(state.hold, workload))
         if wanted.is_true(FINISHED):
-            key = workload.key
-            yield _event(state, "FinishedWorkload", f"Workload '{key.namespace}/{key.name}' is declared finished")
+            yield _event(state, "FinishedWorkload", f"Workload '{_name(workload)}' is declared finished")
             return
     if workload.deleted is not None:
         yield from _stop(state, StopReason.DELETED, "Workload is deleted")
@@ -159,7 +168,10 @@ def _moved_on(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         yield from _start(state, workload)
     yield from _renamed(state, workload)
     if workload.gated_by:
-        yield from _ungated(state.job, workload)
+        yield from _ungated(state, workload)
+    if is_elastic(state.job) is not (ELASTIC_JOB in workload.annotations) and workload.status.admission is None:
+        change = Annotations({ELASTIC_JOB: "true" if is_elastic(state.job) else None})
+        yield PatchSpec(workload.target, change)
 
 
 def _deleted(state: JobState) -> Iterator[Effect]:
@@ -177,8 +189,8 @@ def _start(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         yield _written(finished(workload, Ending("FailedToStart", str(conflict)), state.now))
         return
     yield from started
-    if started and workload.admission is not None:
-        yield _event(state, "Started", f"Admitted by clusterQueue {workload.admission.cluster_queue}")
+    if started and workload.status.admission is not None:
+        yield _event(state, "Started", f"Admitted by clusterQueue {workload.status.admission.cluster_queue}")
 
 
 def _stop(state: JobState, reason: StopReason, message: str) -> Iterator[Effect]:
@@ -196,10 +208,11 @@ def _mismatched(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
         yield _written(finished(workload, ending, state.now))
     elif _is_pending(job, workload) and isinstance(state.rank, JobPriority):
         yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(job, state.rank)))
+        yield _updated(state, f"Updated not matching Workload for suspended job: {_name(workload)}")
     else:
         yield from _stop(state, StopReason.NO_MATCH, "No matching Workload; restoring pod templates")
         if not state.is_active:
-            yield from _remove(workload)
+            yield from _removed(state, workload)
 
 
 def _is_pending(job: GenericJob, workload: QueuedWorkload) -> bool:
@@ -209,24 +222,34 @@ def _is_pending(job: GenericJob, workload: QueuedWorkload) -> bool:
 def _renamed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     """Its queue, its time limit and its class may change while it waits; later only a class of the same kind may."""
     rank, job = state.rank, state.job
-    if isinstance(rank, str) or job.labels.get(PREBUILT_WORKLOAD):
+    if job.labels.get(PREBUILT_WORKLOAD):
+        return
+    if isinstance(rank, str):
+        known = workload.priority_class
+        if job.labels.get(PRIORITY_CLASS, "") not in ("", known.name if known is not None else ""):
+            yield _warning(state, COMPOSE_ERROR, rank)
         return
     limit = positive(job.labels, MAX_EXECUTION_SECONDS)
     shown = (workload.queue, workload.max_execution_seconds)
     if QUOTA_RESERVED not in state.true:
-        if (job.labels.get(QUEUE_NAME, ""), limit) != shown or rank.ref != workload.priority_class:
+        is_other_class = rank.ref != workload.priority_class
+        if (job.labels.get(QUEUE_NAME, ""), limit) != shown or is_other_class:
             yield PatchSpec(_exact(workload), WorkloadRewrite(rewritten_spec(job, rank)))
+            if is_other_class:
+                yield _updated(state, f"Updated workload priority class: {_name(workload)}")
     elif rank.ref != workload.priority_class and all(map(_is_workload_class, (rank.ref, workload.priority_class))):
         yield PatchSpec(_exact(workload), WorkloadRewrite(priority_of(rank)))
+        yield _updated(state, f"Updated workload priority class: {_name(workload)}")
 
 
-def _ungated(job: GenericJob, workload: QueuedWorkload) -> Iterator[Effect]:
+def _ungated(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     """Admission gates that were removed from the job are removed from its Workload; none is ever added."""
-    named = [name.strip() for name in job.annotations.get(ADMISSION_GATED_BY, "").split(",")]
+    named = [name.strip() for name in state.job.annotations.get(ADMISSION_GATED_BY, "").split(",")]
     staying = [name for name in workload.gated_by if name in named]
     if len(staying) < len(workload.gated_by):
         change = Annotations({ADMISSION_GATED_BY: ",".join(staying) or None})
         yield PatchSpec(workload.target, change)
+        yield _updated(state, f'Updated workload AdmissionGatedBy to "{",".join(staying)}"')
 
 
 def _is_workload_class(ref: PriorityClassRef | None) -> bool:
@@ -239,15 +262,16 @@ def _adopted(job: GenericJob, workload: QueuedWorkload) -> Iterator[Effect]:
         yield PatchSpec(_exact(workload), Owners(job.owners, job.controller))
 
 
-def _remove(workload: QueuedWorkload) -> Iterator[Effect]:
+def _removed(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     if workload.deleted is None:
         yield Delete(workload.target)
+        yield _event(state, "DeletedWorkload", f"Deleted not matching Workload: {_name(workload)}")
     else:
         yield from without_finalizer(workload)
 
 
 def _written(wanted: QueuedWorkload) -> PatchStatus:
-    return PatchStatus(_exact(wanted), QueuedWorkloadStatus.of(wanted))
+    return PatchStatus(_exact(wanted), wanted.status)
 
 
 def _exact(workload: QueuedWorkload) -> Target:
@@ -255,9 +279,17 @@ def _exact(workload: QueuedWorkload) -> Target:
     return Target(workload.key, workload.uid, workload.version)
 
 
+def _name(workload: QueuedWorkload) -> str:
+    return f"{workload.key.namespace}/{workload.key.name}"
+
+
+def _updated(state: JobState, message: str) -> EmitEvent:
+    return _event(state, "UpdatedWorkload", message)
+
+
 def _event(state: JobState, reason: str, message: str) -> EmitEvent:
-    return EmitEvent(state.job.parts[0], EventType.NORMAL, reason, "Reconciling", message, state.now)
+    return EmitEvent(state.job.parts[0], EventType.NORMAL, reason, reason, message, state.now)
 
 
 def _warning(state: JobState, reason: str, message: str) -> EmitEvent:
-    return EmitEvent(state.job.parts[0], EventType.WARNING, reason, "Reconciling", message, state.now)
+    return EmitEvent(state.job.parts[0], EventType.WARNING, reason, reason, message, state.now)

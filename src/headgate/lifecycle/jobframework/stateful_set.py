@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Raw
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import WantedPodSet
+from headgate.lifecycle.jobframework.generic_job import WantedPodSet, topology_request
 from headgate.lifecycle.jobframework.pod_group import PodGroupAdapter
 from headgate.model.effects import Effect, Owners, PatchSpec
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.kueue_names import IS_GROUP_WORKLOAD, JOB_OWNER_KIND, JOB_OWNER_NAME, stateful_set_workload
 from headgate.model.owners import StatefulSet
 from headgate.model.pod import ENDED, Pod
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import QueuedWorkload, TopologyRequest
 from headgate.model.quota_settings import QuotaRelease
 
 POD_SET_NAME = "main"
@@ -76,14 +76,19 @@ class StatefulSetAdapter(PodGroupAdapter):
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
         spec = _templates.decode(self._set.template).get("spec", Raw(b"{}"))
         template = Raw(msgspec.json.encode({"spec": spec}))
-        return (WantedPodSet(POD_SET_NAME, template, self._set.replicas),)
+        return (WantedPodSet(POD_SET_NAME, template, self._set.replicas, topology=self._topology),)
 
     def matches(self, workload: QueuedWorkload) -> bool:
         """What has quota is left as it is: pods beyond it keep their gate."""
-        if workload.admission is not None or not self._set.replicas or len(workload.pod_sets) != 1:
+        if workload.status.admission is not None or not self._set.replicas or len(workload.pod_sets) != 1:
             return True
         (wanted,) = workload.pod_sets
-        return (wanted.count, wanted.needs) == (self._set.replicas, self._set.pods.needs)
+        mine = (self._set.replicas, self._set.pods.needs, self._topology)
+        return mine == (wanted.count, wanted.needs, wanted.topology)
+
+    @property
+    def _topology(self) -> TopologyRequest:
+        return topology_request(self._set.pods.annotations)
 
     def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:
         """Pods that are done are let go; the place of each is taken by the next of its name."""

@@ -15,7 +15,15 @@ from msgspec import Raw, Struct
 from headgate.lifecycle.jobframework.generic_job import GenericJob, WantedPodSet
 from headgate.model.effects import Create
 from headgate.model.keys import Kind, Target
-from headgate.model.kueue_names import IN_USE, JOB_UID, MAX_EXECUTION_SECONDS, PRIORITY_CLASS, QUEUE_NAME, positive
+from headgate.model.kueue_names import (
+    ELASTIC_JOB,
+    IN_USE,
+    JOB_UID,
+    MAX_EXECUTION_SECONDS,
+    PRIORITY_CLASS,
+    QUEUE_NAME,
+    positive,
+)
 from headgate.model.objects import PriorityClass
 from headgate.model.queues import ADMISSION_GATED_BY, PriorityClassRef, WorkloadPriorityClass
 
@@ -63,13 +71,22 @@ def create_workload(job: GenericJob, rank: JobPriority, labels: Mapping[str, str
         "name": key.name,
         "namespace": key.namespace,
         "labels": {**labels, JOB_UID: job.uid} if job.uid else labels,
-        "annotations": {**({ADMISSION_GATED_BY: gated_by} if gated_by else {}), **job.workload_annotations},
+        "annotations": {
+            **({ADMISSION_GATED_BY: gated_by} if gated_by else {}),
+            **({ELASTIC_JOB: "true"} if is_elastic(job) else {}),
+            **job.workload_annotations,
+        },
         "finalizers": [IN_USE],
         "ownerReferences": [_reference(owner, owner == controller) for owner in job.owners],
     }
     spec = {name: value for name, value in _spec(job, rank).items() if value is not None}
     manifest = {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
     return Create(key, Raw(msgspec.json.encode(manifest)))
+
+
+def is_elastic(job: GenericJob) -> bool:
+    """Whether it is to be resized while it runs."""
+    return job.annotations.get(ELASTIC_JOB) == "true"
 
 
 def common_labels(job: GenericJob, names: Sequence[str]) -> Mapping[str, str] | None:
@@ -108,7 +125,11 @@ def _priority(rank: JobPriority) -> dict[str, Any]:
 
 def _pod_set(wanted: WantedPodSet) -> dict[str, Any]:
     entry = {"name": wanted.name, "count": wanted.count, "template": wanted.template}
-    return entry if wanted.min_count is None else {**entry, "minCount": wanted.min_count}
+    if wanted.min_count is not None:
+        entry["minCount"] = wanted.min_count
+    if wanted.topology:
+        entry["topologyRequest"] = {name: True if name == "unconstrained" else value for name, value in wanted.topology}
+    return entry
 
 
 def _reference(owner: Target, controls: bool) -> dict[str, Any]:

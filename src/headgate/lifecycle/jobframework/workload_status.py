@@ -57,7 +57,9 @@ def progressed(
         before, workload = workload, _with_on_hold(job, workload, active, now)
         true = true if workload is before else true_conditions(workload)
     if EVICTED in true:
-        workload = _with_release(job, workload, now) if workload.admission is not None and not active else workload
+        workload = (
+            _with_release(job, workload, now) if workload.status.admission is not None and not active else workload
+        )
     elif ADMITTED in true:
         workload = _with_readiness(job, workload, PODS_READY in true, now)
     is_over = job.is_terminating and not active and not (EVICTED in true and job.can_restart)
@@ -90,12 +92,13 @@ def _with_on_hold(job: GenericJob, workload: QueuedWorkload, active: bool, now: 
 
 def _with_reclaimable(job: GenericJob, workload: QueuedWorkload) -> QueuedWorkload:
     """Pods that are done stay done; no set has more of them than it has pods."""
-    known, found = dict(workload.reclaimable), dict(job.reclaimable)
+    known, found = dict(workload.status.reclaimable), dict(job.reclaimable)
     each = [
         (pod_set.name, min(pod_set.count, max(known.get(pod_set.name, 0), found.get(pod_set.name, 0))))
         for pod_set in workload.pod_sets
     ]
-    return replace(workload, reclaimable=tuple((name, count) for name, count in each if count or name in known))
+    reclaimable = tuple((name, count) for name, count in each if count or name in known)
+    return with_status(workload, replace(workload.status, reclaimable=reclaimable))
 
 
 def _with_readiness(job: GenericJob, workload: QueuedWorkload, was_ready: bool, now: float) -> QueuedWorkload:

@@ -57,21 +57,16 @@ def occupancy(pods: Sequence[Pod], workload: QueuedWorkload | None) -> PodOccupa
 
 def reserved_since(workload: QueuedWorkload | None) -> float | None:
     """Since when quota is held for the job; None: it is not."""
-    if workload is None or workload.admission is None or workload.is_true(FINISHED):
+    if workload is None or workload.status.admission is None or workload.is_true(FINISHED):
         return None
     return true_since(workload, QUOTA_RESERVED)
 
 
 def places_of(workload: QueuedWorkload | None) -> dict[str, int]:
     """How many pods of each set have quota."""
-    if workload is None or workload.admission is None:
+    if workload is None or workload.status.admission is None:
         return {}
-    return {assigned.name: assigned.count for assigned in workload.admission.pod_sets}
-
-
-def debt_of(pod: Pod, reserved_since: float | None) -> Mapping[DebtKey, int]:
-    """What one pod by itself still takes although its quota is free; nothing while quota is held for it."""
-    return {} if not is_terminating(pod) or _has_quota(pod, reserved_since) else taken_by(pod)
+    return {assigned.name: assigned.count for assigned in workload.status.admission.pod_sets}
 
 
 def taken_by(pod: Pod) -> Mapping[DebtKey, int]:

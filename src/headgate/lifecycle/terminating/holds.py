@@ -41,7 +41,7 @@ class Hold(Struct, frozen=True):
 def hold_limit(workload: QueuedWorkload, max_hold: float) -> float | None:
     """When a hold of this admission is over in any case; None when there can be none, or it has ended."""
     since = true_since(workload, ADMITTED)
-    if since is None or workload.admission is None or workload.is_true(EVICTED):
+    if since is None or workload.status.admission is None or workload.is_true(EVICTED):
         return None
     return None if _ended_at(workload, since) is not None else since + max_hold
 
@@ -87,7 +87,7 @@ def message(hold: Hold, workload: QueuedWorkload) -> str:
 
 
 def _freed(hold: Hold, workload: QueuedWorkload) -> str:
-    given = workload.admission.pod_sets if workload.admission is not None else ()
+    given = workload.status.admission.pod_sets if workload.status.admission is not None else ()
     wanted = dict.fromkeys(resource for assigned in given for resource, _ in assigned.flavors)
     freed: Counter[str] = Counter()
     for pod in hold.pods:

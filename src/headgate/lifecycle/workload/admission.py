@@ -16,8 +16,7 @@ from headgate.lifecycle.workload.conditions import (
     ConditionUpdate,
     edited,
 )
-from headgate.model.effects import QueuedWorkloadStatus
-from headgate.model.queues import Admission, QueuedWorkload
+from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
 from headgate.model.resources import Resources
 
 IS_ADMITTED = ConditionUpdate(ADMITTED, True, ADMITTED, "The workload is admitted")
@@ -29,14 +28,19 @@ PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, BLOCKED_ON_GATES})
 IS_GATED = ConditionUpdate(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
 
 
+def no_longer_gated(reason: str) -> ConditionUpdate:
+    """Withdraws IS_GATED; `reason` is why it waits now."""
+    return ConditionUpdate(BLOCKED_ON_GATES, False, reason, "No preemption gate keeps it from preempting now")
+
+
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
     """It has quota, and is admitted as well when no check is pending. What evicted it before becomes False."""
     past = [
         ConditionUpdate(before.type, False, QUOTA_RESERVED, f"Previously: {before.message}")
-        for before in workload.conditions
+        for before in workload.status.conditions
         if before.status == "True" and before.type in PAST_ONCE_RESERVED
     ]
-    states = synced_checks(workload.checks, checks, now)
+    states = synced_checks(workload.status.checks, checks, now)
     checked = IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS
     has_quota = _has_quota(admission.cluster_queue)
     return edited(workload, now, has_quota, *past, checked, admission=admission, checks=states, resource_requests=())

@@ -40,7 +40,7 @@ def are_ready(checks: Sequence[CheckStatus], names: Sequence[str]) -> bool:
 
 
 def in_state(workload: QueuedWorkload, state: CheckState) -> tuple[CheckStatus, ...]:
-    return tuple(check for check in workload.checks if check.state is state)
+    return tuple(check for check in workload.status.checks if check.state is state)
 
 
 def retry_not_before(workload: QueuedWorkload) -> float | None:

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from headgate.model.conditions import Condition
-from headgate.model.effects import QueuedWorkloadStatus
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
 
 QUOTA_RESERVED = "QuotaReserved"
 ADMITTED = "Admitted"
@@ -43,8 +42,8 @@ def second(now: float) -> float:
 
 def edited(workload: QueuedWorkload, now: float, *updates: ConditionUpdate, **fields: Any) -> QueuedWorkloadStatus:
     """The status of the workload with these conditions and fields in place of what it shows."""
-    fields["conditions"] = _with(workload.conditions, second(now), workload.generation, updates)
-    return structs.replace(QueuedWorkloadStatus.of(workload), **fields)
+    fields["conditions"] = _with(workload.status.conditions, second(now), workload.generation, updates)
+    return structs.replace(workload.status, **fields)
 
 
 @lru_cache(maxsize=4096)  # the very same for all of whom the same is said in the same second
@@ -63,24 +62,12 @@ def _with(
 
 def without(workload: QueuedWorkload, type_: str) -> QueuedWorkload:
     """The workload as if nobody had ever said this."""
-    return structs.replace(workload, conditions=tuple(one for one in workload.conditions if one.type != type_))
+    left = tuple(one for one in workload.status.conditions if one.type != type_)
+    return with_status(workload, structs.replace(workload.status, conditions=left))
 
 
 def with_status(workload: QueuedWorkload, status: QueuedWorkloadStatus) -> QueuedWorkload:
-    return structs.replace(
-        workload,
-        conditions=status.conditions,
-        admission=status.admission,
-        requeue=status.requeue,
-        reclaimable=status.reclaimable,
-        checks=status.checks,
-        gate_statuses=status.gate_statuses,
-        resource_requests=status.resource_requests,
-        past_execution_seconds=status.past_execution_seconds,
-        evictions=status.evictions,
-        nominated_clusters=status.nominated_clusters,
-        cluster=status.cluster,
-    )
+    return structs.replace(workload, status=status)
 
 
 def shows(workload: QueuedWorkload, update: ConditionUpdate) -> bool:
@@ -103,4 +90,6 @@ def true_since(workload: QueuedWorkload, type_: str) -> float | None:
 
 def true_conditions(workload: QueuedWorkload | None) -> frozenset[str]:
     """The types of its conditions that are True."""
-    return frozenset(() if workload is None else (one.type for one in workload.conditions if one.status == "True"))
+    return frozenset(
+        () if workload is None else (one.type for one in workload.status.conditions if one.status == "True")
+    )

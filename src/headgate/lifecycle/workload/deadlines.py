@@ -34,10 +34,10 @@ def next_deadline(workload: QueuedWorkload, settings: QuotaSettings) -> float | 
         return kept_until(workload, settings)
     if not workload.active:
         return None  # it is or will be evicted, and no time requeues it; nor one that is to be deactivated
-    if workload.admission is not None:
+    if workload.status.admission is not None:
         at = _runs_until(workload, settings)
     else:
-        at = _rests_until(workload, workload.requeue) if workload.requeue is not None else None
+        at = _rests_until(workload, workload.status.requeue) if workload.status.requeue is not None else None
     return None if at is None or workload.is_true(DEACTIVATION_TARGET) else at
 
 
@@ -76,7 +76,7 @@ def execution_ends(workload: QueuedWorkload, settings: QuotaSettings) -> float |
     """When it has run as long as it may, over all its admissions; time while it is held does not count."""
     most = workload.max_execution_seconds
     since = runs_from(workload, settings.max_hold) if most is not None else None
-    return None if since is None or most is None else since + most - workload.past_execution_seconds
+    return None if since is None or most is None else since + most - workload.status.past_execution_seconds
 
 
 def _rests_until(workload: QueuedWorkload, rest: RequeueState) -> float | None:

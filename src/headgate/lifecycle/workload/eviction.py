@@ -25,8 +25,7 @@ from headgate.lifecycle.workload.conditions import (
     with_status,
     without,
 )
-from headgate.model.effects import QueuedWorkloadStatus
-from headgate.model.queues import EvictionCount, GateStatus, QueuedWorkload, RequeueState
+from headgate.model.queues import EvictionCount, GateStatus, QueuedWorkload, QueuedWorkloadStatus, RequeueState
 from headgate.model.quota_settings import PodsReady
 
 POD_TIMEOUT = "PodsReadyTimeout"
@@ -50,9 +49,9 @@ def evicted(
         *updates,
         cluster="",
         nominated_clusters=(),
-        checks=reset_checks(workload.checks, now),
-        gate_statuses=_closed(workload.gate_statuses, now),
-        evictions=_counted(workload.evictions, reason, cause),
+        checks=reset_checks(workload.status.checks, now),
+        gate_statuses=_closed(workload.status.gate_statuses, now),
+        evictions=_counted(workload.status.evictions, reason, cause),
     )
 
 
@@ -63,7 +62,7 @@ def preempted(workload: QueuedWorkload, reason: str, message: str, now: float) -
 
 def timed_out(workload: QueuedWorkload, settings: PodsReady, cause: str, now: float) -> QueuedWorkloadStatus | None:
     """Its pods were not ready in time: it rests longer each time. None when that happened too often."""
-    count = (workload.requeue.count if workload.requeue is not None else 0) + 1
+    count = (workload.status.requeue.count if workload.status.requeue is not None else 0) + 1
     if settings.backoff_limit is not None and count > settings.backoff_limit:
         return None
     rest = min(settings.backoff_base * 2 ** min(count - 1, 62), settings.backoff_most)
@@ -85,7 +84,7 @@ def unreserved(
 ) -> QueuedWorkloadStatus:
     """Without quota, as if it had never had any, but for the time it ran."""
     updates = [ConditionUpdate(QUOTA_RESERVED, False, reason, message), *also, HAS_NO_RESERVATION]
-    past = workload.past_execution_seconds + seconds_run(workload, now)
+    past = workload.status.past_execution_seconds + seconds_run(workload, now)
     return edited(workload, now, *updates, admission=None, past_execution_seconds=past)
 
 
@@ -102,16 +101,17 @@ def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
     message = (
         f"The workload is deactivated due to {doom.message}" if doom and is_doomed else "The workload is deactivated"
     )
-    bare = structs.replace(without(workload, DEACTIVATION_TARGET), requeue=None)
+    bare = without(workload, DEACTIVATION_TARGET)
+    bare = with_status(bare, structs.replace(bare.status, requeue=None))
     status = evicted(bare, DEACTIVATED, message, now, cause=cause)
-    if workload.admission is not None:
+    if workload.status.admission is not None:
         return status
     return released(with_status(bare, status), now, DEACTIVATED)
 
 
 def requeued(workload: QueuedWorkload, reason: str, message: str, now: float) -> QueuedWorkloadStatus:
     """What kept it from queueing is over. How often it rested is remembered, until when is not."""
-    requeue = None if workload.requeue is None else structs.replace(workload.requeue, at=None)
+    requeue = None if workload.status.requeue is None else structs.replace(workload.status.requeue, at=None)
     return edited(workload, now, ConditionUpdate(REQUEUED, True, reason, message), requeue=requeue)
 
 

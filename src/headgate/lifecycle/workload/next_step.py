@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import Struct, structs
 
 from headgate.lifecycle.workload import eviction
-from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted
+from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted, no_longer_gated
 from headgate.lifecycle.workload.checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
@@ -29,13 +29,14 @@ from headgate.lifecycle.workload.conditions import (
 from headgate.lifecycle.workload.deadlines import execution_ends, kept_until, ready_until
 from headgate.lifecycle.workload.queue_snapshot import GATED, QueueSnapshot, inadmissible_reason, is_stopped
 from headgate.model.conditions import Condition
-from headgate.model.effects import Activation, Finalizers, QueuedWorkloadStatus, QueuePriority
+from headgate.model.effects import Activation, Finalizers, QueuePriority
 from headgate.model.kueue_names import IN_USE, JOB_UID
 from headgate.model.queues import (
     CheckState,
     CheckStatus,
     GateStatus,
     QueuedWorkload,
+    QueuedWorkloadStatus,
     RequeueState,
     StopPolicy,
 )
@@ -81,9 +82,9 @@ def next_step(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
     """The first change that is due. None: nothing to do but wait."""
     if workload.deleted is not None:
         return _finalize(workload)
-    queue, has_quota, gates = queues.queue, workload.admission is not None, queues.settings.preemption_gates
-    has_checks = bool(workload.checks or (queue is not None and queue.checks))
-    for rule in _rules(workload.conditions, has_quota, workload.active, has_checks, gates):
+    queue, has_quota, gates = queues.queue, workload.status.admission is not None, queues.settings.preemption_gates
+    has_checks = bool(workload.status.checks or (queue is not None and queue.checks))
+    for rule in _rules(workload.status.conditions, has_quota, workload.active, has_checks, gates):
         step = rule(workload, queues, now)
         if step is not None:
             return step
@@ -168,7 +169,11 @@ def _requeue_reason(why: str, workload: QueuedWorkload, queues: QueueSnapshot, n
     if why.startswith(DEACTIVATED):
         return "Reactivated", "The workload was reactivated"
     if why in (eviction.POD_TIMEOUT, eviction.CHECK):
-        rests = workload.requeue is not None and workload.requeue.at is not None and workload.requeue.at > now
+        rests = (
+            workload.status.requeue is not None
+            and workload.status.requeue.at is not None
+            and workload.status.requeue.at > now
+        )
         return None if rests else ("BackoffFinished", "The workload backoff was finished")
     if why == eviction.LOCAL_STOPPED and local is not None and local.stop_policy is StopPolicy.NONE:
         return "LocalQueueRestarted", "The LocalQueue was restarted after being stopped"
@@ -179,7 +184,7 @@ def _requeue_reason(why: str, workload: QueuedWorkload, queues: QueueSnapshot, n
 
 def _sync_gates(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
     """Every preemption gate of its spec has a state, closed to begin with."""
-    known = {gate.name: gate for gate in workload.gate_statuses}
+    known = {gate.name: gate for gate in workload.status.gate_statuses}
     wanted = tuple(known.get(name) or GateStatus(name, False, second(now)) for name in workload.preemption_gates)
     if {gate.name for gate in wanted} == set(known):
         return None
@@ -191,9 +196,9 @@ def _sync_checks(workload: QueuedWorkload, queues: QueueSnapshot, now: float) ->
     """Its states are those of the checks its queue asks for now."""
     if queues.queue is None:
         return None
-    names = required_checks(queues.queue, workload.admission)
-    checks = synced_checks(workload.checks, names, now)
-    if checks == workload.checks:
+    names = required_checks(queues.queue, workload.status.admission)
+    checks = synced_checks(workload.status.checks, names, now)
+    if checks == workload.status.checks:
         return None
     return Step(
         "", "AdmissionChecks", "its admission checks were brought in line", edited(workload, now, checks=checks)
@@ -201,13 +206,15 @@ def _sync_checks(workload: QueuedWorkload, queues: QueueSnapshot, now: float) ->
 
 
 def _admitted(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    if queues.queue is None or not are_ready(workload.checks, required_checks(queues.queue, workload.admission)):
+    if queues.queue is None or not are_ready(
+        workload.status.checks, required_checks(queues.queue, workload.status.admission)
+    ):
         return None
     return Step("admit", ADMITTED, "The workload is admitted", admitted(workload, now))
 
 
 def _checks_failed(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    if not workload.checks or workload.is_true(DEACTIVATION_TARGET):
+    if not workload.status.checks or workload.is_true(DEACTIVATION_TARGET):
         return None
     rejected, retried = in_state(workload, CheckState.REJECTED), in_state(workload, CheckState.RETRY)
     if rejected:
@@ -223,7 +230,7 @@ def _checks_failed(workload: QueuedWorkload, queues: QueueSnapshot, now: float) 
     status = eviction.evicted(workload, eviction.CHECK, f"Evicted due to {_named(retried, CheckState.RETRY)}", now)
     at = retry_not_before(workload)
     if at is not None:
-        count = workload.requeue.count if workload.requeue is not None else 0
+        count = workload.status.requeue.count if workload.status.requeue is not None else 0
         status = structs.replace(status, requeue=RequeueState(count, at))
     return _evicted(workload, status)
 
@@ -300,8 +307,9 @@ def _kept_out(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
     update = ConditionUpdate(QUOTA_RESERVED, False, reason, message)
     if shows(workload, update) or (reason == before == DEACTIVATED):
         return None
-    cleared = before == GATED and reason != GATED
-    change = edited(workload, now, update, HAS_NO_RESERVATION)
+    blocked = workload.is_true(BLOCKED_ON_GATES)  # then the reason was that of a preemption gate
+    cleared = before == GATED and reason != GATED and not blocked
+    change = edited(workload, now, update, HAS_NO_RESERVATION, *([no_longer_gated(reason)] if blocked else ()))
     return Step("wait", "AdmissionGateCleared" if cleared else reason, message, change)
 
 

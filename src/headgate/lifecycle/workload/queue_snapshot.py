@@ -12,6 +12,7 @@ from headgate.model.quota_settings import QuotaSettings
 MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"
 GATED = "AdmissionGated"
+NOT_SUPPORTED = "The workload is not admitted, because it asks for what is not supported"
 WRONG_NAMESPACE = "workload namespace doesn't match ClusterQueue selector"
 
 
@@ -23,6 +24,7 @@ class QueueSnapshot(Struct, frozen=True):
     queue_is_active: bool
     may_enter: bool  # the queue is for workloads of its namespace
     settings: QuotaSettings
+    queue_lacks: str = ""  # what its queue asks for that is not supported
     problem: str = ""  # why no server would have its pods, where that is so and it has no quota yet
 
 
@@ -35,7 +37,7 @@ class Inadmissible(NamedTuple):
 
 def inadmissible_reason(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
     """The first thing that keeps it out of its queue, whatever quota there is."""
-    return _queues(workload, queues) or _its_own(queues) or _gated(workload)
+    return _unsupported(workload) or _queues(workload, queues) or _its_own(queues) or _gated(workload)
 
 
 def is_stopped(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
@@ -53,6 +55,11 @@ def is_stopped(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible 
     return None
 
 
+def _unsupported(workload: QueuedWorkload) -> Inadmissible | None:
+    found = workload.unsupported
+    return Inadmissible(MISCONFIGURED, f"{NOT_SUPPORTED}: {'; '.join(found)}") if found else None
+
+
 def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | None:
     local, queue = queues.local, queues.queue
     if local is None:
@@ -62,7 +69,8 @@ def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | N
     if queue is None:
         return Inadmissible(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
     if not queues.queue_is_active:
-        return Inadmissible(SUSPENDED, f"ClusterQueue {queue.name} is inactive")
+        why = f": {queues.queue_lacks}" if queues.queue_lacks else ""
+        return Inadmissible(SUSPENDED, f"ClusterQueue {queue.name} is inactive{why}")
     return None
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from headgate.model.keys import Key
 from headgate.model.pod import PodShape
 from headgate.placement.placer import Placer
+from headgate.placement.plain import allowed_rows, asked_of, nominated_capacity
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
-from headgate.preemption.plain import allowed_rows, asked_of, promised_room
 from headgate.preemption.policies import VictimPolicy, by_importance, only
 from headgate.preemption.receipts import NOT_COMPARED
 from headgate.preemption.solver.problem import Budget, Candidate, Certifier, Problem, ProblemDemand, ProblemGang
-from headgate.preemption.solver.problem import Seats as ExactSeats
+from headgate.preemption.solver.problem import Placements as RowPlacements
 from headgate.preemption.steps import Solution
 from headgate.preemption.units import ALONE, Flags
 
@@ -30,9 +30,9 @@ def certified(certifier: Certifier, question: CertificationRequest, policy: Vict
     if len(question.units) > MOST_CANDIDATES:
         return best, NOT_COMPARED
     answer = certifier.improve(question.problem(), question.chosen())
-    if answer.seats is None:
+    if answer.placements is None:
         return best, str(answer)
-    better = question.solution(answer.victims, answer.seats, policy)
+    better = question.solution(answer.victims, answer.placements, policy)
     return (better, str(answer)) if better.judged < best.judged else (best, NOT_COMPARED)
 
 
@@ -44,7 +44,7 @@ class CertificationRequest:
         self._budgets = budgets
         self.best = best
         self._nodes = placer.rules.rows.nodes
-        self._promised = promised_room(placer, best.domain.pods)
+        self._promised = nominated_capacity(placer, best.domain.pods)
         shapes = [pod.shape for pod in best.domain.pods]
         self._names = list(asked_of(shapes))
         self._wanted: dict[PodShape, list[int]] = {}
@@ -75,19 +75,19 @@ class CertificationRequest:
         place = {unit: index for index, unit in enumerate(self.units)}
         return sorted(place[unit] for unit in self.best.outcome.units.tolist())
 
-    def solution(self, victims: Sequence[int], seats: ExactSeats, policy: VictimPolicy) -> Solution:
+    def solution(self, victims: Sequence[int], placements: RowPlacements, policy: VictimPolicy) -> Solution:
         units: Units = np.array([self.units[index] for index in victims], dtype=np.intp)
         pods = [self._among.pods_of(int(unit)) for unit in by_importance(self._among, units)]
         outcome = only(self._among, units, violations=sum(self._budgets.violations(pods)))
         taken = [
             (pod, self._rows[row])
-            for waiting, rows in zip(self._wanted.values(), seats, strict=True)
+            for waiting, rows in zip(self._wanted.values(), placements, strict=True)
             for pod, row in zip(waiting, rows, strict=False)
         ]
         return Solution(self.best.domain, tuple(sorted(taken)), outcome, policy.judge_one(outcome))
 
     def _usable(self, allowed: Flags) -> Flags:
-        settled = self.best.domain.seats
+        settled = self.best.domain.placements
         if settled is not None:
             here = np.zeros_like(allowed)
             here[[row for _, row in settled]] = True

@@ -25,8 +25,8 @@ from headgate.preemption.solver.problem import (
     Cost,
     Criterion,
     Gap,
+    Placements,
     Problem,
-    Seats,
     Uncertified,
 )
 from headgate.preemption.solver.program import Formulation, Program, ProgramResult, Terms, formulate
@@ -42,7 +42,7 @@ class SolverLimits(Struct, frozen=True, gc=False):
     """How much effort a comparison is worth."""
 
     candidates: int = 200  # a question with more of them is not put at all
-    seats: int = 2000  # nor one with more pairs of wanted pods and rows they may use
+    placements: int = 2000  # nor one with more pairs of wanted pods and rows they may use
     steps: int = 50  # of the solver in all; questions of this size mostly take fewer
     seconds: float | None = 0.05  # of the solver's time in all; None: the counts alone decide
 
@@ -62,7 +62,7 @@ class ExactResult(Struct, frozen=True):
 
     victims: tuple[int, ...]
     cost: Cost
-    seats: Seats | None = None  # None: those that were given
+    placements: Placements | None = None  # None: those that were given
 
 
 class HighsCertifier:
@@ -82,11 +82,13 @@ class HighsCertifier:
         best, gap = cheapest(problem, best, solver)
         if needed < best.cost.priority:
             gap = Gap(Criterion.PRIORITY, best.cost.priority - needed, needed)
-        return Certified(best.victims, CertificateVerdict.GAP if gap else CertificateVerdict.OPTIMAL, best.seats, gap)
+        return Certified(
+            best.victims, CertificateVerdict.GAP if gap else CertificateVerdict.OPTIMAL, best.placements, gap
+        )
 
     def _too_large(self, problem: Problem) -> bool:
-        seats = sum(len(wanted.rows) for wanted in problem.wanted)
-        return len(problem.candidates) > self._limits.candidates or seats > self._limits.seats
+        placements = sum(len(wanted.rows) for wanted in problem.wanted)
+        return len(problem.candidates) > self._limits.candidates or placements > self._limits.placements
 
 
 def lowest_priority(problem: Problem, given: ExactResult, solver: Solver) -> tuple[ExactResult, int]:
@@ -100,11 +102,11 @@ def lowest_priority(problem: Problem, given: ExactResult, solver: Solver) -> tup
     while refused < does:
         middle = (refused + does) // 2
         usable = up_to(levels[middle], problem)
-        seating = formulate(without(usable, problem), ())
-        answer = solver.least(seating.program)
+        placing = formulate(without(usable, problem), ())
+        answer = solver.least(placing.program)
         if answer.bound is None:
             refused = middle + 1
-        elif found := checked(problem, seating, answer, usable):
+        elif found := checked(problem, placing, answer, usable):
             best, does = found, middle
         else:
             break
@@ -117,7 +119,7 @@ def up_to(priority: int, problem: Problem) -> tuple[int, ...]:
 
 def without(gone: Sequence[int], problem: Problem) -> Problem:
     """The problem once these are gone and nobody else may be asked to leave."""
-    free = tuple(map(tuple, problem.room(gone)))
+    free = tuple(map(tuple, problem.capacity(gone)))
     return structs.replace(problem, free=free, candidates=(), budgets=(), gangs=())
 
 
@@ -147,8 +149,8 @@ def checked(
     if answer.values is None:
         return None
     victims = (*gone, *formulation.victims(answer.values))
-    seats = formulation.seats(problem, answer.values)
-    return ExactResult(victims, problem.cost(victims), seats) if problem.seated(victims, seats) else None
+    placements = formulation.placements(problem, answer.values)
+    return ExactResult(victims, problem.cost(victims), placements) if problem.placed(victims, placements) else None
 
 
 class Folded(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 from msgspec import Struct
 
 Amounts = tuple[int, ...]
-Seats = tuple[
+Placements = tuple[
     tuple[int, ...], ...
 ]  # for each of the wanted, the rows its pods get; fewer than its count if more can wait
 
@@ -101,7 +101,7 @@ class Problem(Struct, frozen=True, gc=False):
     needed: int
     budgets: tuple[Budget, ...] = ()
     gangs: tuple[ProblemGang, ...] = ()
-    domains: tuple[tuple[int, ...], ...] = ()  # all seats must be within one of these sets of rows; (): anywhere
+    domains: tuple[tuple[int, ...], ...] = ()  # all placements must be within one of these sets of rows; (): anywhere
 
     def cost(self, victims: Iterable[int]) -> Cost:
         leaving = frozenset(victims)
@@ -114,7 +114,7 @@ class Problem(Struct, frozen=True, gc=False):
             victims=sum(unit.pods for unit in units),
         )
 
-    def room(self, victims: Iterable[int]) -> list[list[int]]:
+    def capacity(self, victims: Iterable[int]) -> list[list[int]]:
         """What is free by row once the victims are gone."""
         room = [list(amounts) for amounts in self.free]
         for index in victims:
@@ -122,29 +122,29 @@ class Problem(Struct, frozen=True, gc=False):
                 room[row] = [have + more for have, more in zip(room[row], amounts, strict=True)]
         return room
 
-    def seated(self, victims: Iterable[int], seats: Seats) -> bool:
-        """Without the victims all these seats fit, they are enough, and nobody sits where it may not."""
+    def placed(self, victims: Iterable[int], placements: Placements) -> bool:
+        """Without the victims all these placements fit, they are enough, and each is on a row the pod may use."""
         allowed = all(
             len(taken) <= wanted.count and set(taken) <= set(wanted.rows)
-            for wanted, taken in zip(self.wanted, seats, strict=True)
+            for wanted, taken in zip(self.wanted, placements, strict=True)
         )
-        enough = sum(map(len, seats)) >= self.needed
-        return allowed and enough and self._together(seats) and self._fit(self.room(victims), seats)
+        enough = sum(map(len, placements)) >= self.needed
+        return allowed and enough and self._together(placements) and self._fit(self.capacity(victims), placements)
 
-    def _together(self, seats: Seats) -> bool:
-        used = {row for rows in seats for row in rows}
+    def _together(self, placements: Placements) -> bool:
+        used = {row for rows in placements for row in rows}
         return not self.domains or any(used <= set(domain) for domain in self.domains)
 
-    def _fit(self, room: list[list[int]], seats: Seats) -> bool:
-        taken = list(self._taken(seats))
+    def _fit(self, room: list[list[int]], placements: Placements) -> bool:
+        taken = list(self._taken(placements))
         for row, amounts in taken:
             room[row] = [have - less for have, less in zip(room[row], amounts, strict=True)]
         return all(
             left >= 0 for row, amounts in taken for left, asked in zip(room[row], amounts, strict=True) if asked > 0
         )
 
-    def _taken(self, seats: Seats) -> Iterator[tuple[int, Amounts]]:
-        for wanted, rows in zip(self.wanted, seats, strict=True):
+    def _taken(self, placements: Placements) -> Iterator[tuple[int, Amounts]]:
+        for wanted, rows in zip(self.wanted, placements, strict=True):
             for row in rows:
                 yield row, wanted.amounts
 
@@ -168,7 +168,9 @@ class Certified(Struct, frozen=True, gc=False):
 
     victims: tuple[int, ...]  # ascending
     verdict: CertificateVerdict
-    seats: Seats | None = None  # as many as are needed; None: the victims are those given, so are the seats
+    placements: Placements | None = (
+        None  # as many as are needed; None: the victims are those given, so are the placements
+    )
     gap: Gap | None = None  # with the verdict GAP only
 
     def __str__(self) -> str:

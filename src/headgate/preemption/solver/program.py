@@ -13,7 +13,7 @@ from math import gcd
 import numpy as np
 from msgspec import Struct
 
-from headgate.preemption.solver.problem import Criterion, Problem, Seats
+from headgate.preemption.solver.problem import Criterion, Placements, Problem
 
 Terms = dict[int, int]  # how often each column counts
 Scarce = tuple[int, int]  # a row, and a resource that can run short there
@@ -59,14 +59,14 @@ IMPOSSIBLE = ProgramResult(None, None)
 class Formulation(Struct, frozen=True):
     program: Program
     leaving: Mapping[int, int]  # candidate: its column, one if it leaves
-    seating: Mapping[tuple[int, int], int]  # wanted and row: the column that counts seats
+    placing: Mapping[tuple[int, int], int]  # wanted and row: the column that counts placements
 
     def victims(self, values: Sequence[int]) -> tuple[int, ...]:
         return tuple(index for index, at in self.leaving.items() if values[at])
 
-    def seats(self, problem: Problem, values: Sequence[int]) -> Seats:
+    def placements(self, problem: Problem, values: Sequence[int]) -> Placements:
         taken: list[list[int]] = [[] for _ in problem.wanted]
-        for (wanted, row), at in self.seating.items():
+        for (wanted, row), at in self.placing.items():
             taken[wanted] += [row] * values[at]
         return tuple(map(tuple, taken))
 
@@ -74,23 +74,23 @@ class Formulation(Struct, frozen=True):
 def formulate(problem: Problem, usable: Sequence[int]) -> Formulation:
     """The problem where only the usable candidates may leave."""
     program = Program()
-    most = most_seats(problem, problem.room(usable))
-    seating = {place: program.column(limit) for place, limit in most.items()}
-    program.at_most(dict.fromkeys(seating.values(), -1), -problem.needed)
+    most = most_placements(problem, problem.capacity(usable))
+    placing = {place: program.column(limit) for place, limit in most.items()}
+    program.at_most(dict.fromkeys(placing.values(), -1), -problem.needed)
     missing = shortages(problem, usable, most)
     relief = {index: freed for index in usable if (freed := relieved(problem, index, missing))}
     leaving = {index: program.column(1) for index in sorted(relief)}
-    formulation = Formulation(program, leaving, seating)
-    _nobody_sits_twice(problem, formulation)
-    _all_sit_in_one_domain(problem, formulation)
-    _room_is_enough(problem, formulation, missing, relief)
+    formulation = Formulation(program, leaving, placing)
+    _no_pod_is_placed_twice(problem, formulation)
+    _one_domain_holds_all(problem, formulation)
+    _capacity_suffices(problem, formulation, missing, relief)
     _dearer_ones_leave_last(problem, formulation, relief)
     _measure(problem, formulation)
     return formulation
 
 
-def most_seats(problem: Problem, room: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
-    """How many of each of the wanted a row could seat if it had it to itself; places for none are left out."""
+def most_placements(problem: Problem, room: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+    """How many of each of the wanted a row could take if it had it to itself; places for none are left out."""
     most = {}
     for index, wanted in enumerate(problem.wanted):
         asked = [(resource, amount) for resource, amount in enumerate(wanted.amounts) if amount > 0]
@@ -130,27 +130,27 @@ def _freed(problem: Problem, index: int) -> Iterable[tuple[Scarce, int]]:
                 yield (row, resource), amount
 
 
-def _nobody_sits_twice(problem: Problem, to: Formulation) -> None:
+def _no_pod_is_placed_twice(problem: Problem, to: Formulation) -> None:
     for index, wanted in enumerate(problem.wanted):
-        seats = {at: 1 for (which, _), at in to.seating.items() if which == index}
-        if to.program.largest(seats) > wanted.count:
-            to.program.at_most(seats, wanted.count)
+        placements = {at: 1 for (which, _), at in to.placing.items() if which == index}
+        if to.program.largest(placements) > wanted.count:
+            to.program.at_most(placements, wanted.count)
 
 
-def _all_sit_in_one_domain(problem: Problem, to: Formulation) -> None:
+def _one_domain_holds_all(problem: Problem, to: Formulation) -> None:
     picked = {to.program.column(1): frozenset(domain) for domain in problem.domains}
     if picked:
         to.program.at_most(dict.fromkeys(picked, 1), 1)
     for pick, domain in picked.items():
-        seats = {at: 1 for (_, row), at in to.seating.items() if row in domain}
-        to.program.at_most({**seats, pick: -problem.needed}, 0)
+        placements = {at: 1 for (_, row), at in to.placing.items() if row in domain}
+        to.program.at_most({**placements, pick: -problem.needed}, 0)
 
 
-def _room_is_enough(
+def _capacity_suffices(
     problem: Problem, to: Formulation, missing: Mapping[Scarce, int], relief: Mapping[int, Mapping[Scarce, int]]
 ) -> None:
     terms: dict[Scarce, Terms] = {scarce: {} for scarce in missing}
-    for (wanted, row), at in to.seating.items():
+    for (wanted, row), at in to.placing.items():
         for resource, amount in enumerate(problem.wanted[wanted].amounts):
             if amount > 0 and (row, resource) in terms:
                 terms[row, resource][at] = amount
@@ -162,7 +162,7 @@ def _room_is_enough(
 
 
 def _holds(to: Formulation, terms: Terms, free: int) -> None:
-    """An overcommitted row stays so unless somebody wants to sit there: only then must the room suffice."""
+    """An overcommitted row stays so unless a pod is placed there: only then must the capacity suffice."""
     if free < 0:
         asking = [at for at, amount in terms.items() if amount > 0]
         used = to.program.column(1)

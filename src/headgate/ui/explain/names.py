@@ -1,4 +1,4 @@
-"""The names `headgate explain workload` takes: of a Workload, or of the Job, pod or StatefulSet that owns it."""
+"""The names `headgate explain workload` takes: of a Workload, or of a Job, pod, StatefulSet or Deployment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ KINDS: Mapping[str, Kind] = {
     "statefulset.apps": Kind.STATEFUL_SET,
     "statefulsets.apps": Kind.STATEFUL_SET,
     "sts": Kind.STATEFUL_SET,
+    "deployment": Kind.DEPLOYMENT,
+    "deployments": Kind.DEPLOYMENT,
+    "deployment.apps": Kind.DEPLOYMENT,
+    "deployments.apps": Kind.DEPLOYMENT,
+    "deploy": Kind.DEPLOYMENT,
 }
+FORMS = "NAME, workload/NAME, job/NAME, pod/NAME, statefulset/NAME or deployment/NAME"
 OWNERS: Mapping[Kind, str] = {Kind.JOB: "Job", Kind.POD: "Pod", Kind.STATEFUL_SET: "StatefulSet"}
 """The kinds that own Workloads."""
 MOST_NAMED = 5  # names in an error
@@ -55,7 +61,7 @@ class WorkloadName(Struct, frozen=True):
     def parse(cls, text: str, namespace: str) -> WorkloadName:
         kind, slash, name = text.rpartition("/")
         if slash and kind.lower() not in KINDS:
-            raise InvalidName(f"expected NAME, workload/NAME, job/NAME, pod/NAME or statefulset/NAME, got {text!r}")
+            raise InvalidName(f"expected {FORMS}, got {text!r}")
         if not name:
             raise InvalidName(f"expected a name, got {text!r}")
         return cls(KINDS[kind.lower()] if slash else None, namespace, name)
@@ -63,12 +69,19 @@ class WorkloadName(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{_called(self.kind or Kind.KUEUE_WORKLOAD)} {self.namespace}/{self.name}"
 
-    def related_keys(self, workloads: Iterable[QueuedWorkload]) -> list[Key]:
-        """Objects to read besides: the pod, whose owner may own the Workload, and the owners of the Workload."""
-        keys = [Key(Kind.POD, self.namespace, self.name)] if self.kind is Kind.POD else []
-        for found in self._matches(list(workloads), None)[:1]:
+    def related_keys(self, workloads: Sequence[QueuedWorkload], pods: Iterable[Pod]) -> list[Key]:
+        """Objects to read besides: those it may name, the owner of the pod it names, and the owners of the Workload."""
+        keys = list(self.object_keys)
+        keys += [pod.owner.key for pod in pods if pod.owner is not None and pod.key in keys]
+        for found in self._matches(workloads, None)[:1]:
             keys += _owners(found)
-        return list(dict.fromkeys(key for key in keys if key.kind in (Kind.JOB, Kind.POD)))
+        return list(dict.fromkeys(key for key in keys if key.kind in (*OWNERS, Kind.DEPLOYMENT)))
+
+    @property
+    def object_keys(self) -> list[Key]:
+        """The objects it may name: a group of pods goes by the key of its Workload."""
+        kinds = (Kind.KUEUE_WORKLOAD, *OWNERS, Kind.DEPLOYMENT) if self.kind is None else (self.kind,)
+        return [self._key(kind) for kind in kinds]
 
     def find(self, workloads: Sequence[QueuedWorkload], pods: Mapping[Key, Pod]) -> QueuedWorkload:
         """The Workload it refers to, given the pods that could be read. Raises NoSuchWorkload."""
@@ -120,4 +133,4 @@ def _short(key: Key) -> str:
 
 
 def _called(kind: Kind) -> str:
-    return OWNERS.get(kind, "Workload")
+    return "Deployment" if kind is Kind.DEPLOYMENT else OWNERS.get(kind, "Workload")

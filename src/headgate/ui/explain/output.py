@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
+from msgspec import structs
+
 from headgate.api.wire import format_time
 from headgate.engine.explain.explanation import (
     Change,
@@ -19,6 +21,7 @@ from headgate.engine.explain.explanation import (
     MatchFlavor,
     MinimalChange,
     NewAmount,
+    QueuePosition,
     QuotaHolder,
     RaiseQuota,
     RequiredAction,
@@ -31,6 +34,7 @@ from headgate.engine.explain.workload import nearest_report
 from headgate.quota.messages import amount_text
 from headgate.ui.tables import age, table
 
+WORKLOAD = "Workload"
 Json = dict[str, Any]
 MOST_HOLDERS = 8  # lines
 LIMITS = ["FLAVOR", "RESOURCE", "LIMIT", "CAPACITY", "USED", "FREE", "REQUESTED", "MISSING"]
@@ -38,7 +42,7 @@ LIMITS = ["FLAVOR", "RESOURCE", "LIMIT", "CAPACITY", "USED", "FREE", "REQUESTED"
 
 def render(explanation: Explanation, now: float) -> Iterator[str]:
     """Lines of text; the first has the verdict."""
-    yield f"Workload {explanation.workload}: {explanation.state}"
+    yield f"{explanation.kind} {explanation.workload}: {explanation.state}"
     yield from _where(explanation)
     yield f"  {explanation.workload.partition('/')[2]} {explanation.summary}."
     yield from (f"  {note}." for note in explanation.notes)
@@ -67,10 +71,20 @@ def _where(explanation: Explanation) -> Iterator[str]:
     path += [f"ClusterQueue {explanation.cluster_queue}"] if explanation.cluster_queue else []
     path += [f"Cohort {name}" for name in explanation.cohorts]
     parts = [" -> ".join(path)] if path else []
-    parts.append(f"priority {explanation.priority}")
+    if explanation.kind == WORKLOAD:
+        parts.append(f"priority {explanation.priority}")
     if explanation.position is not None:
         parts.append(f"{explanation.position.position} of {explanation.position.of} in the queue")
-    yield f"  {', '.join(parts)}"
+    if parts:
+        yield f"  {', '.join(parts)}"
+    if explanation.position is not None and explanation.position.ahead:
+        yield f"  Ahead of it in the queue: {_ahead(explanation.position)}."
+
+
+def _ahead(position: QueuePosition) -> str:
+    named = [f"{one.workload} (priority {one.priority})" for one in position.ahead]
+    left = position.position - 1 - len(named)
+    return ", ".join(named) + (f" and {left} more" if left else "")
 
 
 def _flavors(explanation: Explanation) -> Iterator[str]:
@@ -127,6 +141,7 @@ def to_json(explanation: Explanation) -> Json:
     """Amounts are Kubernetes quantities, times RFC 3339."""
     position = explanation.position
     return {
+        "kind": explanation.kind,
         "workload": explanation.workload,
         "verdict": explanation.state.value,
         "summary": explanation.summary,
@@ -136,6 +151,7 @@ def to_json(explanation: Explanation) -> Json:
         "cohorts": list(explanation.cohorts),
         "priority": explanation.priority,
         "place": None if position is None else {"position": position.position, "of": position.of},
+        "ahead": [structs.asdict(one) for one in position.ahead] if position is not None else [],
         "about": explanation.about,
         "flavors": [_flavor_json(report) for report in explanation.flavors],
         "victims": list(explanation.victims),

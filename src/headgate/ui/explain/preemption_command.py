@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -31,8 +34,8 @@ class ServerUnreachable(Exception):
 Examples:
   headgate explain preemption
       the latest preemptions of the headgate on this machine
-  headgate explain preemption team-a/train-0 --server http://headgate.kube-system:10270
-      those with one pod or workload as victim or preemptor
+  headgate explain preemption team-a/train-0 --server https://10.0.0.5:10272 --token-file token --insecure
+      those with one pod or workload as victim or preemptor, of a headgate with --metrics-listen
   headgate explain preemption --scenario examples/08-whole-gangs/scenario.yaml
       the preemptions of a scenario
 """
@@ -45,17 +48,35 @@ Examples:
     show_default=True,
     help="Address of a running headgate.",
 )
+@click.option("--token-file", metavar="FILE", type=click.Path(path_type=Path), help="Bearer token for that address.")
+@click.option(
+    "--certificate-authority", metavar="FILE", type=click.Path(path_type=Path), help="CA of its serving certificate."
+)
+@click.option("--insecure", is_flag=True, help="Do not verify its certificate; send the token even without TLS.")
 @click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def preemption(name: str | None, server: str, scenario: str | None, seed: int, output: str) -> None:
+def preemption(
+    *,
+    name: str | None,
+    server: str,
+    token_file: Path | None,
+    certificate_authority: Path | None,
+    insecure: bool,
+    scenario: str | None,
+    seed: int,
+    output: str,
+) -> None:
     """Show the receipts of preemptions, all or those that concern one object.
 
     \b
     Exit status: 0 found, 1 no such preemption, 2 the input was wrong or headgate could not be reached.
     """
     try:
-        entries = _simulated(scenario, seed) if scenario else _fetched(server)
+        if scenario:
+            entries = _simulated(scenario, seed)
+        else:
+            entries = _fetched(server, token_file, certificate_authority, insecure=insecure)
     except (InvalidScenario, NeverSettles, ServerUnreachable) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG_INPUT)
@@ -123,10 +144,18 @@ def _simulated(file: str, seed: int) -> Sequence[Entry]:
     return report.journal
 
 
-def _fetched(server: str) -> Sequence[Entry]:
+def _fetched(server: str, token: Path | None, authority: Path | None, *, insecure: bool) -> Sequence[Entry]:
     url = f"{server.rstrip('/')}/preemptions"
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+        proof = {"Authorization": f"Bearer {token.read_text().strip()}"} if token is not None else {}
+        if proof and not insecure and _is_in_the_clear(url):
+            raise ServerUnreachable(
+                f"{url}: expected https, because a token is sent; --insecure sends it in the clear all the same"
+            )
+        request, tls = urllib.request.Request(url, headers=proof), ssl.create_default_context(cafile=authority)
+        if insecure:
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        with urllib.request.urlopen(request, timeout=TIMEOUT, context=tls) as answer:
             entries: Sequence[Entry] = msgspec.json.decode(answer.read())
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
@@ -135,3 +164,11 @@ def _fetched(server: str) -> Sequence[Entry]:
             "or a scenario with --scenario"
         ) from error
     return entries
+
+
+def _is_in_the_clear(url: str) -> bool:
+    # Imported late, because the HTTP client takes a while to import and help should be fast.
+    from headgate.live.access import is_loopback  # noqa: PLC0415
+
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.hostname or "")

@@ -17,6 +17,7 @@ from headgate.api.kinds import RESOURCES
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
+from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
 from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
@@ -24,23 +25,31 @@ from headgate.live.cluster_reading import (
     ClusterFlags,
     ClusterObjects,
     ClusterReadError,
+    Reads,
     default_namespace,
     load_settings,
     read_cluster,
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
+from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
-from headgate.simulator import EPOCH, NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
+from headgate.ui.files import read_file
+from headgate.ui.output import TABLE, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.progress import progress_bar
 
-DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
+DONE, NOT_FOUND, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 NO_QUEUES = (
     "the cluster does not serve Workloads of kueue.x-k8s.io/v1beta2; install them with `headgate install`, or a Kueue "
     "that serves this version"
 )
+
+NEARBY = (Kind.POD, Kind.REPLICA_SET, Kind.PRIORITY_CLASS)
+"""Read in the namespace of the workload: its pods, who owns them, and what gives it a priority."""
 
 
 class Moment(Struct, frozen=True):
@@ -75,24 +84,26 @@ Examples:
 @click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
 @click.option(
     "--config",
     metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Configuration of the headgate or Kueue that decides.",
+    callback=read_file,
+    help="Configuration of the headgate or Kueue that decides; - for standard input.",
 )
-@click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
+@click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input.")
 @click.option(
     "--at", metavar="TIME", callback=read_moment, help="Time in the scenario, such as 90s.  [default: its end]"
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 def workload(
     *,
     name: str,
     namespace: str,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     scenario: str | None,
     at: float | None,
@@ -101,8 +112,9 @@ def workload(
 ) -> None:
     """Explain why a workload is pending: the binding limit, who holds the quota, minimal changes that would admit it.
 
-    NAME is that of a Workload, or job/NAME, pod/NAME or statefulset/NAME. Only reads the cluster, and needs no running
-    headgate; it works on the objects of headgate and of Kueue alike.
+    NAME is that of a Workload, or job/NAME, pod/NAME, statefulset/NAME or deployment/NAME, also of one that has no
+    Workload. Only reads the cluster, and needs no running headgate; it works on the objects of headgate and of Kueue
+    alike. With rights for one namespace only, it tells what the Workload's status says.
 
     \b
     Exit status: 0 explained, 1 no such workload, 2 the input was wrong or the cluster could not be read.
@@ -113,20 +125,22 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context), config)
+            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context, insecure), config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
     except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
         _fail(error, WRONG_INPUT)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(to_json(explanation))))
-    else:
+    except (Interrupted, KeyboardInterrupt):
+        _fail("interrupted", INTERRUPTED)
+    if output == TABLE:
         for line in render(explanation, now):
             click.echo(line)
+    else:
+        echo_document(to_json(explanation), output)
     sys.exit(DONE)
 
 
-def _fail(error: Exception, status: int) -> NoReturn:
+def _fail(error: Exception | str, status: int) -> NoReturn:
     click.echo(f"Error: {error}", err=True)
     sys.exit(status)
 
@@ -134,23 +148,35 @@ def _fail(error: Exception, status: int) -> NoReturn:
 def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation, float]:
     reference = WorkloadName.parse(name, namespace or "default")
     cluster = _simulated(moment.scenario, moment.seed, moment.at)
-    return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
+    return _explained(cluster, reference), cluster.now
+
+
+def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation:
+    """Raises NoSuchWorkload if there is neither a Workload nor an object of that name."""
+    try:
+        return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods))
+    except NoSuchWorkload:
+        told = (explain_job(cluster, key) for key in reference.object_keys)
+        if (found := next((one for one in told if one is not None), None)) is None:
+            raise
+        return found
 
 
 def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | None) -> tuple[Explanation, float]:
     settings = load_settings(config, InstalledPlugins().names)
     reference = WorkloadName.parse(name, namespace or default_namespace(flags))
-    found = read_cluster(flags, READ, lambda seen: _also_read(reference, seen))
+    found = read_cluster(flags, Reads(READ, NEARBY, reference.namespace), lambda seen: _also_read(reference, seen))
     if Kind.KUEUE_WORKLOAD in found.unserved:
         raise ClusterReadError(NO_QUEUES)
     for complaint in found.left_out:
         click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
-    cluster = ClusterSnapshot(found.objects, settings.quota, time.time())
-    return explain(cluster, reference.find(list(cluster.workloads.values()), cluster.pods)), cluster.now
+    cluster = ClusterSnapshot(found.objects, settings.quota, time.time(), found.unreadable)
+    return _explained(cluster, reference), cluster.now
 
 
 def _also_read(reference: WorkloadName, seen: ClusterObjects) -> list[Key]:
-    return reference.related_keys([one for one in seen.objects if isinstance(one, QueuedWorkload)])
+    workloads = [one for one in seen.objects if isinstance(one, QueuedWorkload)]
+    return reference.related_keys(workloads, [one for one in seen.objects if isinstance(one, Pod)])
 
 
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
@@ -162,13 +188,9 @@ def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
     scenario = load_scenario(file, installed.names)
     if at is not None and scenario.until is not None and at > scenario.until:
         raise InvalidScenario(file, "until", f"the scenario ends after {scenario.until:g}s, before --at {at:g}s")
-    report = run(
-        scenario if at is None else structs.replace(scenario, snapshots=(at,)),
-        seed,
-        NO_FAULTS,
-        None,
-        installed.enabled_by(scenario.settings),
-    )
+    asked = scenario if at is None else structs.replace(scenario, snapshots=(at,))
+    with progress_bar() as progress:
+        report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
     name = scenario.clusters[0].name
     shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
     return ClusterSnapshot(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
