@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
+from msgspec import structs
+
 from headgate.engine.deadlines import Timer
 from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import WritePolicy
@@ -27,7 +29,8 @@ from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
-from headgate.engine.scheduler.queue_gates import GatedByQueue, GateRemovals, GatesReleased, QueueGates
+from headgate.engine.scheduler.queue_gates import queue_gates
+from headgate.engine.scheduler.queue_preempt import QueuePreemption
 from headgate.engine.scheduler.queue_status import QueueStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
@@ -93,11 +96,13 @@ class SchedulerPlane:
         self._metrics = SchedulerMetrics(queue)
         self._failed_writes = FailedWrites(WritePolicy(backoff))
         self._conditions = PodConditions(journal, self._failed_writes)
-        self._statuses = WorkloadStatuses(cache, WritePolicy(backoff, STATUS_PATIENCE, resends=False))
+        status_writes = WritePolicy(backoff, STATUS_PATIENCE, resends=False)
+        self._statuses = WorkloadStatuses(cache, status_writes)
         plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
         placers = {name: Placer(each.rules) for name, each in plugins.items()}
         resolver = PodResolver(cache.resolver, gangs, cache.nodes)
         with_gangs = _having(PLUGIN, Point.PRE_ENQUEUE, profiles)
+        preempting = _having(PREEMPTION, Point.POST_FILTER, profiles)
         # the stages
         self._pre_enqueue = PreEnqueueStage(
             {p.scheduler_name: p.kept(pre_enqueue, Point.PRE_ENQUEUE) for p in profiles},
@@ -114,14 +119,9 @@ class SchedulerPlane:
             note=cache.note,
             node_is_coming=cache.node_is_coming,
         )
-        removals = GateRemovals(WritePolicy(backoff))
-        self._gates: QueueGates = (
-            GatedByQueue(self._queue_capacity, removals) if settings.volcano.gates else GatesReleased(removals)
-        )
+        self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
         self._capacity = CapacityStages((self._queue_capacity, *capacity))
-        self._queue_statuses = QueueStatuses(
-            cache, self._queue_capacity, frozenset(plugins), WritePolicy(backoff, STATUS_PATIENCE, resends=False)
-        )
+        self._queue_statuses = QueueStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
         self._preempt = PreemptStage(
             cache,
@@ -133,10 +133,11 @@ class SchedulerPlane:
                 POST_FILTER,
             ),
             placers=placers,
-            enabled=_having(PREEMPTION, Point.POST_FILTER, profiles),
+            enabled=preempting,
             journal=journal,
             metrics=self._metrics,
         )
+        self._queue_preemption = QueuePreemption(cache, self._queue_capacity, self._preempt, preempting)
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff))
         self._absorb = AbsorbStage(
             cache,
@@ -326,6 +327,7 @@ class SchedulerPlane:
             effects += self._pre_enqueue.recheck_all(now)
         if cluster_events:
             self._preempt.forget_failed_searches()
+            self._queue_preemption.forget_failed_searches()
             effects += self._pre_enqueue.recheck(cluster_events, now)
             self._queue.wake(cluster_events, now)
         self._queue.flush_backoff(now)
@@ -413,7 +415,7 @@ class SchedulerPlane:
         return effects
 
     def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
-        """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting anyone."""
+        """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting on nodes."""
         info, not_now = deferred.info, deferred.not_now
         info.attempts += 1
         self._queue.set_equivalence(info, deferred.equivalence)
@@ -421,9 +423,15 @@ class SchedulerPlane:
         self._metrics.attempted(info, AttemptResult.UNSCHEDULABLE, info.pods)
         self._queue.add_unschedulable(info, not_now.wake_on, now)
         effects, pods = list[Effect](), self._gangs.pods_of(info)
+        effects += self._preempt.cancel_for(pods)
+        if self._queue_capacity.is_short(deferred.stage, not_now):
+            made = self._queue_preemption.run(info, pods, self._gangs.needed(info), not_now.equivalence, now)
+            effects += made.effects
+            if made.says:
+                not_now = structs.replace(not_now, message=f"{not_now.message}; {made.says}")
         for pod in pods:
             effects += self._report_deferred(pod, deferred.stage, not_now, now)
-        return [*effects, *self._preempt.cancel_for(pods)]
+        return effects
 
     def _report_deferred(self, pod: Pod, stage: str, not_now: NotNow, now: float) -> list[events.Report]:
         entry = events.deferred(pod, stage, not_now, now)

@@ -84,6 +84,8 @@ class QueueCapacity:
         self._node_is_coming = node_is_coming
         self._tree = QueueTree(())
         self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
+        self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
+        self.use_changes = 0  # how often the use or the limits of a queue changed
         self._reserving: dict[Key, Reservation] = {}  # in force or not
         self.in_force: dict[Key, Reservation] = {}
         self._refused: dict[Key, str] = {}  # the queue that had no capacity, by pod
@@ -107,6 +109,7 @@ class QueueCapacity:
     def queues_changed(self) -> None:
         """A queue has another limit, place or state, or is new or gone."""
         self._tree_stale = True
+        self.use_changes += 1
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def lose(self, queue: str) -> None:
@@ -139,6 +142,8 @@ class QueueCapacity:
         if not queue:
             return
         self._use[pod.key] = use
+        self._pods.setdefault(queue, {})[pod.key] = None
+        self.use_changes += 1
         self._add(use)
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
 
@@ -185,6 +190,10 @@ class QueueCapacity:
         if held is not None:
             self._unreserve(held)
         if use is not None:
+            self.use_changes += 1
+            self._pods[use.queue].pop(pod)
+            if not self._pods[use.queue]:
+                del self._pods[use.queue]
             self._remove(use)
         return use is not None or reserving is not None
 
@@ -416,9 +425,20 @@ class QueueCapacity:
     def node(self, queue: str) -> VolcanoQueueNode | None:
         return self._tree.get(queue)
 
+    def is_short(self, stage: str, not_now: NotNow) -> bool:
+        """Whether this stage said so because a queue has too little capacity, which victims can give back."""
+        return stage == self.name and "level" in not_now.numbers
+
+    def nodes(self) -> Iterator[VolcanoQueueNode]:
+        return iter(self._tree)
+
+    def pods_of(self, queue: str) -> Iterable[Key]:
+        """The pods of this queue on nodes."""
+        return tuple(self._pods.get(queue, ()))
+
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""
-        return any(each.queue == queue for part in (self._use, self.in_force) for each in part.values())
+        return queue in self._pods or any(each.queue == queue for each in self.in_force.values())
 
     def misplaced(self, queue: str) -> str:
         return self._tree.misplaced.get(queue, "")

@@ -142,6 +142,11 @@ class GatesReleased:
         return []
 
 
+def queue_gates(gated: bool, capacity: QueueCapacity, policy: WritePolicy) -> QueueGates:
+    removals = GateRemovals(policy)
+    return GatedByQueue(capacity, removals) if gated else GatesReleased(removals)
+
+
 def ours(pod: Pod) -> tuple[tuple[int, str], ...]:
     """The queue-allocation gates of the pod and where each stands."""
     return tuple((index, gate) for index, gate in enumerate(pod.gates) if gate in QUEUE_GATES) if pod.gates else ()
