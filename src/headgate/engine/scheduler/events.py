@@ -67,6 +67,11 @@ def scheduled_event(pod: Pod, node: str, now: float) -> EmitEvent:
     return EmitEvent(pod.target, EventType.NORMAL, "Scheduled", "Binding", message, now)
 
 
+def failed_event(pod: Pod, entry: Entry) -> EmitEvent:
+    """The binding failed."""
+    return EmitEvent(pod.target, EventType.WARNING, "FailedScheduling", "Binding", entry.message, entry.at)
+
+
 def released_event(pod: Pod, now: float) -> EmitEvent:
     return EmitEvent(pod.target, EventType.NORMAL, "SchedulingGatesRemoved", "Scheduling", RELEASED, now)
 
