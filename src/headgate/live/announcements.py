@@ -27,6 +27,9 @@ DONE_BY_WRITES = frozenset(
 """Decisions that are made true by a write about the object of the entry."""
 
 
+_NO_WRITES = EmitEvent | WakeAt
+
+
 class Announcement(Struct, frozen=True):
     """An entry that waits for an answer, and the seconds its attempt took."""
 
@@ -50,23 +53,26 @@ class Announcements:
 
     def hold(self, entries: Sequence[Entry], effects: Iterable[Effect], seconds: float) -> list[Entry]:
         """Holds the entries of one step that announce one of its writes; returns the others, in their order."""
+        if not any(_announces(entry) for entry in entries):
+            return list(entries)
         writes = {
             object_of(effect): effect
             for effect in effects
-            if not isinstance(effect, EmitEvent | WakeAt) and not is_note(effect)
+            if not isinstance(effect, _NO_WRITES) and not is_note(effect)
         }
         at_once, held = [], dict[Key, list[Announcement]]()
         for entry in entries:
-            if entry.key in writes and _announces(entry):
+            if _announces(entry) and entry.key in writes:
                 held.setdefault(entry.key, []).append(Announcement(entry, seconds))
             else:
                 at_once.append(entry)
-        self._waiting.update({key: (writes[key], announced) for key, announced in held.items()})
+        for key, announced in held.items():
+            self._waiting[key] = (writes[key], announced)
         return at_once
 
     def answered(self, batch: Iterable[object], now: float) -> Iterator[Announcement | FailedAnnouncement]:
         """The entries whose writes these events answer. A write that is sent again may still come true."""
-        for event in batch:
+        for event in batch if self._waiting else ():
             if isinstance(event, Gone):
                 self._waiting.pop(event.key, None)
             elif isinstance(event, Outcome) and not isinstance(event.effect, EmitEvent):
@@ -74,7 +80,7 @@ class Announcements:
 
     def _answered(self, key: Key, outcome: Outcome, now: float) -> Iterator[Announcement | FailedAnnouncement]:
         write, announced = self._waiting.get(key, (None, []))
-        if write != outcome.effect:
+        if write is not outcome.effect and write != outcome.effect:
             return
         if outcome.trouble not in RETRIABLE:
             del self._waiting[key]
