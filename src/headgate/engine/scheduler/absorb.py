@@ -179,6 +179,7 @@ class AbsorbStage:
     def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs on the node it names, whatever was assumed."""
         cache = self._cache
+        self._bind.observed(pod.key, pod.node)
         if self._stops_waiting(pod):
             cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)

@@ -72,6 +72,11 @@ def scheduled_event(pod: Pod, node: str, now: float) -> EmitEvent:
     return EmitEvent(pod.target, EventType.NORMAL, "Scheduled", "Binding", message, now)
 
 
+def failed_event(pod: Pod, entry: Entry) -> EmitEvent:
+    """The binding failed."""
+    return EmitEvent(pod.target, EventType.WARNING, "FailedScheduling", "Binding", entry.message, entry.at)
+
+
 def queued(pod: Pod) -> PatchStatus:
     """In place of a condition that would still call the pod gated. Autoscalers look for Unschedulable, not for this."""
     return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", "SchedulingQueued", RELEASED, None))

@@ -24,7 +24,7 @@ from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
-from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
+from headgate.engine.scheduler.metrics import AttemptResult, GroupAttempt, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
@@ -140,7 +140,7 @@ class SchedulerPlane:
             metrics=self._metrics,
         )
         self._queue_preemption = QueuePreemption(cache, self._queue_capacity, self._preempt, preempting)
-        self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff))
+        self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
             cache,
             queue,
@@ -176,7 +176,7 @@ class SchedulerPlane:
             case Outcome(effect=PatchStatus() as patch):
                 return self._patch_answered(patch, event, now)
             case Outcome(effect=Evict() as evict):
-                self._evict_answered(evict, event, now)
+                return self._evict_answered(evict, event, now)
             case Outcome(effect=PatchSpec() as patch):
                 return self._removal_answered(patch, event, now)
             case Outcome() | TimerFired():
@@ -267,7 +267,10 @@ class SchedulerPlane:
         """The binding failed: the node is released and the pod, or its gang, is tried again after a back-off."""
         info, effects = assumed.info, list[Effect]()
         pod = info.pod
-        self._journal.write(events.forgotten(pod, assumed.bind, outcome, now))
+        entry = events.forgotten(pod, assumed.bind, outcome, now)
+        self._journal.write(entry)
+        if outcome.trouble is not WriteError.GONE:
+            effects.append(events.failed_event(pod, entry))
         self._absorb.drop(pod)
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
@@ -310,12 +313,12 @@ class SchedulerPlane:
         waits = pod.key in self._queue or self._gangs.queue_key(pod) in self._queue
         return not outdated and not pod.holds_room and waits
 
-    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
+    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> list[Effect]:
         if may_take_hold_later(outcome) or self._preempt.must_repeat(evict, outcome):
             self._failed_writes.add(evict, now)
-        else:
-            self._failed_writes.settled(evict)
-            self._preempt.evicted(evict, outcome, now)
+            return []
+        self._failed_writes.settled(evict)
+        return list(self._preempt.evicted(evict, outcome, now))
 
     # what to do
 
@@ -360,20 +363,19 @@ class SchedulerPlane:
         info.attempts += 1
         match found:
             case Placement():
-                self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
                 self._queue.done(info)
-                return self._assume(info, found, now)
+                return self._assume(info, found, now, GroupAttempt(1) if info.group is not None else None)
             case GroupPlacement(placements=placements):
-                self._metrics.attempted(info, AttemptResult.SCHEDULED, len(placements))
                 self._queue.done(info)
+                attempt = GroupAttempt(len(placements))
                 members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
-                return [effect for member, each in members for effect in self._assume(member, each, now)]
+                return [effect for member, each in members for effect in self._assume(member, each, now, attempt)]
             case NoPlacement():
                 return self._refuse(info, found, pods, now)
             case _:
                 assert_never(found)
 
-    def _assume(self, info: QueuedPodInfo, found: Placement, now: float) -> list[Effect]:
+    def _assume(self, info: QueuedPodInfo, found: Placement, now: float, attempt: GroupAttempt | None) -> list[Effect]:
         pod = info.pod
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
@@ -381,7 +383,7 @@ class SchedulerPlane:
         self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
-        return self._bind.run(info, found, now)
+        return self._bind.run(info, found, now, attempt)
 
     def _refuse(self, info: QueuedPodInfo, found: NoPlacement, pods: list[Pod], now: float) -> list[Effect]:
         self._queue.set_equivalence(info, self._place.equivalence(info))

@@ -346,12 +346,18 @@ class PreemptStage:
                 self._note_rest(effect, now)
             yield effect
 
-    def evicted(self, evict: Evict, outcome: Outcome, now: float) -> None:
+    def evicted(self, evict: Evict, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the final answer to an eviction: a victim that was not evicted is kept, its preemptor backs off."""
         eviction = self._evictions.get(evict.target.key)
-        if outcome.trouble is not None and eviction is not None and eviction.evict == evict:
+        if outcome.trouble is None:
+            yield preemption_events.victim_event(evict, now)
+        elif eviction is not None and eviction.evict == evict:
             self._keep(evict)
             self._queue.back_off(eviction.entry, now)
+            if outcome.trouble is not WriteError.GONE:
+                entry = preemption_events.not_evicted(evict, outcome, now)
+                self._journal.write(entry)
+                yield preemption_events.not_evicted_event(evict, entry)
 
     def must_repeat(self, evict: Evict, outcome: Outcome) -> bool:
         """Whether an eviction that met a conflict must be sent again because the rest of the gang is evicted."""
@@ -503,7 +509,6 @@ class PreemptStage:
         self._journal.write(preemption_events.evicted(pod, assumed.preemptor, assumed.plan, evict.at))
         self._note_evicted(pod, eviction)
         yield evict
-        yield preemption_events.victim_event(pod, assumed.preemptor, evict.at)
 
     def evict_units(self, entry: Key, preemptor: Preemptor, units: Iterable[Unit], now: float) -> Iterator[Effect]:
         """Evicts pods for one that its queue has no capacity for, and that is activated when the last of them is gone.
@@ -520,7 +525,6 @@ class PreemptStage:
                 self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
                 victims.append(pod.key)
                 yield evict
-                yield preemption_events.victim_event(pod, preemptor, now)
         self._awaited.expect(entry, victims)
 
     def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:

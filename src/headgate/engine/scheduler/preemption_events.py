@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headgate.engine.journal import Entry
-from headgate.model.effects import EmitEvent, EventType
+from headgate.model.effects import EmitEvent, EventType, Evict
+from headgate.model.events import Outcome
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import EvictionMark, Pod, evicted_together
@@ -92,8 +93,18 @@ def victim_text(pod: Pod, preemptor: Preemptor, mark: EvictionMark | None = None
     return evicted_together(f"Preempted by {who}, on node {pod.node}", mark)
 
 
-def victim_event(pod: Pod, preemptor: Preemptor, now: float) -> EmitEvent:
-    return EmitEvent(pod.target, EventType.NORMAL, "Preempted", "Preempting", victim_text(pod, preemptor), now)
+def victim_event(evict: Evict, now: float) -> EmitEvent:
+    """The eviction was accepted."""
+    return EmitEvent(evict.target, EventType.NORMAL, "Preempted", "Preempting", evict.message, now)
+
+
+def not_evicted(evict: Evict, outcome: Outcome, now: float) -> Entry:
+    """The eviction failed for good, and the pod is kept."""
+    return Entry(now, evict.target.key, "keep", "EvictionFailed", f"not evicted: {outcome.message or outcome.trouble}")
+
+
+def not_evicted_event(evict: Evict, entry: Entry) -> EmitEvent:
+    return EmitEvent(evict.target, EventType.WARNING, entry.reason, "Preempting", entry.message, entry.at)
 
 
 def preemptor_events(preemptor: Preemptor, plan: Plan, now: float) -> Iterator[EmitEvent]:
