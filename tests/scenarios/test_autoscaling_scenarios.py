@@ -100,12 +100,13 @@ def test_crashes_and_lost_answers_order_no_node_that_quota_does_not_allow(name, 
     assert (found["falseReasons"]["quota"], found["missedScaleUps"]) == (0, 0)
 
 
+@pytest.mark.parametrize("fault", [WriteFault.CRASH_AFTER, WriteFault.CONFLICT, WriteFault.LOST])
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)
-def test_whatever_write_a_crash_comes_after_no_node_is_ordered_for_a_pod_that_waits_for_its_victims(autoscaler):
+def test_whatever_write_a_fault_concerns_no_node_is_ordered_for_a_pod_that_waits_for_its_victims(autoscaler, fault):
     given = replace(scenario("victims", autoscaler), expectations=())
     for number in range(run(given).summary["effects"]):
-        report = run(given, faults=Faults(at={number: WriteFault.CRASH_AFTER}, restart=20.0))
-        assert report.summary["autoscaler"]["nodesAdded"] == 0, f"crash after write {number}"
+        report = run(given, faults=Faults(at={number: fault}, restart=20.0))
+        assert report.summary["autoscaler"]["nodesAdded"] == 0, f"write {number}"
 
 
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)
