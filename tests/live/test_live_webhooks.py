@@ -17,7 +17,14 @@ from click.testing import CliRunner
 from tiny_cluster import tiny_cluster
 from virtual_clock import VirtualClock
 
-from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights, tenant_rights
+from headgate.api.install_manifests import (
+    AtService,
+    AtUrl,
+    queue_definitions,
+    rights,
+    tenant_rights,
+    volcano_definitions,
+)
 from headgate.api.requests import Call
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
@@ -340,7 +347,7 @@ async def test_a_certificate_from_files_is_shown(log, ca, tmp_path):
     plan = WebhookPlan(Listen("127.0.0.1", 0), "ns", chain, key)
     async with tiny_cluster() as cluster:
         client = Client(cluster.server.access(), time.monotonic, time.time, asyncio.sleep)
-        async with webhooks_served(plan, client, ServerTls(), around, QuotaSettings()) as port:
+        async with webhooks_served(plan, client, ServerTls(), around, Settings()) as port:
             trusting = ssl.create_default_context(cafile=str(ca.certificate))
             connection = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
             code, _ = await ask(connection, "/nowhere", b"")
@@ -396,6 +403,39 @@ async def test_kinds_that_kueue_has_installed_are_left_as_they_are():
     assert {path: store.objects[path] for path in before} == before
 
 
+async def test_kinds_that_volcano_has_installed_are_left_as_they_are():
+    store = Store()
+    for definition in volcano_definitions():
+        name = definition["metadata"]["name"]
+        theirs = {"metadata": {"name": name}, "spec": {"versions": [{"name": "v1beta1", "served": True}]}}
+        store._put(f"{DEFINITIONS}/{name}", {**definition, **theirs})
+    told = [str(step.outcome) async for step in install(volcano_definitions(), store.perform, asyncio.sleep)]
+    assert told == ["left as it is, because somebody else installed it"] * 2
+
+
+def test_volcanos_kinds_and_their_webhooks_come_with_a_flag():
+    def names(*flags: str) -> set[str]:
+        printed = yaml.safe_load_all(
+            CliRunner().invoke(main, ["install", "--dry-run", "--service", "a/b", *flags]).output
+        )
+        return {
+            named
+            for one in printed
+            for named in (one["metadata"]["name"], *(h["name"] for h in one.get("webhooks", ())))
+        }
+
+    more = names("--volcano") - names()
+    assert more == {
+        "queues.scheduling.volcano.sh",
+        "podgroups.scheduling.volcano.sh",
+        *(
+            f"{verb}.{kind}.volcano.headgate.dev"
+            for verb in ("default", "validate")
+            for kind in ("queues", "podgroups")
+        ),
+    }
+
+
 async def test_a_kueue_too_old_for_us_is_told_before_anything_depends_on_it():
     store, path = Store(), f"{DEFINITIONS}/cohorts.kueue.x-k8s.io"
     old = {"name": "v1beta1", "served": True}
@@ -428,11 +468,12 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     ]
 
 
-def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_allowed():
+def test_without_queues_nobody_is_asked_about_jobs_and_other_pods_than_annotated_ones_and_nothing_more_is_allowed():
     flags = ["install", "--dry-run", "--no-queues", "--service", "a/b"]
     printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
     hooks = [hook["name"] for one in printed for hook in one.get("webhooks", ())]
-    assert hooks == ["default.workloads.headgate.dev", "validate.workloads.headgate.dev"]
+    gate = "default.pods-gated-by-queue.headgate.dev"
+    assert hooks == ["default.workloads.headgate.dev", gate, "validate.workloads.headgate.dev"]
     assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
     [policy] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicy"]
     asked = [rule["resources"][0] for rule in policy["matchConstraints"]["resourceRules"]]

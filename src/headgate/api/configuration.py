@@ -25,6 +25,7 @@ from headgate.model.settings import (
     ScoringStrategy,
     Settings,
     Switches,
+    VolcanoSettings,
 )
 
 MULTI_POINT = "multiPoint"
@@ -36,6 +37,7 @@ FEATURE_GATES = {
     "MultiKueueOrchestratedPreemption": True,
     "PodIntegrationFastQuotaRelease": True,
     "PodSchedulingReadiness": True,
+    "SchedulingGatesQueueAdmission": True,
     "WorkloadAwarePreemption": True,
 }
 """Every feature gate, with its default."""
@@ -92,6 +94,10 @@ class PreemptionSection(Struct, frozen=True, forbid_unknown_fields=True, rename=
     certify_timeout: str | None = None
 
 
+class VolcanoSection(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    reservation_timeout: str | None = None
+
+
 class Document(QuotaSections, frozen=True):
     """The whole file."""
 
@@ -100,6 +106,7 @@ class Document(QuotaSections, frozen=True):
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     scheduler: SchedulerSection = SchedulerSection()
     preemption: PreemptionSection = PreemptionSection()
+    volcano: VolcanoSection = VolcanoSection()
 
 
 def settings_from(document: object, source: str, installed: Sequence[str] = ()) -> Settings:
@@ -161,6 +168,7 @@ class _Reader:
             features=features,
             preemption=self._preemption(read.preemption, features),
             quota=self._quota(read, features),
+            volcano=self._volcano(read.volcano, features),
         )
 
     def _quota(self, read: Document, features: Mapping[str, bool]) -> QuotaSettings:
@@ -179,14 +187,24 @@ class _Reader:
         gangs = GangPreemption.TOGETHER if features["WorkloadAwarePreemption"] else GangPreemption.POD_BY_POD
         if section.certify_timeout is None:
             return PreemptionSettings(section.certify, gangs=gangs)
-        path = "preemption.certifyTimeout"
+        seconds = self._duration("preemption.certifyTimeout", section.certify_timeout)
+        return PreemptionSettings(section.certify, seconds, gangs)
+
+    def _volcano(self, section: VolcanoSection, features: Mapping[str, bool]) -> VolcanoSettings:
+        gates = features["SchedulingGatesQueueAdmission"]
+        if section.reservation_timeout is None:
+            return VolcanoSettings(gates)
+        return VolcanoSettings(gates, self._duration("volcano.reservationTimeout", section.reservation_timeout))
+
+    def _duration(self, path: str, text: str) -> float:
+        """A duration above zero, in seconds."""
         try:
-            seconds = parse_duration(section.certify_timeout)
+            seconds = parse_duration(text)
         except InvalidDuration as wrong:
             raise self._wrong(path, str(wrong)) from None
         if seconds <= 0:
-            raise self._wrong(path, f"expected a duration above 0s, got {section.certify_timeout!r}")
-        return PreemptionSettings(section.certify, seconds, gangs)
+            raise self._wrong(path, f"expected a duration above 0s, got {text!r}")
+        return seconds
 
     def _check_gates(self, given: Mapping[str, bool]) -> None:
         for gate in given:

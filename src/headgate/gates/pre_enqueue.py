@@ -13,6 +13,7 @@ from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key
 from headgate.model.node import Node
 from headgate.model.pod import Pod
+from headgate.model.volcano import QUEUE_GATES
 
 
 class ClusterView(Protocol):
@@ -64,9 +65,10 @@ class Held(Struct, frozen=True):
 
 
 class SchedulingGates:
-    """Holds a pod until its last scheduling gate is removed.
+    """Holds a pod until its last scheduling gate is removed, but for the queue-allocation gate.
 
-    The reason is what an API server writes itself when a gated pod is created, so that nothing is left to be written.
+    That one is removed by the scheduler itself, which must look at the pod to decide it. The reason is what an API
+    server writes itself when a gated pod is created, so that nothing is left to be written.
     """
 
     name = "SchedulingGates"
@@ -74,7 +76,8 @@ class SchedulingGates:
     reason = "Scheduling is blocked due to non-empty scheduling gates"
 
     def refusal(self, pod: Pod, cluster: ClusterView) -> str | None:
-        return self.reason if pod.gates else None
+        is_held = pod.gates and any(gate not in QUEUE_GATES for gate in pod.gates)
+        return self.reason if is_held else None
 
 
 PRE_ENQUEUE: tuple[PreEnqueue, ...] = (SchedulingGates(),)

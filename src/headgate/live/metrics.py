@@ -52,6 +52,9 @@ _QUEUES: Mapping[str, str] = {
 """Metrics of cluster queues that exist for local queues too, under another name."""
 
 TEXTS: Mapping[str, str] = {
+    "headgate_queue_reserved_pods": "Pods without a node that reserve capacity of their Volcano queue.",
+    "headgate_queue_waiting_pods": "Pods that their Volcano queue has no capacity for.",
+    "headgate_queue_gates_removed_total": "Pods whose queue-allocation gate was removed before they had a node.",
     "headgate_quarantined_objects": "Objects in quarantine, until they change.",
     "headgate_quarantines_total": "Quarantines of objects.",
     "headgate_engine_rebuilds_total": "Restarts of the engine after it failed.",

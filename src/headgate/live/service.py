@@ -141,7 +141,7 @@ async def _webhooks(
     readiness.has_webhook_certificate = lambda: tls.shows_a_certificate
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        async with webhooks_served(webhooks, client, tls, dependencies, plan.settings.quota) as port:
+        async with webhooks_served(webhooks, client, tls, dependencies, plan.settings) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:

@@ -23,7 +23,7 @@ from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimi
 from headgate.live.webhook_certificates import CertificateDependencies, Trust
 from headgate.model.admission import AdmissionHandler, AdmissionWebhook, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 
 LIMITS = ServerLimits(
     connections=384,
@@ -144,7 +144,7 @@ class WebhookPlan(Struct, frozen=True):
 
 @asynccontextmanager
 async def webhooks_served(
-    plan: WebhookPlan, client: Client, tls: ServerTls, dependencies: CertificateDependencies, quota: QuotaSettings
+    plan: WebhookPlan, client: Client, tls: ServerTls, dependencies: CertificateDependencies, settings: Settings
 ) -> AsyncIterator[int]:
     """Serves all webhooks while the block lasts; yields the port. Raises CannotListen and InvalidCertificate."""
     if plan.chain is not None and plan.key is not None:
@@ -155,7 +155,8 @@ async def webhooks_served(
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, dependencies))
     try:
-        responder = ReviewResponder(client.perform, WebhookSettings(quota, role_hash), queues=plan.queues)
+        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        responder = ReviewResponder(client.perform, given, queues=plan.queues)
         async with http_server(plan.listen, responder, LIMITS, "--webhook-listen", tls.context) as port:
             yield port
     finally:

@@ -13,3 +13,4 @@ class ClusterEvent(StrEnum):
     CLAIMS_CHANGED = auto()  # a claim to storage or devices, or what it is bound to
     MEMBERS_CHANGED = auto()  # the pods of a group, where a plugin or members queued one by one listen to it
     CANDIDATES_CHANGED = auto()  # who may be preempted: a running pod's priority, shield or group
+    QUEUE_CAPACITY_FREED = auto()  # a queue of Volcano may have capacity for more pods

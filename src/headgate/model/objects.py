@@ -15,6 +15,7 @@ from headgate.model.owners import CronJob, ReplicaOwner, Service
 from headgate.model.pod import Pod, PodTemplate
 from headgate.model.queues import QueuedWorkload, QueueObject
 from headgate.model.selectors import Requirement
+from headgate.model.volcano import VolcanoQueue
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -91,9 +92,9 @@ class Job(Struct, frozen=True, gc=False):
     deleted: float | None = None
     pods: PodTemplate = PodTemplate()
     ended_message: str = ""
-    active: int = 0  # pods that neither ended nor were asked to leave
+    active: int = 0  # pods that neither ended nor are being deleted
     ready: int = 0
-    terminating: int = 0  # pods that were asked to leave and have not ended
+    terminating: int = 0  # pods that are being deleted and have not ended
     uncounted_succeeded: int = 0  # pods that succeeded and are not yet in `succeeded`
     suspension_shown: bool = False  # its controller says that it is suspended
     owner: Target | None = None  # its controller, where that is of a kind we know
@@ -108,7 +109,7 @@ class Job(Struct, frozen=True, gc=False):
 
 ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
-QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass
+QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass | VolcanoQueue
 Object = (
     Pod
     | Node

@@ -106,6 +106,7 @@ class Pod(Struct, frozen=True, gc=False):
     checkpointed: float | None = None  # when its work was last saved
     checkpoint_every: float | None = None  # seconds after which it saves its work each time
     held: HeldPod | None = None  # of a pod labelled as managed by quota
+    reserved_at: float | None = None  # since when it reserves capacity of its Volcano queue, once its gate is removed
     of_daemon_set: bool = False
 
     @property

@@ -38,7 +38,7 @@ class RequeueTime(StrEnum):
 
 
 class QuotaRelease(StrEnum):
-    """When a pod that was asked to leave gives its quota back."""
+    """When the quota of a pod that is being deleted is released."""
 
     FAST = "Fast"  # at once
     GRACE = "Grace"  # when it ended, or its grace is over

@@ -29,7 +29,7 @@ class _History:
         "evictions",
         "exact",
         "exact_entered",
-        "leaving",
+        "preempted",
         "reserved",
         "withheld",
     )
@@ -40,7 +40,7 @@ class _History:
         self.alike_entered: dict[int, int] = {0: 1}  # how often
         self.exact_entered: dict[int, int] = {0: 1}
         self.reserved: dict[str, Reservation] = {}  # preemptors by uid, with what they get once their victims are gone
-        self.leaving: dict[str, tuple[int, int]] = {}  # victims by uid, with the allocation they leave for
+        self.preempted: dict[str, tuple[int, int]] = {}  # victims by uid, with the allocation they make way for
         self.evictions: dict[str, int] = {}  # by uid
         self.withheld = False  # some preemption was
 
@@ -84,7 +84,7 @@ class Allocations:
     """For each tree of queues, the allocations entered since the last change from outside.
 
     An allocation is who holds which quota, where victims on their way out no longer count and the preemptors they
-    leave for already do. Between changes from outside it decides what happens next; so a tree that enters one again
+    make way for already do. Between changes from outside it decides what happens next; so a tree that enters one again
     goes in a circle. A tree is tracked from its first preemption on, until `forget`.
     """
 
@@ -117,7 +117,7 @@ class Allocations:
             history.remove(before)
         if after is None:
             if before is not None:
-                history.leaving.pop(before.uid, None)
+                history.preempted.pop(before.uid, None)
         elif not after.evicted:
             self._arrive(history, before, after)
 
@@ -133,7 +133,7 @@ class Allocations:
 
     def _not_evicted(self, history: _History, uid: str) -> None:
         """Its eviction was decided and did not come about: whoever decided it may do so again."""
-        entered = history.leaving.pop(uid, None)
+        entered = history.preempted.pop(uid, None)
         if entered is not None:
             history.forget_entry(*entered)
             history.evictions[uid] -= 1
@@ -159,7 +159,7 @@ class Allocations:
         history.reserved[preemptor.uid] = preemptor
         history.add(preemptor)
         for victim in victims:
-            history.leaving[victim.uid] = history.alike, history.exact
+            history.preempted[victim.uid] = history.alike, history.exact
             history.evictions[victim.uid] = history.evictions.get(victim.uid, 0) + 1
         if victims:
             history.enter()

@@ -65,7 +65,7 @@ class Unreserved(StrEnum):
 
 SLACK = 64  # positions left behind that are not worth a sweep
 QueuePosition = tuple[int, float, str, Key]
-"""A rank and its workload. A new tuple whenever a workload is queued, so that stale ones are told by identity."""
+"""A rank and its workload. A new tuple whenever a workload is queued, so that stale ones are known by identity."""
 
 
 class _ClassMembers:
@@ -366,7 +366,7 @@ class PendingQueue:
         self._taken, self._woken_meanwhile = first, False
         return first
 
-    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, told: Unreserved) -> bool:
+    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, reason: Unreserved) -> bool:
         """Requeues the head, which was not admitted for this reason; False when it is inadmissible now."""
         pending, self._taken = self._taken, None
         assert pending is not None and pending.workload.key == key, "only what was taken comes back"
@@ -382,7 +382,7 @@ class PendingQueue:
             self._push(pending)
             return True
         if self._is_best_effort and why in SPEAKS_FOR_CLASS:
-            self._refuse_all(pending.kind, told, missed=progress is not None and progress.missed)
+            self._refuse_all(pending.kind, reason, missed=progress is not None and progress.missed)
             self._push(pending)
         else:
             self._lines.remove(key)
@@ -392,8 +392,8 @@ class PendingQueue:
     def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
         return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
 
-    def _refuse_all(self, kind: EquivalenceClass, told: Unreserved, *, missed: bool) -> None:
-        self._refusals[kind] = told
+    def _refuse_all(self, kind: EquivalenceClass, reason: Unreserved, *, missed: bool) -> None:
+        self._refusals[kind] = reason
         if missed:
             self._missed[kind] = None
         self._lines.block(kind)

@@ -121,11 +121,11 @@ class PendingQueues:
         pending: PendingWorkload,
         why: Requeue,
         progress: Progress | None = None,
-        told: Unreserved = Unreserved.WAITING,
+        reason: Unreserved = Unreserved.WAITING,
     ) -> None:
         """The head was not admitted. If another one follows, or it may do better next time, its tree is dirty."""
         queue = self._queues[pending.queue]
-        back = queue.bring_back(pending.workload.key, why, progress, told)
+        back = queue.bring_back(pending.workload.key, why, progress, reason)
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
             self._mark_dirty(pending.queue)

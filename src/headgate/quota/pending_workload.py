@@ -34,7 +34,7 @@ class Progress(Struct, frozen=True, gc=False):
 
     @property
     def has_more(self) -> bool:
-        """Some flavor was not tried yet; but nobody goes in circles."""
+        """Some flavor was not tried yet, and this was not the result before."""
         for pod_set in self.tried:
             for _, index in pod_set:
                 if index != FROM_THE_START:
@@ -78,7 +78,7 @@ class PendingWorkload(Struct, frozen=True, gc=False):
     """A workload that waits for quota of a ClusterQueue.
 
     `progress` says which flavors it has tried. `problem` says why it can never be admitted as it is, where that is so.
-    Victims have left, or are about to leave, for one that `is_preemptor`.
+    Victims were or are being evicted for one that `is_preemptor`.
     """
 
     workload: QueuedWorkload

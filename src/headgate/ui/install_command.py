@@ -82,6 +82,12 @@ Examples:
     "headgate did not install are left as they are.",
 )
 @click.option(
+    "--volcano",
+    is_flag=True,
+    help="Also install Volcano's CRDs Queue and PodGroup and their validation. CRDs that headgate did not install are "
+    "left as they are.",
+)
+@click.option(
     "--system-class-namespaces",
     metavar="LIST",
     default="kube-system",
@@ -99,6 +105,7 @@ def install(
     url: AtUrl | None,
     service: AtService | None,
     queues: bool,
+    volcano: bool,
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
     output: str,
@@ -115,7 +122,7 @@ def install(
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
-    wanted = manifests(place, queues=queues, system_classes=system_class_namespaces)
+    wanted = manifests(place, queues=queues, volcano=volcano, system_classes=system_class_namespaces)
     if dry_run and output == JSON:
         echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)
         return

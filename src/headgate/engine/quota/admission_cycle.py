@@ -137,7 +137,7 @@ class _Tree(Struct):
     What is `lent` was charged for this cycle only: whoever it is kept for steps aside in the next.
     """
 
-    leaving: dict[str, Reservation] = {}
+    preempted: dict[str, Reservation] = {}
     assume: list[tuple[str, Usage]] = []
     lent: list[tuple[str, Usage]] = []
     admits: bool = False
@@ -161,8 +161,8 @@ class _Nominee(Struct, frozen=True, gc=False):
     @property
     def shares_victims(self) -> bool:
         """Some of its victims are already another's."""
-        leaving = self.tree.leaving
-        return any(victim.reservation.uid in leaving for victim in self.victims)
+        preempted = self.tree.preempted
+        return any(victim.reservation.uid in preempted for victim in self.victims)
 
 
 def cycle(snapshot: QuotaSnapshot, heads: Sequence[PendingWorkload], settings: QuotaSettings) -> list[Outcome]:
@@ -248,7 +248,7 @@ def reservation_for(head: PendingWorkload, usage: Usage, now: float) -> Reservat
         usage,
         head.kind.priority,
         workload.created,  # whatever sent it back is past
-        reserved=second(now),  # as it will be told
+        reserved=second(now),  # as its status will show it
         local=workload.queue,
     )
 
@@ -356,8 +356,8 @@ class _Cycle:
         return outcome
 
     def _decided_anew(self, nominee: _Nominee) -> Outcome:
-        """Some of its victims are another's: it takes what these leave, or other victims."""
-        again = self._again_without_the_leaving(nominee)
+        """Some of its victims are another's: it fits once these are gone, or preempts others."""
+        again = self._again_without_preempted(nominee)
         if again.assignment.mode is _FIT:
             return self._defer(nominee, again.assignment)
         outcome = self._outcome(again)
@@ -392,22 +392,22 @@ class _Cycle:
     def _defer(self, before: _Nominee, assignment: Assignment) -> Deferred:
         """Victims of others are enough; the quota they free is charged to it."""
         head = before.head
-        self._promise(before, assignment.usage)
+        self._charge_ahead(before, assignment.usage)
         return Deferred(head, assignment, messages.WAITS_FOR_THE_SAME, recomputed=True)
 
     def _go(self, nominee: _Nominee) -> Outcome:
         """Admits the head, preempts for it, or defers it until others' victims are gone."""
         head, assignment, victims = nominee.head, nominee.assignment, nominee.victims
-        leaving = nominee.tree.leaving
+        preempted = nominee.tree.preempted
         if victims and self._closes_circle(nominee):
             return self._withhold(nominee)
         if victims:
-            self._promise(nominee, assignment.usage)
-            leaving.update((victim.reservation.uid, victim.reservation) for victim in victims)
+            self._charge_ahead(nominee, assignment.usage)
+            preempted.update((victim.reservation.uid, victim.reservation) for victim in victims)
             return Preempting(head, assignment, victims, messages.pending_preemption(assignment.message, len(victims)))
         if not self._fits_as_yet(nominee):
-            self._promise(nominee, assignment.usage)
-            return Deferred(head, assignment, messages.pending_preemption(messages.NO_LONGER_FITS, len(leaving)))
+            self._charge_ahead(nominee, assignment.usage)
+            return Deferred(head, assignment, messages.pending_preemption(messages.NO_LONGER_FITS, len(preempted)))
         self._charge(nominee, assignment.usage)
         if self._settings.block_admission:
             if not self._all_ready:
@@ -437,24 +437,24 @@ class _Cycle:
         self._ledger.charge(nominee.head.queue, usage)
         nominee.tree.is_as_found = False
 
-    def _promise(self, nominee: _Nominee, usage: Usage) -> None:
+    def _charge_ahead(self, nominee: _Nominee, usage: Usage) -> None:
         self._charge(nominee, usage)
         nominee.tree.assume.append((nominee.head.queue, usage))
 
     def _fits_as_yet(self, nominee: _Nominee) -> bool:
         """Whether it fits while the victims of this cycle still hold quota and their preemptors use none."""
         tree = nominee.tree
-        if not tree.leaving:
+        if not tree.preempted:
             return True
         with self._ledger.trial():
             for queue, usage in tree.assume:
                 self._ledger.credit(queue, usage)
             return self._ledger.fits(nominee.head.queue, nominee.assignment.usage)
 
-    def _again_without_the_leaving(self, nominee: _Nominee) -> _Nominee:
+    def _again_without_preempted(self, nominee: _Nominee) -> _Nominee:
         """Assigns the same flavors as if all victims so far were gone."""
         with self._ledger.trial():
-            for reservation in nominee.tree.leaving.values():
+            for reservation in nominee.tree.preempted.values():
                 self._ledger.release(reservation.queue, reservation.uid)
             return self._nominate(nominee.head, None, nominee.assignment.flavors)
 
@@ -463,13 +463,13 @@ class _Cycle:
         if nominee.tree.is_as_found:
             return True
         ledger, queue, usage = self._ledger, nominee.head.queue, nominee.assignment.usage
-        leaving, victims = nominee.tree.leaving, nominee.victims
+        preempted, victims = nominee.tree.preempted, nominee.victims
         if not victims and ledger.fits(queue, usage):
             return True
-        if not victims and not leaving:
+        if not victims and not preempted:
             return False
         with ledger.trial():
-            for reservation in (*leaving.values(), *(victim.reservation for victim in victims)):
+            for reservation in (*preempted.values(), *(victim.reservation for victim in victims)):
                 ledger.credit(reservation.queue, reservation.usage)
             return ledger.fits(queue, usage)
 
@@ -500,7 +500,7 @@ class _Cycle:
         if node.queue.preemption.reclaim is not Reclaim.ANY:
             borrows = nominee.assignment.borrow > 0
             kept = {of: _own_part(node, of, amount, borrows) for of, amount in nominee.assignment.usage}
-            self._promise(nominee, usage_of(kept))
+            self._charge_ahead(nominee, usage_of(kept))
             if node.queue.strategy is QueueingStrategy.BEST_EFFORT_FIFO:
                 nominee.tree.lent.append((nominee.head.queue, usage_of(kept)))
 

@@ -125,8 +125,8 @@ class AdmissionLoop:
         for record, refusal in self._records.take_refusals(now):
             if record.key not in self._cache.pending or _shows(record.decided, refusal):
                 continue
-            workload, asked = record.decided, self._asked(record.decided)
-            status = refused(workload, refusal.reason, refusal.message, asked, now, *refusal.also)
+            workload, requests = record.decided, self._requests_shown(record.decided)
+            status = refused(workload, refusal.reason, refusal.message, requests, now, *refusal.also)
             self._records.want(record, status, partial(events.refused_event, workload, refusal, now))
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
@@ -140,7 +140,7 @@ class AdmissionLoop:
             self._refuse(head, record, Refusal(why.value, messages.PASSED_OVER), now)
 
     def _settle(self, outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
-        """Applies the outcome to the quota cache, and decides what is written and told of it."""
+        """Applies the outcome to the quota cache, and decides what is written, journaled and emitted."""
         record = self._records.get(outcome.head.workload.key)
         assert record is not None, f"{outcome.head.workload.key} waits and is not known"
         if isinstance(outcome, Admitted):
@@ -220,7 +220,7 @@ class AdmissionLoop:
             self._journal.write(events.refused(head, refusal, now))
         self._records.refuse(record, refusal)
 
-    def _asked(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
+    def _requests_shown(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
         pod_set_requests = pod_set_requests_of(workload, self._settings, self._objects.adjustments(workload))
         return tuple((requested.name, requested.scaled(requested.count)) for requested in pod_set_requests)
 

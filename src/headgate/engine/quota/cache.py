@@ -29,8 +29,8 @@ _RUNS = StopPolicy.NONE
 class QuotaCache:
     """The ledger, the pending queues and the usage of queues, as the workload records have them.
 
-    Quota counts as held from the moment it is promised until its return is seen, so that no mistake, delay or
-    lost answer can give it away twice.
+    Quota counts as held from when it is assumed until its release is observed, so that no mistake, delay or lost
+    answer can reserve it twice.
     """
 
     def __init__(self, objects: QuotaObjectCache, settings: QuotaSettings) -> None:

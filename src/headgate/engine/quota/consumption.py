@@ -66,7 +66,7 @@ class Consumptions:
         self._accounts: dict[Key, _LocalQueueConsumption] = {}
         self.samples = Deadlines[Key]()  # when to call `sample`
 
-    # what is asked
+    # what is read
 
     def used(self, local: Key) -> LocalUse:
         """Weighted usage; infinite where the weight is zero."""

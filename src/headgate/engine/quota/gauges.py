@@ -72,18 +72,18 @@ def _pending(of: Measured, queue: ClusterQueue, labels: Labels) -> Iterator[Numb
         yield "kueue_pending_workloads", (*labels, ("status", status)), sum(kinds.values())
         yield "kueue_pending_scheduling_hashes", (*labels, ("status", status)), len(kinds)
     if of.settings.metrics.cluster_queue_resources:
-        yield from _asked(queue, (tried, others), labels)
+        yield from _pending_requests(queue, (tried, others), labels)
 
 
-def _asked(queue: ClusterQueue, waiting: Sequence[Census], labels: Labels) -> Iterator[Number]:
+def _pending_requests(queue: ClusterQueue, waiting: Sequence[Census], labels: Labels) -> Iterator[Number]:
     """Requests of all pending workloads, zero included where the queue has quota."""
-    asked = {name: 0 for group in queue.groups for name in group.resources}
+    requested_total = {name: 0 for group in queue.groups for name in group.resources}
     for kinds in waiting:
         for kind, size in kinds.items():
             for requested in kind.pod_set_requests:
                 for name, amount in requested.each:
-                    asked[name] = asked.get(name, 0) + size * requested.count * amount
-    for name, amount in sorted(asked.items()):
+                    requested_total[name] = requested_total.get(name, 0) + size * requested.count * amount
+    for name, amount in sorted(requested_total.items()):
         yield "kueue_cluster_queue_resource_pending", (*labels, ("resource", name)), units(name, amount)
 
 

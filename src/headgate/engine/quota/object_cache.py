@@ -110,7 +110,7 @@ Held = TypeVar("Held", bound=Described | AdmissionCheck | WorkloadPriorityClass)
 
 _LOCAL_QUEUE = Kind.LOCAL_QUEUE
 MOST_SNAPSHOTS = 16_384
-_Stands = tuple[str, str, str | None, str]
+_SnapshotKey = tuple[str, str, str | None, str]
 """Namespace, LocalQueue, the ClusterQueue it has quota of, or else what is wrong with its pods."""
 
 
@@ -135,7 +135,7 @@ class QuotaObjectCache:
         self.changed_queues: dict[str, None] = {}
         self.changed_locals: dict[Key, None] = {}
         self.changed_classes: dict[str, None] = {}
-        self._snapshots: dict[_Stands, QueueSnapshot] = {}  # as long as nothing around workloads changes
+        self._snapshots: dict[_SnapshotKey, QueueSnapshot] = {}  # until an object changes
 
     def observe(self, found: Object) -> None:
         match found:
@@ -251,12 +251,12 @@ class QuotaObjectCache:
         """The queues of the workload and whether they let it in; one object for equal workloads until a change."""
         given = workload.status.admission
         problem = self._adjustments.requests(workload).problem if given is None else ""
-        stands = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
-        known = self._snapshots.get(stands)
+        depends_on = workload.key.namespace, workload.queue, given.cluster_queue if given is not None else None, problem
+        known = self._snapshots.get(depends_on)
         if known is None:
             if len(self._snapshots) >= MOST_SNAPSHOTS:
                 self._snapshots.clear()
-            known = self._snapshots[stands] = self._new_snapshot(workload, problem)
+            known = self._snapshots[depends_on] = self._new_snapshot(workload, problem)
         return known
 
     def _new_snapshot(self, workload: QueuedWorkload, problem: str) -> QueueSnapshot:

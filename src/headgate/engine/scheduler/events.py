@@ -48,6 +48,12 @@ def deferred(pod: Pod, stage: str, not_now: NotNow, now: float) -> Entry:
     return Entry(now, pod.key, "wait", not_now.reason, not_now.message, numbers)
 
 
+def reserved(pod: Pod, queue: str, now: float) -> Entry:
+    """The gate of a pod that no node fits is removed."""
+    message = f"queue {queue} has capacity and no node fits: the pod reserves that capacity until one does"
+    return Entry(now, pod.key, "reserve", "QueueCapacityReserved", message, {"queue": queue})
+
+
 def gated(pod: Pod, held: Held, now: float) -> Entry:
     return Entry(now, pod.key, "gate", GATED, held.reason, {"plugin": held.plugin, "gates": ", ".join(pod.gates)})
 
@@ -128,6 +134,10 @@ class PodConditions:
             return []
         self._journal.write(entry)
         return self._write(pod.key, condition, list(condition_and_event(self._as_written(pod), entry)))
+
+    def held_back(self, pod: Pod, entry: Entry) -> list[Report]:
+        """As `waits`, for a pod that is shown as gated: its queue has no capacity for it."""
+        return [] if self._written.get(pod.key) == _condition_of(entry) else self.gated(pod, entry)
 
     def gated(self, pod: Pod, entry: Entry) -> list[Report]:
         self._journal.write(entry)

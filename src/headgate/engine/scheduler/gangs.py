@@ -153,6 +153,11 @@ class GangTracker:
         """The members without a node, oldest first."""
         return sorted(self._gangs[group].ready.values(), key=lambda pod: (pod.created, pod.key))
 
+    def needed(self, info: QueuedPodInfo) -> int:
+        """How many pods of a queue entry are placed together."""
+        state = self.state(info.group) if info.group is not None else None
+        return state.needed if isinstance(state, QueuedAsOne) else 1
+
     def pods_of(self, info: QueuedPodInfo) -> list[Pod]:
         """The pods of a queue entry."""
         return [info.pod] if info.group is None else self.members(info.group)

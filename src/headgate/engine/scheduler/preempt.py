@@ -26,6 +26,7 @@ from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
+from headgate.preemption.units import Unit
 from headgate.queueing.queue import PodQueue, QueuedPodInfo
 
 
@@ -503,6 +504,24 @@ class PreemptStage:
         self._note_evicted(pod, eviction)
         yield evict
         yield preemption_events.victim_event(pod, assumed.preemptor, evict.at)
+
+    def evict_units(self, entry: Key, preemptor: Preemptor, units: Iterable[Unit], now: float) -> Iterator[Effect]:
+        """Evicts pods for one that its queue has no capacity for, and that is activated when the last of them is gone.
+
+        The mark of the first one evicted says how many leave together, so a successor finishes a gang that was begun.
+        """
+        victims: list[Key] = []
+        for unit in units:
+            for pod in [there for member in unit.pods for there in self._running_there(member)]:
+                text = preemption_events.victim_text(pod, preemptor, mark_of(unit))
+                evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
+                self._journal.write(preemption_events.evicted_from_queue(pod, preemptor, now))
+                self._note_evicted(pod, PendingEviction(evict, entry, with_others=True))
+                self._nodes.charge(msgspec.structs.replace(pod, deleted=now + pod.grace), pod.node)
+                victims.append(pod.key)
+                yield evict
+                yield preemption_events.victim_event(pod, preemptor, now)
+        self._awaited.expect(entry, victims)
 
     def _displace_nominations(self, assumed: AssumedPreemption) -> Iterator[Effect]:
         """Withdraws lower-priority nominations to the same nodes."""

@@ -55,6 +55,13 @@ def evicted(pod: Pod, preemptor: Preemptor, plan: Plan, now: float) -> Entry:
     return Entry(now, pod.key, "evict", "Preempted", message, numbers)
 
 
+def evicted_from_queue(pod: Pod, preemptor: Preemptor, now: float) -> Entry:
+    message = f"leaves its queue to {named(preemptor.key)}, priority {preemptor.priority}"
+    return Entry(
+        now, pod.key, "evict", "QueuePreempted", message, {"node": pod.node, "preemptor": named(preemptor.key)}
+    )
+
+
 def rest_evicted(pod: Pod, now: float) -> Entry:
     return Entry(now, pod.key, "evict", "Preempted", REST, {"node": pod.node})
 
