@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from headgate.ui import progress
 from headgate.ui.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +151,33 @@ def test_a_terminal_gets_colours_unless_it_says_no():
     coloured = on_a_terminal("simulate", FIRST)
     assert "\x1b[" in coloured and click.unstyle(coloured).replace("\r\n", "\n") == plain
     assert on_a_terminal("simulate", FIRST, NO_COLOR="1").replace("\r\n", "\n") == plain
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    "end, shown",
+    [
+        pytest.param(200.0, "simulating [###############               ]  50%", id="a share, where the end is known"),
+        pytest.param(None, "simulating 100s", id="the time, where it is not"),
+    ],
+)
+def test_a_long_run_shows_its_progress_on_a_terminal_and_cleans_up(monkeypatch, end, shown):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with progress.progress_bar() as show:
+        show(100.0, end)
+    written = terminal.getvalue()
+    assert written.startswith(f"\r{shown}") and written.endswith(f"\r{' ' * len(shown)}\r")
+
+
+def test_a_short_run_shows_none(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress.progress_bar() as show:
+        show(100.0, 200.0)
+    assert terminal.getvalue() == ""

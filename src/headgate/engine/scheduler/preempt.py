@@ -19,6 +19,7 @@ from headgate.engine.scheduler.interrupted import InterruptedPreemptions, mark_o
 from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.cluster_events import ClusterEvent
+from headgate.model.counting import counted
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, WriteError
 from headgate.model.groups import GroupKey
@@ -219,7 +220,7 @@ class PreemptStage:
             found = self._known_plan(gang, None, placer, now)
         if isinstance(found, Plan):
             return None
-        reason = f"its gang needs {gang.needed} pods more to start: {found.found.reason}"
+        reason = f"its gang needs {counted(gang.needed, 'pod')} more to start: {found.found.reason}"
         wake_on = found.found.wake_on | {ClusterEvent.MEMBERS_CHANGED, ClusterEvent.NEIGHBOURS_CHANGED}
         return FailedSearch(found.changes, NoPlan(reason, found.found.candidates, wake_on))
 
