@@ -9,6 +9,7 @@ import pytest
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
 from headgate.model.settings import (
     DEFAULT_PLUGINS,
+    GangPreemption,
     Point,
     PreemptionSettings,
     Profile,
@@ -175,6 +176,13 @@ def test_with_the_feature_off_no_profile_looks_at_gates(plugins):
         assert "NodePorts" in on(profile, Point.FILTER)
 
 
+@pytest.mark.parametrize("timeout", [{}, {"preemption": {"certifyTimeout": "1s"}}], ids=["alone", "with a timeout"])
+def test_without_workload_aware_preemption_victims_are_found_pod_by_pod(timeout):
+    document = {"featureGates": {"WorkloadAwarePreemption": False}, **timeout}
+    assert settings_from(document, "f").preemption.gangs is GangPreemption.POD_BY_POD
+    assert settings_from(timeout, "f").preemption.gangs is GangPreemption.TOGETHER
+
+
 def test_a_name_without_a_profile_gets_the_default_one():
     assert plain_profile("x", {}) == Profile("x")
 
@@ -308,7 +316,12 @@ def test_a_mistake_in_a_profile_is_told_with_its_place(profile, path, expected):
         pytest.param(
             {"scheduler": {"profiles": [{}, {}]}}, "scheduler.profiles[1].schedulerName", "no other", id="a name twice"
         ),
-        pytest.param({"featureGates": {"X": True}}, "featureGates.X", "expected one of F", id="an unknown gate"),
+        pytest.param(
+            {"featureGates": {"X": True}},
+            "featureGates.X",
+            "expected one of DisableWaitForPodsReady, F",
+            id="an unknown gate",
+        ),
         pytest.param(
             {"scheduler": {"podInitialBackoffSeconds": 0}}, "scheduler.podInitialBackoffSeconds", "above 0", id="0s"
         ),

@@ -29,7 +29,14 @@ from headgate.preemption.solver.exact import SolverLimits, certifier
 
 PLAIN = "plain"  # a profile that asks nobody to leave
 SOLVER = certifier(SolverLimits(seconds=None))  # as a simulator has it, where it is installed
-SETTINGS = Settings(profiles=(Profile(), Profile(PLAIN, disabled=frozenset({"DefaultPreemption"}))))
+SINGLE = "single"  # a profile that queues members of gangs one by one
+SETTINGS = Settings(
+    profiles=(
+        Profile(),
+        Profile(PLAIN, disabled=frozenset({"DefaultPreemption"})),
+        Profile(SINGLE, disabled=frozenset({"GangScheduling"})),
+    )
+)
 MOST_TURNS = 300  # after which a cluster that nobody touches must have come to rest
 ACTIONS = 14  # of each history
 NODES = ("n0", "n1", "n2")
@@ -336,7 +343,7 @@ class Making:
             shape=shape(cpu, ports=ports, node_selector=zone, peers=self._peers()),
             labels=self._labels(group),
             group=group,
-            scheduler_name=PLAIN if self._dice.random() < 0.15 else "headgate",
+            scheduler_name=self._dice.choices(["headgate", PLAIN, SINGLE], [70, 15, 15])[0],
             priority=getattr(found, "value", 0),
             preempts=getattr(found, "preempts", True),
             gates=("gate",) if self._dice.random() < 0.2 else (),

@@ -8,7 +8,7 @@ from test_preempting import evictions, gone, nominations, preempted, recorded
 
 from headgate.model.effects import Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import Observed, Outcome, WriteError
-from headgate.model.settings import Profile, Settings
+from headgate.model.settings import GangPreemption, PreemptionSettings, Profile, Settings
 
 HIGH = priority_class("high", 10)
 TWO = node("n", cpu=100), node("m", cpu=100)
@@ -66,13 +66,55 @@ def test_a_gang_that_finds_no_placement_drops_its_victims_and_waits_all_the_same
     assert evictions(steps.later(30)) == []
 
 
-def test_members_that_go_by_themselves_count_on_victims_of_their_own():
-    """Without the gang plugin each asks for itself, and the victim of the first is none for the second."""
-    settings = Settings(profiles=(Profile(disabled=frozenset({"GangScheduling"})),))
+ALONE = Settings(profiles=(Profile(disabled=frozenset({"GangScheduling"})),))
+POD_BY_POD = Settings(preemption=PreemptionSettings(gangs=GangPreemption.POD_BY_POD))
+
+
+@pytest.mark.parametrize("settings", [ALONE, POD_BY_POD], ids=["queued one by one", "preempting pod by pod"])
+def test_members_that_go_by_themselves_count_on_victims_of_their_own(settings):
+    """The victim of the first is none for the second."""
     train = workload("train", gang(2), priority_class="high")
     steps = Steps(*TWO, *LOW, HIGH, train, member("w0"), member("w1"), settings=settings)
     assert sorted(nominations(steps).values()) == ["m", "n"]
     assert sorted(evictions(recorded(steps))) == ["low-m", "low-n"]
+
+
+@pytest.mark.parametrize("settings", [ALONE, POD_BY_POD], ids=["queued one by one", "preempting pod by pod"])
+def test_members_that_go_by_themselves_use_what_the_victim_of_another_leaves_free(settings):
+    """One large pod leaves room for both: nobody is evicted for the second."""
+    nodes = node("n", cpu=200), node("m", cpu=200)
+    low = [bound(pod(f"low-{name}", cpu=200, priority=1), name) for name in ("n", "m")]
+    train = workload("train", gang(2), priority_class="high")
+    steps = Steps(*nodes, *low, HIGH, train, member("w0"), member("w1"), settings=settings)
+    assert len(evictions(recorded(steps))) == 1
+    assert evictions(steps.later(30)) == []
+
+
+@pytest.mark.parametrize("settings", [ALONE, POD_BY_POD], ids=["queued one by one", "preempting pod by pod"])
+def test_the_victims_of_members_whose_gang_does_not_fit_are_dropped(settings):
+    train = workload("train", gang(3), priority_class="high")
+    steps = Steps(*TWO, *LOW, HIGH, train, *(member(f"w{i}") for i in range(3)), settings=settings)
+    assert (nominations(steps), evictions(steps)) == ({}, [])
+    assert (nominations(steps.later(30)), evictions(steps)) == ({}, [])
+    third = node("o", cpu=100), bound(pod("low-o", priority=1), "o")
+    assert "w0" in nominations(steps.see(*third))
+    assert evictions(recorded(steps)) != []
+
+
+def test_a_member_queued_by_itself_preempts_as_soon_as_its_gang_can_be_complete():
+    train = workload("train", gang(2), priority_class="high")
+    steps = Steps(*TWO, *LOW, HIGH, train, member("w0"), settings=ALONE)
+    assert nominations(steps) == {}
+    (condition,) = [each.change for each in steps.effects if isinstance(getattr(each, "change", None), PodCondition)]
+    assert condition.message.endswith("Its gang needs 2 pods more to start: only 1 wait.")
+    assert sorted(nominations(steps.later(30, Observed(member("w1"))))) == ["w0", "w1"]
+
+
+def test_a_member_queued_by_itself_preempts_for_a_gang_that_runs():
+    running = bound(member("w0"), "n")
+    train = workload("train", gang(1), priority_class="high")
+    steps = Steps(*TWO, running, LOW[1], HIGH, train, member("w1"), settings=ALONE)
+    assert nominations(steps) == {"w1": "m"}
 
 
 def test_others_leave_for_the_minimum_only():
@@ -137,8 +179,8 @@ def test_a_pod_that_is_seen_anew_when_its_victim_leaves_is_tried_once():
 def test_a_promise_that_was_refused_is_recorded_anew_before_anyone_leaves():
     """What was assumed of the pod while its nomination was in doubt is not on record."""
     steps = Steps(TWO[0], LOW[0], pod("high", priority=10))
-    *_, promise = [each for each in steps.effects if isinstance(each, PatchStatus)]
-    assert isinstance(promise.change, Nomination)
+    patches = [each for each in steps.effects if isinstance(each, PatchStatus)]
+    (promise,) = [each for each in patches if isinstance(each.change, Nomination)]
     steps.step(Outcome(promise, WriteError.UNKNOWN))
     steps.see(pod("high", priority=10, labels={"seen": "again"}))
     assert nominations(steps.later(5)) == {"high": "n"}

@@ -104,7 +104,7 @@ class Kubelets:
 def port(cluster: Cluster) -> Iterator[int]:
     """Where our process is to answer about new workloads: everything is installed, and taken away in the end."""
     chosen = free_port()
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{chosen}")
+    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{chosen}", "--no-queues")
     assert done.returncode == 0, done.stderr
     yield chosen
     for kind in CONFIGURATIONS:
@@ -114,7 +114,7 @@ def port(cluster: Cluster) -> Iterator[int]:
 @pytest.fixture
 def run(cluster: Cluster, port: int, start: Start) -> Callable[[], OurProcess]:
     def started() -> OurProcess:
-        process = start("--webhook-listen", f"127.0.0.1:{port}", *FLAGS)
+        process = start("--webhook-listen", f"127.0.0.1:{port}", "--no-queues", *FLAGS)
         eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
         eventually("our process is ready", lambda: process.answers("/readyz"))
         return process

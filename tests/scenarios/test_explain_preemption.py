@@ -99,7 +99,7 @@ def test_exit_status(arguments, status, said):
         pytest.param(["--server", "http://127.0.0.1:1"], "http://127.0.0.1:1/preemptions could not be read: ",
                      id="nobody there"),
         pytest.param(["--server", "127.0.0.1"], "Is headgate running with --listen?", id="no address"),
-        pytest.param(["--output", "xml"], "'xml' is not one of 'text', 'json'", id="an unknown output"),
+        pytest.param(["--output", "xml"], "is not one of 'table', 'json', 'yaml'", id="an unknown output"),
     ],
 )  # fmt: skip
 def test_wrong_input_exits_with_2(arguments, complaint):
@@ -140,6 +140,7 @@ async def test_a_running_process_is_asked_over_http():
     assert "Pod default/high preempt: pod default/high, priority 10, preempts pod default/low" in result.stdout
     assert "Pod default/low evict: preempted on n by pod default/high, priority 10" in result.stdout
     assert "policy Kubernetes" in result.stdout
+    assert result.stdout.startswith("1970-01-01T00:"), "times of a cluster are those of its clock"
 
 
 async def test_a_page_that_is_no_json_is_an_error():

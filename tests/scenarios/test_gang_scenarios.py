@@ -54,6 +54,8 @@ def test_a_scenario_holds_what_it_expects(name):
         pytest.param("priority-never-kept", set(), id="nobody when that workload's class is gone or another one"),
         pytest.param("any-of-its-pods", {"web-0", "web-1"}, id="those whose room does for any two of three"),
         pytest.param("delayed-surplus-gated", {"web-0", "web-1"}, id="nobody again when a surplus member comes gated"),
+        pytest.param("legacy-lone-members", {"web-0", "web-1"}, id="those of lone members when their gang fits"),
+        pytest.param("legacy-pod-by-pod", {"web-0"}, id="pod by pod, the one whose room does for both"),
         pytest.param("budgets-group", {"plain-a", "plain-b"}, id="no pod that a budget protects"),
         pytest.param("order-budget-first", {"plain"}, id="for a group a budget comes before the priority"),
         pytest.param("order-domain-budget", {"plain"}, id="also where it chooses between zones"),

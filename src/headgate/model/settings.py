@@ -107,9 +107,17 @@ class Profile(Struct, frozen=True):
         return name in DEFAULT_PLUGINS if everywhere is None else everywhere
 
 
+class GangPreemption(StrEnum):
+    """How victims are found for a gang; either way nobody is preempted unless enough of its pods fit."""
+
+    TOGETHER = "together"  # workload-aware: for all its pods at once
+    POD_BY_POD = "pod by pod"
+
+
 class PreemptionSettings(Struct, frozen=True):
     certify: bool = True  # whether a choice of victims is compared with the best there is
     certify_seconds: float = 0.05  # the most time that may take for one choice
+    gangs: GangPreemption = GangPreemption.TOGETHER
 
 
 class Settings(Struct, frozen=True):
@@ -123,6 +131,7 @@ class Settings(Struct, frozen=True):
     quota: QuotaSettings = QuotaSettings()
     seed: int = 0  # settles ties between equally good nodes
     roles: frozenset[Role] = frozenset({Role.SCHEDULER})
+    not_applied: tuple[str, ...] = ()  # fields of a configuration file of Kueue that do not apply
 
     def profiles_in_full(self) -> tuple[Profile, ...]:
         """The profiles with what they leave to the settings filled in."""

@@ -93,5 +93,6 @@ def _hopeless(among: Candidates, *, proven: bool) -> str:
     if not among.count:
         return "preemption would not help: there are no pods of lower priority"
     pods, units = len(among.lines), among.count
-    without = f"even without {f'all {pods} pods ({units} units)' if pods > 1 else 'the only pod'} of lower priority"
+    lower = f"all {pods} pods ({units} units)" if pods > 1 else "the only pod"
+    without = f"even without {lower} of lower priority"
     return f"preemption would not help: it does not fit {without}" if proven else f"no placement was found {without}"

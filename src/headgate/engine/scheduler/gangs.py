@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
 from headgate.engine.scheduler.groups import Described, Groups, Undescribed
+from headgate.model.counting import counted
 from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.nominations import Nominations
+from headgate.placement.table import NodeTable
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, same_demand
 
 PLUGIN = "GangScheduling"
@@ -59,6 +61,7 @@ class GangTracker:
         self._queue = queue
         self._nominations = nominations
         self._gangs: dict[GroupKey, TrackedGang] = {}
+        self._quarantined: dict[Key, GroupKey] = {}  # members that exist and that nobody may look at
         self.touched: dict[GroupKey, dict[Key, None]] = {}  # groups to be updated, and which members changed
 
     def ready(self, pod: Pod) -> None:
@@ -124,6 +127,15 @@ class GangTracker:
         tracked.leave(pod.key)
         self._touch(pod.group, pod.key)
 
+    def quarantined(self, pod: Key, group: GroupKey | None) -> None:
+        """The pod is in quarantine and belongs to this group; None: it is not, or it is gone, or belongs to none."""
+        before = self._quarantined.pop(pod, None)
+        if group is not None:
+            self._quarantined[pod] = group
+        for each in {before, group} - {None} if before != group else ():
+            if each in self._gangs:
+                self._touch(each)
+
     def touch_all(self, group: GroupKey) -> None:
         """The description of the group has changed."""
         tracked = self._gangs.get(group)
@@ -152,6 +164,17 @@ class GangTracker:
         """The key of the pod's queue entry: its own, or that of its gang."""
         tracked = self._gangs.get(pod.group) if pod.group is not None else None
         return pod.group.line_key if pod.group and tracked and isinstance(tracked.state, QueuedAsOne) else pod.key
+
+    def missing(self, pod: Pod, known: Mapping[Key, Pod], nodes: NodeTable) -> tuple[list[Pod], int, str]:
+        """Of the pod's gang, tracked or not: the members that may be placed, how many are needed, and its topology."""
+        described = self._groups.describe(pod) if pod.group is not None else None
+        if pod.group is None or not isinstance(described, Described) or described.group.gang is None:
+            return [], 0, ""
+        members = [known[each.key] for each in self._groups.pods_of(pod.group.workload) if each.group == pod.group]
+        there = [each for each in members if nodes.charge_of(each.key) is not None and each.deleted is None]
+        waiting = [each for each in members if each.wants_node and not each.gates and each not in there]
+        waiting.sort(key=lambda each: (each.created, each.key))
+        return waiting, described.group.gang.min_count - len(there), described.group.topology
 
     def topology(self, group: GroupKey) -> str:
         """The node label of which all members need the same value; empty for no such constraint."""
@@ -195,11 +218,17 @@ class GangTracker:
     def _not_yet(self, tracked: TrackedGang, gang: Gang, needed: int) -> Undescribed | None:
         """Why the gang is not queued. Once enough members are nominated, later ones are surplus, gated or not."""
         if len(tracked) < gang.min_count:
-            return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods")
+            missing, least = self._quarantined_members(tracked), counted(gang.min_count, "pod")
+            return Undescribed(f"waiting for its gang to have at least {least}{missing}")
         if tracked.gated and sum(key in self._nominations for key in tracked.ready) < needed:
             first = min(tracked.gated)
             return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")
         return None
+
+    def _quarantined_members(self, tracked: TrackedGang) -> str:
+        group = next((pod.group for pod in (*tracked.ready.values(), *tracked.gated.values())), None)
+        names = sorted(key.name for key, each in self._quarantined.items() if each == group)
+        return f"; not counted, as it is quarantined: {', '.join(names)}" if names else ""
 
     def _enqueue(self, group: GroupKey, tracked: TrackedGang, state: GangState, now: float) -> None:
         if not isinstance(state, QueuedAsOne):

@@ -26,12 +26,18 @@ class PlaceStage:
     """What is found for one entry must be acted on, the node charged or the entry parked, before the next is asked."""
 
     def __init__(
-        self, placers: Mapping[str, Placer], resolver: PodResolver, gangs: GangTracker, nodes: NodeTable
+        self,
+        placers: Mapping[str, Placer],
+        resolver: PodResolver,
+        gangs: GangTracker,
+        nodes: NodeTable,
+        with_gangs: frozenset[str],  # the schedulerNames that start gangs as gangs
     ) -> None:
         self._placers = placers
         self._resolver = resolver
         self._gangs = gangs
         self._nodes = nodes
+        self._with_gangs = with_gangs
         self.deciding: Key | None = None  # the pod being placed, or the first of several
 
     def run(self, batch: Batch) -> Iterator[Placed]:
@@ -50,7 +56,8 @@ class PlaceStage:
     def equivalence(self, info: QueuedPodInfo) -> Hashable:
         """The key of its equivalence class. Gangs, and pods with claims or a nomination, have one of their own.
 
-        A late member of a gang with a topology shares one with pods kept to the same place only.
+        A late member of a gang with a topology shares one with pods kept to the same place only, and a member that
+        never waits for its gang with others of that gang.
         """
         pod = info.pod
         if info.group is not None or pod.shape.claims or pod.nominated:
@@ -58,7 +65,8 @@ class PlaceStage:
         resolved = self._resolver.resolve(pod)
         if isinstance(resolved, Unresolved):
             return info.key
-        return self._placers[pod.scheduler_name].equivalence_class(resolved), pod.priority, pod.preempts
+        gang = None if pod.scheduler_name in self._with_gangs else pod.group
+        return self._placers[pod.scheduler_name].equivalence_class(resolved), pod.priority, pod.preempts, gang
 
     def preemptor(self, info: QueuedPodInfo) -> Preemptor | None:
         """The pod or gang of this entry as a preemptor.
@@ -77,6 +85,16 @@ class PlaceStage:
         if isinstance(members, Unresolved):
             return None
         return Preemptor(info.group, tuple(members), state.needed, info.pod.priority, state.topology)
+
+    def gang_of_lone_member(self, pod: Pod, known: Mapping[Key, Pod]) -> Preemptor | None:
+        """The waiting members of the pod's gang, where its profile queues them one by one; None if enough of it run."""
+        if pod.group is None or pod.scheduler_name in self._with_gangs:
+            return None
+        waiting, needed, topology = self._gangs.missing(pod, known, self._nodes)
+        members = self._resolved(waiting)
+        if needed <= 0 or isinstance(members, Unresolved):
+            return None
+        return Preemptor(pod.group, tuple(members), needed, pod.priority, topology)
 
     def _place_gang(self, batch: Batch) -> GroupPlacement | NoPlacement:
         placer, members = self._placer(batch.infos[0]), self._resolved(batch.members)

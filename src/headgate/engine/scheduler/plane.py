@@ -5,7 +5,7 @@ Its stages, in the order a pod passes them: absorb, PreEnqueue, choose, capacity
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from headgate.engine.deadlines import Timer
@@ -16,16 +16,17 @@ from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
-from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
+from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, DeferredEntry
 from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
+from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
-from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
+from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
@@ -35,15 +36,20 @@ from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus,
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
-from headgate.model.settings import Point, Profile, Settings
+from headgate.model.settings import GangPreemption, Point, Profile, Settings
 from headgate.placement.groups import GroupPlacement
 from headgate.placement.placer import NoPlacement, Placement, Placer
+from headgate.preemption.pod_by_pod import PodByPodPreemption
 from headgate.preemption.search import Preemption
 from headgate.preemption.solver.problem import Certifier
 from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import PodQueue, QueuedPodInfo, QueueName
 
 PREEMPTION = "DefaultPreemption"
+PREEMPTIONS: Mapping[GangPreemption, type[Preemption]] = {
+    GangPreemption.TOGETHER: Preemption,
+    GangPreemption.POD_BY_POD: PodByPodPreemption,
+}
 TIMER = "scheduling"
 FLUSH_AFTER = 300.0  # seconds after which unschedulable and gated pods are tried in any case, as in kube-scheduler
 STATUS_PATIENCE = 60.0  # seconds an accepted status of a workload may stay unobserved before it is decided anew
@@ -79,23 +85,28 @@ class SchedulerPlane:
         plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
         placers = {name: Placer(each.rules) for name, each in plugins.items()}
         resolver = PodResolver(cache.resolver, gangs, cache.nodes)
+        with_gangs = _having(PLUGIN, Point.PRE_ENQUEUE, profiles)
         # the stages
         self._pre_enqueue = PreEnqueueStage(
             {p.scheduler_name: p.kept(pre_enqueue, Point.PRE_ENQUEUE) for p in profiles},
-            _having(PLUGIN, Point.PRE_ENQUEUE, profiles),
+            with_gangs,
             queue,
             gangs,
             self._conditions,
+            view=CacheView(cache),
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._capacity = CapacityStages(capacity)
-        self._place = PlaceStage(placers, resolver, gangs, cache.nodes)
+        self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
         self._preempt = PreemptStage(
             cache,
             queue,
             gangs,
             self._place,
-            watch(Preemption(cache.nodes, cache.running, cache.budgets, certifier), POST_FILTER),
+            watch(
+                PREEMPTIONS[settings.preemption.gangs](cache.nodes, cache.running, cache.budgets, certifier),
+                POST_FILTER,
+            ),
             placers=placers,
             enabled=_having(PREEMPTION, Point.POST_FILTER, profiles),
             journal=journal,
@@ -123,7 +134,8 @@ class SchedulerPlane:
         match event:
             case Observed(object=found):
                 return self._absorb.observe(found, now)
-            case Gone(key=key, uid=uid):
+            case Gone(key=key, uid=uid, quarantined_in=group):
+                self._gangs.quarantined(key, group)
                 return self._absorb.lose(key, uid, now)
             case Outcome(effect=Bind() as bind):
                 return self._bind_answered(bind, event, now)
@@ -310,7 +322,9 @@ class SchedulerPlane:
         effects: list[Effect] = []
         for pod in self._gangs.pods_of(info):
             effects += self._conditions.waits(pod, events.refused(pod, found, post_filter.says, now))
-        return [*effects, *post_filter.effects]
+        # an autoscaler orders a node for a pod that is Unschedulable and not nominated: nominations go first
+        nominations = [effect for effect in post_filter.effects if _nominates(effect)]
+        return [*nominations, *effects, *(effect for effect in post_filter.effects if not _nominates(effect))]
 
     def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting anyone."""
@@ -338,6 +352,10 @@ class SchedulerPlane:
 def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset[str]:
     """The schedulerNames of the profiles that have the plugin on."""
     return frozenset(profile.scheduler_name for profile in profiles if profile.has_on(plugin, point))
+
+
+def _nominates(effect: Effect) -> bool:
+    return isinstance(effect, PatchStatus) and isinstance(effect.change, Nomination)
 
 
 def _member(info: QueuedPodInfo, pod: Pod) -> QueuedPodInfo:
