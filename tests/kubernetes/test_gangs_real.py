@@ -252,7 +252,7 @@ async def test_a_gang_preempts_for_all_its_members_at_once_or_for_none(
     await seen.until("the gang runs", lambda: seen.bound(*names))
     told = explained(process, f"{namespace}/urgent")
     assert f"pod group {namespace}/urgent/workers, priority 1000, preempts pod {namespace}/low-" in told
-    assert f"for pod group {namespace}/urgent/workers, priority 1000" in told
+    assert f"by pod group {namespace}/urgent/workers, priority 1000" in told
 
 
 def explained(process: OurProcess, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 from builders import node
+from msgspec.structs import replace
 from preemption_scenes import NOW, Scene, budget, group, lone, on, placements, victims
 
 from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
@@ -122,6 +123,24 @@ def test_a_budget_the_search_would_violate_is_kept_with_the_solver(certifier, ex
     plan = scene.plan(group(1, cpu=1000))
     assert dict(plan.receipt.criteria)["budget violations"] == expected
     assert plan.receipt.certificate == certificate
+
+
+def test_on_nominated_nodes_a_choice_is_optimal_there_and_nowhere_else():
+    """A plan that is being carried out is not exchanged for a better one, and not called the best there is."""
+    one = group(1, cpu=1000)
+    resumed = replace(one, pods=(replace(one.pods[0], nominated="n"),))
+    scene = Scene(NODES, PLACED, certifier=EXACT)
+    assert (victims(scene.plan(one)), scene.plan(one).receipt.certificate) == (["on-k"], "optimal")
+    plan = scene.plan(resumed)
+    assert (victims(plan), plan.receipt.certificate) == (["on-n"], "optimal, within the nominated nodes")
+
+
+def test_where_all_domains_are_too_large_a_question_the_best_is_asked_about_by_itself():
+    nodes = [node(f"n{i}", cpu=1000, labels={"zone": "ab"[i % 2]}) for i in range(30)]
+    placed = [on(f"n{i}", f"p{i}-{k}", 100, 1 + i % 2, start=float(k)) for i in range(30) for k in range(10)]
+    plan = Scene(nodes, placed, certifier=EXACT).plan(group(2, cpu=1000, topology="zone"))
+    assert (plan.receipt.domain, len(victims(plan))) == ("zone=a", 20)
+    assert plan.receipt.certificate == "optimal, within zone=a"
 
 
 def test_worse_victims_are_not_taken():

@@ -172,10 +172,10 @@ class Metrics:
 
     def _count_preemptions(self) -> None:
         self._victims = self._histogram(
-            "scheduler_preemption_victims", "Pods asked to leave in one preemption.", VICTIMS_BUCKETS
+            "scheduler_preemption_victims", "Pods evicted in one preemption.", VICTIMS_BUCKETS
         )
         self._workload_victims = self._histogram(
-            "scheduler_workload_preemption_victims", "Pods asked to leave for one group.", VICTIMS_BUCKETS
+            "scheduler_workload_preemption_victims", "Pods evicted for one group.", VICTIMS_BUCKETS
         )
         self._disruptions = self._histogram(
             "scheduler_preemption_workload_disruptions",
@@ -184,7 +184,7 @@ class Metrics:
             ("preemptor",),
         )
         self._violations = self._counter(
-            "scheduler_preemption_pdb_violations", "Pods asked to leave beyond a disruption budget.", ("preemptor",)
+            "scheduler_preemption_pdb_violations", "Pods evicted beyond a disruption budget.", ("preemptor",)
         )
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:

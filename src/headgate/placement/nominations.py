@@ -120,7 +120,7 @@ class Nominations:
         return False
 
     def foresee(self, pod: Pod) -> Foresight | None:
-        """Pods like this one leave alone what was promised before they came."""
+        """Pods like this one do not use what was nominated before they came."""
         most: Amounts = np.full(len(self._nodes.nodes), MANY)
         rows, more = self.capacity_beside(pod)
         most[rows] = more

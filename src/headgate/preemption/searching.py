@@ -188,9 +188,7 @@ class Search:
     def _certified(
         self, certifier: Certifier, found: Sequence[Solution], domains: list[SearchDomain], could: int
     ) -> Found:
-        shapes = [pod.shape for pod in self._pods]
-        request = CertificationRequest(self._placer, self._among, self._budgets, shapes, domains)
-        opinion = SecondOpinion(certifier, request, self._policy)
+        opinion = self._second_opinion(certifier, found[0], domains)
         found = self._reconsidered([*opinion.better_than(found[0]), *found])
         if self._among.displaces.any() and not opinion.is_proven(found[0]):
             found = self._reconsidered([*opinion.without_cascades(found[0]), *found])
@@ -212,6 +210,16 @@ class Search:
         if not self._plain:
             return tried_out(self._placer, self._among, self._bystanders, domain)
         return nullcontext(PlainWorld(rules.rows, self._among, domain, nominated_capacity(self._placer, self._pods)))
+
+    def _second_opinion(self, certifier: Certifier, best: Solution, domains: list[SearchDomain]) -> SecondOpinion:
+        """On all domains together; where that is too large a question, on the best one by itself."""
+        shapes = [pod.shape for pod in self._pods]
+        request = CertificationRequest(self._placer, self._among, self._budgets, shapes, domains)
+        if len(domains) > 1 and not request.fits_limits:
+            request = CertificationRequest(self._placer, self._among, self._budgets, shapes, [best.domain])
+            return SecondOpinion(certifier, request, self._policy, only_in=best.domain.name)
+        nominated = best.domain.name if best.domain.placements is not None else ""
+        return SecondOpinion(certifier, request, self._policy, only_in=nominated)
 
     def _found(self, foremost: Sequence[Solution], could: int, certificate: str = NOT_COMPARED) -> Found:
         victims = self._among.units(foremost[0].outcome.units)

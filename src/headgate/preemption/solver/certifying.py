@@ -29,10 +29,14 @@ MOST_CANDIDATES = 200
 class SecondOpinion:
     """What a certifier knows of the best victims in these domains: better ones, and how good the best can be."""
 
-    def __init__(self, certifier: Certifier, request: CertificationRequest, policy: VictimPolicy) -> None:
+    def __init__(
+        self, certifier: Certifier, request: CertificationRequest, policy: VictimPolicy, only_in: str = ""
+    ) -> None:
+        """`only_in` names the one domain that is asked about, where there are others."""
         self._certifier = certifier
         self._request = request
         self._policy = policy
+        self._only_in = only_in
         self._bound: tuple[int, ...] = ()
 
     def better_than(self, best: Solution) -> list[Solution]:
@@ -48,7 +52,10 @@ class SecondOpinion:
 
     def certificate(self, best: Solution) -> str:
         """Optimal only where no set of victims in any of the domains can cost less, cascades included."""
-        return certificate(best.judged, self._bound) if self._bound else NOT_COMPARED
+        if not self._bound or (self._only_in and best.domain.name != self._only_in):
+            return NOT_COMPARED
+        said = certificate(best.judged, self._bound)
+        return f"{said}, within {self._only_in}" if self._only_in else said
 
     def _ask(self, best: Solution, work: Amounts, *, bounds: bool) -> list[Solution]:
         if not self._request.fits_limits:
