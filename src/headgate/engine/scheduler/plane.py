@@ -19,7 +19,7 @@ from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, DeferredEntry
 from headgate.engine.scheduler.choose import Batch, ChooseStage
-from headgate.engine.scheduler.events import PodConditions
+from headgate.engine.scheduler.events import PodConditions, may_take_effect_later
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
@@ -29,7 +29,6 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
-from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
@@ -79,8 +78,7 @@ class SchedulerPlane:
         self._queue = queue = PodQueue(backoff)
         self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
-        self._failed_writes = FailedWrites(WritePolicy(backoff))
-        self._conditions = PodConditions(journal, self._failed_writes)
+        self._conditions = PodConditions(journal, WritePolicy(backoff))
         self._statuses = WorkloadStatuses(cache, WritePolicy(backoff, STATUS_PATIENCE, resends=False))
         plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
         placers = {name: Placer(each.rules) for name, each in plugins.items()}
@@ -111,6 +109,7 @@ class SchedulerPlane:
             enabled=_having(PREEMPTION, Point.POST_FILTER, profiles),
             journal=journal,
             metrics=self._metrics,
+            backoff=backoff,
         )
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff))
         self._absorb = AbsorbStage(
@@ -125,8 +124,9 @@ class SchedulerPlane:
             journal=journal,
             ours=frozenset(plugins),
         )
-        writes = (self._failed_writes.writes, self._bind.writes, self._statuses.writes)
-        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
+        writes = (self._conditions.retries, self._bind.writes, self._statuses.writes)
+        preempting = (self._preempt.nominating.deadlines, self._preempt.evicting.deadlines)
+        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes), *preempting)
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
 
@@ -142,7 +142,7 @@ class SchedulerPlane:
             case Outcome(effect=PatchStatus() as patch):
                 return self._patch_answered(patch, event, now)
             case Outcome(effect=Evict() as evict):
-                self._evict_answered(evict, event, now)
+                self._preempt.evicted(evict, event, now)
             case Outcome() | TimerFired():
                 pass
             case _:
@@ -216,38 +216,27 @@ class SchedulerPlane:
         if isinstance(change, WorkloadStatus):
             self._statuses.answer(patch, outcome.trouble, now)
             return ()
-        if may_take_hold_later(outcome) and self._still_matters(patch):
-            self._failed_writes.add(patch, now)
-            return ()
-        self._failed_writes.settled(patch)
         if isinstance(change, Nomination):
             return self._preempt.nominated(patch, outcome, now)
+        if may_take_effect_later(outcome) and self._still_matters(patch):
+            self._conditions.retries.retry(patch.target.key, patch, now)
+            return ()
+        self._conditions.retries.forget(patch.target.key)
         if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
             return self._preempt.marked(patch, outcome, now)
         return ()
 
-    def _still_matters(self, effect: Retried) -> bool:
-        """False for what was written about a pod that waits no longer, and for evictions on its behalf."""
-        if isinstance(effect, Evict):
-            return self._preempt.still_wants(effect)
-        change = effect.change
-        if isinstance(change, Nomination):
-            return self._preempt.still_nominates(effect.target, change)
-        pod = self._cache.pods.get(effect.target.key)
-        if pod is None or pod.uid != effect.target.uid:
+    def _still_matters(self, patch: PatchStatus) -> bool:
+        """False for a condition of a pod that waits no longer, or that says something else by now."""
+        change = patch.change
+        pod = self._cache.pods.get(patch.target.key)
+        if pod is None or pod.uid != patch.target.uid:
             return False
         if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
-            return self._preempt.still_marks(pod, effect)
+            return self._preempt.still_marks(pod, patch)
         outdated = isinstance(change, PodCondition) and not self._conditions.still_says(pod.key, change)
         waits = pod.key in self._queue or self._gangs.queue_key(pod) in self._queue
         return not outdated and not pod.holds_room and waits
-
-    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
-        if may_take_hold_later(outcome) or self._preempt.must_repeat(evict, outcome):
-            self._failed_writes.add(evict, now)
-        else:
-            self._failed_writes.settled(evict)
-            self._preempt.evicted(evict, outcome, now)
 
     # what to do
 
@@ -339,11 +328,12 @@ class SchedulerPlane:
 
     def _send_again(self, now: float) -> Iterator[Effect]:
         yield from self._bind.due(now)
-        for effect in self._failed_writes.due(now):
-            if self._still_matters(effect):
-                yield effect
+        yield from self._preempt.due(now)
+        for pod, patch, _ in self._conditions.retries.due(now):
+            if self._still_matters(patch):
+                yield patch
             else:
-                self._failed_writes.settled(effect)
+                self._conditions.retries.forget(pod)
         self._statuses.recheck_due(now)
 
 
