@@ -17,7 +17,7 @@ from headgate.model.claims import (
     VolumeClaim,
 )
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import ReplicaOwner, Service, StatefulSet
+from headgate.model.owners import ReplicaOwner, Replicas, Service, StatefulSet
 from headgate.model.selectors import Operator, Requirement
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b", "a"]}]}
@@ -164,7 +164,7 @@ DEVICES = Key(Kind.DEVICE_CLAIM, "d", "x")
                 owner(Key(kind, "d", "x"), "u", "7", (Requirement("a", Operator.EXISTS),)),
                 id=f"one of {kind}",
             )
-            for kind, owner in ((Kind.REPLICA_SET, ReplicaOwner), (Kind.STATEFUL_SET, StatefulSet))
+            for kind, owner in ((Kind.REPLICA_SET, Replicas), (Kind.STATEFUL_SET, StatefulSet))
         ),
     ],
 )

@@ -32,7 +32,7 @@ def test_a_pod_is_its_template_with_owner_and_labels():
         ' "annotations": {"headgate.dev/run-seconds": "5"}},'
         ' "spec": {"containers": [{"name": "c"}], "unknown": 1.50}}'
     )
-    create = pod_from_template(job(template), "j-x7", {"extra": "1"})
+    create = pod_from_template(job(template), "j-x7", 3)
     assert create.key == Key(Kind.POD, "d", "j-x7")
     assert json.loads(bytes(create.manifest)) == {
         "apiVersion": "v1",
@@ -40,8 +40,8 @@ def test_a_pod_is_its_template_with_owner_and_labels():
         "metadata": {
             "name": "j-x7",
             "namespace": "d",
-            "labels": {"app": "x", **OWN_LABELS, "extra": "1"},
-            "annotations": {"headgate.dev/run-seconds": "5"},
+            "labels": {"app": "x", **OWN_LABELS, "batch.kubernetes.io/job-completion-index": "3"},
+            "annotations": {"headgate.dev/run-seconds": "5", "batch.kubernetes.io/job-completion-index": "3"},
             "ownerReferences": [
                 {
                     "apiVersion": "batch/v1",
@@ -58,17 +58,17 @@ def test_a_pod_is_its_template_with_owner_and_labels():
 
 
 def test_the_spec_is_passed_on_to_the_letter():
-    create = pod_from_template(job('{"spec": {"containers": [], "number": 1.50, "unknown": null}}'), "j-1", {})
+    create = pod_from_template(job('{"spec": {"containers": [], "number": 1.50, "unknown": null}}'), "j-1")
     assert b'{"containers": [], "number": 1.50, "unknown": null}' in bytes(create.manifest)
 
 
 def test_labels_of_the_job_win_over_those_of_the_template():
-    create = pod_from_template(job('{"metadata": {"labels": {"job-name": "other"}}, "spec": {}}'), "j-1", {})
+    create = pod_from_template(job('{"metadata": {"labels": {"job-name": "other"}}, "spec": {}}'), "j-1")
     assert json.loads(bytes(create.manifest))["metadata"]["labels"] == OWN_LABELS
 
 
 def test_the_pod_decodes_as_one_of_the_job():
-    create = pod_from_template(job('{"metadata": null, "spec": {"containers": []}}'), "j-1", {})
+    create = pod_from_template(job('{"metadata": null, "spec": {"containers": []}}'), "j-1")
     pod = decode(Kind.POD, create.manifest)
     assert (pod.key, pod.owner) == (create.key, Target(Key(Kind.JOB, "d", "j"), "job-u"))
 
@@ -86,5 +86,5 @@ def test_the_pod_decodes_as_one_of_the_job():
 )
 def test_a_malformed_template_is_named(template, error):
     with pytest.raises(InvalidObject) as refused:
-        pod_from_template(job(template), "j-1", {})
+        pod_from_template(job(template), "j-1")
     assert str(refused.value) == f"jobs.batch/d/j: {error}"

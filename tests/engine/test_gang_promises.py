@@ -179,8 +179,8 @@ def test_a_pod_that_is_seen_anew_when_its_victim_leaves_is_tried_once():
 def test_a_promise_that_was_refused_is_recorded_anew_before_anyone_leaves():
     """What was assumed of the pod while its nomination was in doubt is not on record."""
     steps = Steps(TWO[0], LOW[0], pod("high", priority=10))
-    *_, promise = [each for each in steps.effects if isinstance(each, PatchStatus)]
-    assert isinstance(promise.change, Nomination)
+    patches = [each for each in steps.effects if isinstance(each, PatchStatus)]
+    (promise,) = [each for each in patches if isinstance(each.change, Nomination)]
     steps.step(Outcome(promise, WriteError.UNKNOWN))
     steps.see(pod("high", priority=10, labels={"seen": "again"}))
     assert nominations(steps.later(5)) == {"high": "n"}

@@ -57,6 +57,32 @@ def test_the_promise_comes_before_the_eviction():
     assert evictions(recorded(steps)) == ["low"]
 
 
+@pytest.mark.parametrize(
+    "objects, preemptors",
+    [
+        pytest.param([FULL, LOW, HIGH], 1, id="a pod"),
+        pytest.param(
+            [
+                node("n", cpu=200),
+                bound(pod("low", cpu=200, priority=1), "n"),
+                workload("train", gang(2), priority_class="high"),
+                priority_class("high", 10),
+                *(member(f"m{number}", priority=10) for number in range(2)),
+            ],
+            2,
+            id="every pod of a gang",
+        ),
+    ],
+)
+def test_nominated_before_it_is_called_unschedulable_so_that_no_autoscaler_orders_a_node_for_it(objects, preemptors):
+    patches = [each for each in Steps(*objects).effects if isinstance(each, PatchStatus)]
+    changes = [each for each in patches if each.target.key.kind is Kind.POD]
+    nominated = [each.target.key for each in changes if isinstance(each.change, Nomination)]
+    told = [each.target.key for each in changes if isinstance(each.change, PodCondition)]
+    assert [isinstance(each.change, Nomination) for each in changes] == [True] * preemptors + [False] * preemptors
+    assert sorted(nominated) == sorted(told)
+
+
 def test_the_preemptor_is_bound_when_its_victim_has_left():
     steps = preempted(FULL, LOW, HIGH)
     assert steps.step(gone(LOW)).binds == {"high": "n"}
@@ -129,8 +155,8 @@ def test_room_that_frees_elsewhere_is_taken_at_once():
         ),
         pytest.param(
             pod("high", cpu=200, priority=10),
-            "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: no room even without all "
-            "1 pods (1 units) of lower priority.",
+            "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: it does not fit even "
+            "without the only pod of lower priority.",
             id="nobody leaves for a pod that would not fit even then",
         ),
     ],
@@ -308,7 +334,7 @@ def test_both_sides_learn_of_it_and_tenants_do_not_see_each_others_names():
     assert "a pod of another namespace" in told["secret"]
     assert "pod low" in told["high"]
     assert "secret" not in told["high"]
-    assert "1 pods of other namespaces" in told["high"]
+    assert "1 pod of other namespaces" in told["high"]
 
 
 def test_the_receipt_says_who_for_whom_by_which_rule_and_at_what_cost():

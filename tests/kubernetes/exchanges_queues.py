@@ -384,4 +384,32 @@ OF_WORKLOADS: dict[str, list[Step]] = {
     ],
 }
 
-EXCHANGES = {**OF_QUEUES, **OF_WORKLOADS}
+STRICT, IGNORE, WARN = (f"{COHORTS}?fieldValidation={how}" for how in ("Strict", "Ignore", "Warn"))
+MISSPELT = of_kueue("Cohort", spec={"parentname": "a", "resourceGroups": [{**group(), "flavours": []}]}, specs={})
+STRICT_COHORT = f"{COHORTS}/NS-it?fieldValidation=Strict"
+
+OF_FIELDS: dict[str, list[Step]] = {
+    "unknown fields of a new object": [
+        create(MISSPELT, STRICT),
+        create(MISSPELT, IGNORE),
+        delete(f"{COHORTS}/NS-it"),
+        create(MISSPELT, WARN),
+        delete(f"{COHORTS}/NS-it"),
+        create(MISSPELT, COHORTS),
+    ],
+    "fields that are asked for strictly and known": [create(of_kueue("Cohort", spec={"parentName": "a"}), STRICT)],
+    "an unknown field that a patch adds": [
+        cohort(parentName="a"),
+        merge({"spec": {"parentname": "b"}}, STRICT_COHORT),
+        merge({"spec": {"parentname": "b"}}, f"{COHORTS}/NS-it"),
+        merge({"spec": {"parentName": "b"}}, STRICT_COHORT),
+    ],
+    "unknown fields below others": [
+        create(
+            of_kueue("Workload", "it", spec={"podSets": [pod_set(counts=1)]}), f"{WORKLOADS}?fieldValidation=Strict"
+        ),
+    ],
+    "fields validated in a way that does not exist": [create(MISSPELT, f"{COHORTS}?fieldValidation=Maybe")],
+}
+
+EXCHANGES = {**OF_QUEUES, **OF_WORKLOADS, **OF_FIELDS}

@@ -123,6 +123,7 @@ _settled = replacing(
         r"\bBad_[a-z0-9]{5}\b": "(generated)",
         # Go values in full, or comparisons of two of them.
         r"Invalid value: \{.*\}: ": "Invalid value: (value): ",
+        r'Invalid value: "\{.*\}": ': "Invalid value: (value): ",
         r"(pod updates may not change fields other than[^\n]*)\n.*": r"\1",
         r"(field is immutable).*": r"\1",
     }

@@ -14,6 +14,7 @@ from headgate.live.access import Anonymous, ExecPlugin, FixedToken, TokenFile
 from headgate.live.certificates import tls_context
 from headgate.live.kubeconfig import (
     InvalidKubeconfig,
+    find_access,
     inside_cluster,
     kubeconfig_files,
     load_in_cluster,
@@ -267,6 +268,38 @@ def test_which_files_are_read(tmp_path: Path):
     assert kubeconfig_files("", both, tmp_path) == (there,)
     assert kubeconfig_files("", {}, tmp_path) == (home,)
     assert kubeconfig_files("", {}, tmp_path / "nobody") == ()
+
+
+NEVER_ASKS = {"apiVersion": V1, "command": "true", "interactiveMode": "Never"}
+
+
+@pytest.mark.parametrize(
+    "server, user, refused",
+    [
+        pytest.param("http://192.0.2.1:8080", {"token": "secret"}, True, id="a token in the clear"),
+        pytest.param("http://kube:8080", {"tokenFile": "/t"}, True, id="a token file, to a name"),
+        pytest.param("http://192.0.2.1", {"exec": NEVER_ASKS}, True, id="whatever a plugin hands out"),
+        pytest.param("https://192.0.2.1", {"token": "secret"}, False, id="over TLS"),
+        pytest.param("http://127.0.0.1:8080", {"token": "secret"}, False, id="to this host"),
+        pytest.param("http://[::1]:8080", {"token": "secret"}, False, id="to this host, by IPv6"),
+        pytest.param("http://localhost:8080", {"token": "secret"}, False, id="to this host, by its name"),
+        pytest.param("http://192.0.2.1:8080", {}, False, id="nothing to hide"),
+    ],
+)
+def test_a_token_leaves_this_host_over_tls_only(tmp_path: Path, server, user, refused):
+    document = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    file = str(write(tmp_path, "config", document))
+    if refused:
+        with pytest.raises(InvalidKubeconfig, match="expected https, because a token is sent to http://") as told:
+            find_access(file, "", {})
+        assert "secret" not in str(told.value)
+    assert find_access(file, "", {}, insecure=True) == load_kubeconfig([Path(file)])
+    assert refused or find_access(file, "", {}) == load_kubeconfig([Path(file)])
 
 
 def service_account(folder: Path, ca: ThrowawayCa) -> Path:

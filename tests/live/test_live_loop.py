@@ -184,3 +184,64 @@ def test_a_recording_holds_what_each_batch_showed():
         },
         {"at": 13.0, "events": [{"type": "Outcome", **about, "trouble": "conflict", "message": "changed"}]},
     ]
+
+
+SECRET = "hunter2"
+CONTAINER = {
+    "name": "c",
+    "image": "i",
+    "resources": {"requests": {"cpu": "1"}},
+    "env": [{"name": "PASSWORD", "value": SECRET}],
+    "envFrom": [{"secretRef": {"name": SECRET}}],
+    "command": ["login", SECRET],
+    "args": [f"--password={SECRET}"],
+    "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": SECRET}]}},
+    "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
+}
+POD_SPEC = {"containers": [CONTAINER], "initContainers": [CONTAINER], "ephemeralContainers": [CONTAINER]}
+NOTES = {
+    "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": POD_SPEC}),
+    "example.com/token": SECRET,
+    "password": SECRET,
+    "evilkubernetes.io/x": SECRET,
+    "headgate.dev/checkpoint-every": "10m",
+    "kueue.x-k8s.io/queue-name": "q",
+}
+LABELS = {"data": "kept", "containers": "kept"}
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        pytest.param({"spec": POD_SPEC}, id="a pod"),
+        pytest.param({"spec": {"template": {"metadata": {"annotations": NOTES}, "spec": POD_SPEC}}}, id="a Job"),
+        pytest.param({"spec": {"podSets": [{"template": {"spec": POD_SPEC}}]}}, id="a Workload"),
+        pytest.param({"data": {"key": SECRET}, "stringData": {"key": SECRET}}, id="a Secret"),
+    ],
+)
+def test_a_recording_holds_nothing_secret(thing):
+    out = io.BytesIO()
+    recorder = Recorder(out)
+    metadata = {"name": "a", "annotations": NOTES, "labels": LABELS}
+    recorder.note(seen("a", 1), Raw(json.dumps({"metadata": metadata, **thing}).encode()))
+    recorder.write([seen("a", 1)], 1.0)
+    assert SECRET.encode() not in out.getvalue()
+    recorded = json.loads(out.getvalue())["events"][0]["object"]
+    assert recorded["metadata"]["labels"] == LABELS
+    assert recorded["metadata"]["annotations"] == {
+        "headgate.dev/checkpoint-every": "10m",
+        "kueue.x-k8s.io/queue-name": "q",
+    }
+    if thing == {"spec": POD_SPEC}:
+        kept = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        assert recorded["spec"] == {name: [kept] for name in POD_SPEC}
+
+
+@pytest.mark.parametrize("depth", [900, 990, 3000])
+def test_a_recording_survives_objects_of_any_depth(depth):
+    out = io.BytesIO()
+    recorder = Recorder(out)
+    nested = b'{"a":' * depth + b"1" + b"}" * depth
+    recorder.note(seen("a", 1), Raw(b'{"metadata":{"name":"a"},"spec":%s}' % nested))
+    recorder.write([seen("a", 1)], 1.0)
+    assert b'"name":"a"' in out.getvalue()

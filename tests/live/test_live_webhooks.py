@@ -22,7 +22,7 @@ from headgate.api.requests import Call
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
 from headgate.live.connection import HttpResponse, NeverSent
-from headgate.live.http_server import Listen, http_server
+from headgate.live.http_server import HttpRequest, Listen, http_server
 from headgate.live.install import NotInstalled, install, manifests
 from headgate.live.logs import Outages
 from headgate.live.service import UNENFORCED, RunPlan, serve
@@ -281,6 +281,19 @@ async def test_a_bad_question_is_told_what_was_expected(path: str, body: bytes, 
     assert text.startswith(said)
 
 
+async def test_without_queues_only_workloads_are_asked_about():
+    responder = ReviewResponder(with_classes(low=1).perform, RULES, queues=False)
+
+    async def asked(path: str) -> int:
+        return (await responder(HttpRequest("POST", path, {}, review(), "10.0.0.1", True, {}))).status
+
+    assert [await asked("/validate-workload"), await asked("/default-job"), await asked("/validate-pod")] == [
+        200,
+        404,
+        404,
+    ]
+
+
 async def test_while_the_classes_cannot_be_read_there_is_no_verdict():
     store = with_classes()
     store.down = True
@@ -357,6 +370,8 @@ async def test_installing_tells_what_became_of_each_manifest():
         "Role headgate-system/headgate-election: created",
         "RoleBinding headgate-system/headgate-election: created",
         *(f"ClusterRole headgate-{name}: created" for name in ("view", "edit", "admin", "explain")),
+        "ValidatingAdmissionPolicy headgate-priorities: created",
+        "ValidatingAdmissionPolicyBinding headgate-priorities: created",
         "MutatingWebhookConfiguration headgate: created",
         "ValidatingWebhookConfiguration headgate: created",
     ]
@@ -408,6 +423,8 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     assert [one["kind"] for one in yaml.safe_load_all(without.output)] == [
         "CustomResourceDefinition",
         *(one["kind"] for one in (*rights(queues=False), *tenant_rights(queues=False))),
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ]
 
 
@@ -417,6 +434,17 @@ def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_
     hooks = [hook["name"] for one in printed for hook in one.get("webhooks", ())]
     assert hooks == ["default.workloads.headgate.dev", "validate.workloads.headgate.dev"]
     assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
+    [policy] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicy"]
+    asked = [rule["resources"][0] for rule in policy["matchConstraints"]["resourceRules"]]
+    assert asked == ["workloads", "podgroups", "podgroups"]
+
+
+def test_the_namespaces_of_system_classes_can_be_chosen():
+    flags = ["install", "--dry-run", "--system-class-namespaces", "kube-system, storage"]
+    printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
+    [binding] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    [elsewhere] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert elsewhere["values"] == ["kube-system", "storage"]
 
 
 @pytest.mark.parametrize(
@@ -425,6 +453,8 @@ def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_
         pytest.param(["--service", "x"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, got 'x'", id="no namespace"),
         pytest.param(["--service", "a/b:0"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT", id="no port"),
         pytest.param(["--webhook-url", "http://x"], "expected a URL such as https://10.0.0.5:10271", id="without TLS"),
+        pytest.param(["--system-class-namespaces", "A b"], "expected names of namespaces", id="a bad namespace"),
+        pytest.param(["--system-class-namespaces", ","], "expected at least one namespace", id="no namespace"),
         pytest.param(["--service", "a/b", "--webhook-url", "https://x"], "not both", id="two places"),
         pytest.param(["--kubeconfig", "/nowhere/at/all"], "expected a readable file", id="no such cluster"),
     ],
@@ -448,8 +478,14 @@ current-context: x
     [
         pytest.param({"webhook_listen": "nowhere"}, "--webhook-listen: expected HOST:PORT", id="a bad address"),
         pytest.param({"webhook_cert": "cert"}, "expected both of them, and --webhook-listen", id="a lone certificate"),
+        pytest.param({"webhook_listen": "127.0.0.1:0"}, "expected --roles quota,integrations", id="nobody who admits"),
         pytest.param(
-            {"webhook_listen": "127.0.0.1:0", "webhook_cert": "cert", "webhook_key": "key"},
+            {"webhook_listen": "127.0.0.1:0", "roles": ("scheduler", "quota")},
+            "--webhook-listen: the webhooks suspend Jobs and gate pods that name a queue",
+            id="nobody who starts what is admitted",
+        ),
+        pytest.param(
+            {"webhook_listen": "127.0.0.1:0", "webhook_cert": "cert", "webhook_key": "key", "queues": False},
             "cert: No such file or directory",
             id="no such certificate",
         ),
@@ -464,6 +500,8 @@ def test_wrong_webhook_flags_end_the_start(flags: dict[str, str], said: str, tmp
 
     config = tmp_path / "config"
     config.write_text(KUBECONFIG)
-    files = {name: tmp_path / value if name != "webhook_listen" else value for name, value in flags.items()}
+    files = {
+        name: tmp_path / value if name in ("webhook_cert", "webhook_key") else value for name, value in flags.items()
+    }
     assert start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing()) == 2
     assert said in capsys.readouterr().err

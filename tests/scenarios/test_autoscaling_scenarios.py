@@ -4,8 +4,9 @@ nothing else does. So neither autoscaler orders a node for nothing, and none tha
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from headgate.simulator.faults import parse_faults
+from headgate.simulator.faults import Faults, WriteFault, parse_faults
 from headgate.simulator.scenario import parse_scenario
 from headgate.simulator.virtual_time import run
 
@@ -49,6 +50,14 @@ def test_without_a_queue_nodes_are_ordered_for_all_at_once(autoscaler):
 def test_crashes_and_lost_answers_order_no_node_that_quota_does_not_allow(name, autoscaler, seed):
     found = run(scenario(name, autoscaler), seed, TROUBLE).summary["autoscaler"]
     assert (found["falseReasons"]["quota"], found["missedScaleUps"]) == (0, 0)
+
+
+@pytest.mark.parametrize("autoscaler", AUTOSCALERS)
+def test_whatever_write_a_crash_comes_after_no_node_is_ordered_for_a_pod_that_waits_for_its_victims(autoscaler):
+    given = replace(scenario("victims", autoscaler), expectations=())
+    for number in range(run(given).summary["effects"]):
+        report = run(given, faults=Faults(at={number: WriteFault.CRASH_AFTER}, restart=20.0))
+        assert report.summary["autoscaler"]["nodesAdded"] == 0, f"crash after write {number}"
 
 
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)

@@ -209,3 +209,32 @@ def test_an_object_that_is_not_there_is_still_not_found(tmp_path):
     for name, said in (("job/k", "Job default/k not found"), ("deployment/d", "Deployment default/d not found")):
         done = CliRunner().invoke(main, ["explain", "workload", name, "--scenario", str(file)])
         assert done.exit_code == 1 and said in done.stderr
+
+
+DEPLOYMENT = (
+    "- at: 1s\n  apply: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default, "
+    "labels: {LABELS}}, spec: {replicas: 5, selector: {matchLabels: {app: web}}, template: {metadata: "
+    f"{{labels: {{app: web}}}}, spec: {spec().replace('restartPolicy: Never, ', '')}}}}}}}]\n"
+)
+
+
+def test_a_deployment_is_told_by_the_first_pod_that_waits(told):
+    answer = told(DEPLOYMENT.replace("LABELS", "kueue.x-k8s.io/queue-name: lab"), "deployment/web")
+    assert (answer["kind"], answer["verdict"]) == ("Workload", "WaitingForQuota")
+    assert answer["notes"] == [
+        "Each pod of Deployment web has a Workload of its own: 4 Admitted, 1 WaitingForQuota",
+    ]
+
+
+def test_a_deployment_without_a_queue_is_not_managed(told):
+    answer = told(DEPLOYMENT.replace("LABELS", ""), "deploy/web")
+    assert (answer["kind"], answer["verdict"]) == ("Deployment", "NotManaged")
+
+
+def test_a_deployment_without_pods_says_that_it_has_none(told):
+    empty = DEPLOYMENT.replace("LABELS", "kueue.x-k8s.io/queue-name: lab").replace("replicas: 5", "replicas: 0")
+    answer = told(empty, "deployment/web")
+    assert (answer["verdict"], answer["summary"]) == (
+        "WorkloadNotCreated",
+        "has no pods yet: each pod of it waits for quota by itself",
+    )

@@ -62,6 +62,42 @@ def test_the_timeline_tells_who_was_placed_who_waits_and_why(simulate):
     assert any(line.split()[:3] == ["default/b", "Pending", "-"] and "Insufficient cpu" in line for line in lines)
 
 
+MISSPELT = """kind: Scenario
+clusters:
+- name: main
+  objects:
+  - {apiVersion: scheduling.headgate.dev/v1alpha1, kind: Workload, metadata: {name: w, namespace: default},
+     spec: {podGroups: [{name: a, policy: {gang: {minCount: 1}}}], preemptionPriorityClassname: high}}
+timeline:
+- at: 1s
+  apply:
+  - {apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort, metadata: {name: c}, spec: {parent: d}}
+- at: 2s
+  patch: {kind: Cohort, name: c, merge: {spec: {parent: e, parentName: e}}}
+until: 3s
+"""
+
+
+def test_fields_that_the_server_does_not_know_are_named(simulate):
+    result = simulate(MISSPELT)
+    assert result.exit_code == 0
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()[1:4]] == [
+        '0s Workload default/w create warned unknown field "spec.preemptionPriorityClassname"',
+        '1s Cohort c create warned unknown field "spec.parent"',
+        '2s Cohort c patch warned unknown field "spec.parent"',
+    ]
+    warnings = json.loads(simulate(MISSPELT, "--output", "json").stdout)["warnings"]
+    assert [(each["at"], each["object"]["name"]) for each in warnings] == [(0, "w"), (1, "c"), (2, "c")]
+
+
+def test_a_reference_that_is_none_is_refused_with_its_field(simulate):
+    pod = SCENARIO.replace("schedulerName: headgate", "schedulerName: headgate\n      workloadRef: t", 1)
+    assert pod != SCENARIO
+    result = simulate(pod)
+    assert result.exit_code == 2
+    assert "spec.workloadRef of type v1.WorkloadReference" in result.stderr
+
+
 def test_the_journal_alone_can_be_asked_for(simulate):
     assert simulate(SCENARIO, "--journal").stdout.splitlines() == simulate(SCENARIO).stdout.splitlines()[:4]
 
@@ -112,7 +148,9 @@ def test_exit_status(simulate, text, options, status, said):
     [
         pytest.param(["nowhere.yaml"], "nowhere.yaml: cannot be read: No such file or directory", id="no such file"),
         pytest.param(["x.yaml", "--faults", "boom=1"], "expected one of crash, lost", id="an unknown fault"),
-        pytest.param(["x.yaml", "--output", "xml"], "'xml' is not one of 'text', 'json'", id="an unknown output"),
+        pytest.param(
+            ["x.yaml", "--output", "xml"], "'xml' is not one of 'table', 'json', 'yaml'", id="an unknown output"
+        ),
         pytest.param([], "Missing argument 'FILE'", id="no file"),
     ],
 )
@@ -155,3 +193,40 @@ def test_help_names_the_commands_and_how_to_begin():
 
 def test_version():
     assert CliRunner().invoke(main, ["--version"]).stdout.startswith("headgate 0.")
+
+
+@pytest.mark.parametrize(
+    "objects, field, got",
+    [
+        pytest.param(
+            "  objects: [{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: [{name: c, image: i}, "
+            "{name: d, image: i, resources: {requests: {cpu: lots}}}]}}]",
+            "clusters[0].objects[0].spec.containers[1].resources.requests.cpu",
+            "lots",
+            id="a request of a pod",
+        ),
+        pytest.param(
+            "  objects: [{apiVersion: batch/v1, kind: Job, metadata: {name: x}, spec: {template: {spec: "
+            "{restartPolicy: Never, containers: [{name: c, image: i, resources: {limits: {memory: 1 GB}}}]}}}}]",
+            "clusters[0].objects[0].spec.template.spec.containers[0].resources.limits.memory",
+            "1 GB",
+            id="a limit in a template",
+        ),
+        pytest.param(
+            "  nodes: [{name: n, capacity: {cpu: 1core}}]", "clusters[0].nodes[0].capacity.cpu", "1core", id="a node"
+        ),
+    ],
+)
+def test_an_amount_that_cannot_be_read_is_named_with_its_field(simulate, objects, field, got):
+    done = simulate(f"kind: Scenario\nuntil: 1s\nclusters:\n- name: main\n{objects}\n")
+    assert done.exit_code == 2
+    assert done.stderr == f"scenario.yaml: {field}: expected a quantity such as 500m or 2Gi, got {got!r}\n"
+
+
+def test_an_amount_of_the_timeline_that_cannot_be_read_is_refused_by_the_server_and_named(simulate):
+    done = simulate(SCENARIO.replace('requests: {cpu: "1"}}}]\n- {at: 6s', 'requests: {cpu: "x"}}}]\n- {at: 6s'))
+    assert done.exit_code == 0
+    (line,) = [line for line in done.stdout.splitlines() if "create refused" in line]
+    assert line.endswith(
+        "(spec.containers[0].resources.requests.cpu: expected a quantity such as 500m or 2Gi, got 'x')"
+    )

@@ -13,7 +13,7 @@ from headgate.model.conditions import Condition
 from headgate.model.events import Gone, Observed, TimerFired
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import Phase
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
 from headgate.world.autoscaling import CloudProvider, ScaleUpReview
 
 GROUP = group(delay=100)
@@ -79,7 +79,8 @@ class Cluster:
 def kueue_workload(*, admitted, **fields):
     condition = Condition("Admitted", "True" if admitted else "False", "x", "", 0.0)
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
-    return QueuedWorkload(key, "workload-uid", "1", 0.0, (), conditions=(condition,), **{"owner": JOB, **fields})
+    status = QueuedWorkloadStatus(conditions=(condition,))
+    return QueuedWorkload(key, "workload-uid", "1", 0.0, (), status=status, **{"owner": JOB, **fields})
 
 
 WAITING = unschedulable("a", 4000, owner=JOB)
@@ -175,7 +176,7 @@ def test_a_node_removed_unused_stays_false_and_one_that_never_came_is_not():
     cluster = Cluster(WAITING)
     first, late = cluster.order(WAITING), cluster.order(WAITING)
     made = cluster.at(100).register(first)
-    cluster.at(170).remove(made)
+    cluster.at(115).remove(made)
     cluster.autoscaler.cloud.remove(late, cluster.now)
     assert cluster.at(500).false == {"unused": 1}
     assert cluster.counts.nodes_removed == 2

@@ -29,6 +29,7 @@ from headgate.api.kueue_queues import (
 from headgate.api.kueue_workloads import decode_queued_workload
 from headgate.api.nodes import decode_node
 from headgate.api.owners import (
+    decode_cron_job,
     decode_replica_owner,
     decode_replication_controller,
     decode_service,
@@ -66,6 +67,7 @@ _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.NODE: decode_node,
     Kind.NAMESPACE: decode_namespace,
     Kind.JOB: decode_job,
+    Kind.CRON_JOB: decode_cron_job,
     Kind.PRIORITY_CLASS: decode_priority_class,
     Kind.DISRUPTION_BUDGET: decode_disruption_budget,
     Kind.VOLUME_CLAIM: decode_volume_claim,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,12 +15,16 @@ from headgate.api.pod_sets import pod_template
 from headgate.api.wire import Buffer, Int32, Wire, WireConditionStatus, WireMetadata, is_true, time_at
 from headgate.model.effects import Create
 from headgate.model.keys import Key, Kind
-from headgate.model.objects import Job
-from headgate.model.owners import StatefulSet
+from headgate.model.objects import Job, JobIndexes
+from headgate.model.owners import CronJob, Replicas, StatefulSet
+from headgate.model.selectors import Requirement
 
 DEFAULT_BACKOFF_LIMIT = 6
 ENDINGS = ("Complete", "Failed")
 _INDEX = re.compile(r"[0-9]{1,10}")
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+POD_TEMPLATE_HASH = "pod-template-hash"
 
 
 class WireJobSpec(Wire, frozen=True):
@@ -31,6 +34,9 @@ class WireJobSpec(Wire, frozen=True):
     suspend: bool | None = None
     backoff_limit: Int32 | None = None
     managed_by: str | None = None
+    completion_mode: str | None = None
+    backoff_limit_per_index: Int32 | None = None
+    max_failed_indexes: Int32 | None = None
 
 
 class WireUncountedPods(Wire, frozen=True):
@@ -44,6 +50,7 @@ class WireJobStatus(Wire, frozen=True):
     uncounted_terminated_pods: WireUncountedPods | None = None
     succeeded: Int32 = 0
     failed: Int32 = 0
+    completed_indexes: str | None = None
     failed_indexes: str | None = None
     start_time: str | None = None
     conditions: list[WireConditionStatus] | None = None
@@ -89,7 +96,13 @@ def decode_job(raw: Buffer) -> Job:
         owner=controller(metadata) if metadata.owner_references else None,
         generation=metadata.generation,
         failed_indexes=count_indexes(status.failed_indexes or "", spec.completions or 0),
+        indexes=_indexes(spec, status) if spec.completion_mode == "Indexed" else None,
     )
+
+
+def _indexes(spec: WireJobSpec, status: WireJobStatus) -> JobIndexes:
+    completed, failed = status.completed_indexes or "", status.failed_indexes or ""
+    return JobIndexes(completed, failed, spec.backoff_limit_per_index, spec.max_failed_indexes)
 
 
 def count_indexes(intervals: str, below: int) -> int:
@@ -129,8 +142,11 @@ class _Template(Struct):
     metadata: _TemplateMetadata | None = None
 
 
-def pod_from_template(owner: Job | StatefulSet, name: str, labels: Mapping[str, str]) -> Create:
-    """A pod owned by it and labelled as its own; `labels` come on top of the template's."""
+PodOwner = Job | Replicas
+
+
+def pod_from_template(owner: PodOwner, name: str, index: int | None = None) -> Create:
+    """A pod owned by it and labelled as its own; `index` is that of a pod of an Indexed Job."""
     template = _template(owner)
     metadata = template.metadata or _TemplateMetadata()
     manifest = {
@@ -139,8 +155,8 @@ def pod_from_template(owner: Job | StatefulSet, name: str, labels: Mapping[str, 
         "metadata": {
             "name": name,
             "namespace": owner.key.namespace,
-            "labels": {**(metadata.labels or {}), **_labels_of(owner, name), **labels},
-            "annotations": metadata.annotations or {},
+            "labels": {**(metadata.labels or {}), **_labels_of(owner, name), **_index_of(index)},
+            "annotations": {**(metadata.annotations or {}), **_index_of(index)},
             "ownerReferences": [_ownership(owner)],
         },
         "spec": template.spec,
@@ -148,7 +164,59 @@ def pod_from_template(owner: Job | StatefulSet, name: str, labels: Mapping[str, 
     return Create(Key(Kind.POD, owner.key.namespace, name), Raw(msgspec.json.encode(manifest)))
 
 
-def _template(owner: Job | StatefulSet) -> _Template:
+def job_from_template(owner: CronJob, name: str, scheduled: str) -> Create:
+    """A Job owned by it, for the time it was scheduled at."""
+    template = msgspec.json.decode(memoryview(owner.template), type=_Template)
+    metadata = template.metadata or _TemplateMetadata()
+    manifest = {
+        "apiVersion": RESOURCES[Kind.JOB].api_version,
+        "kind": RESOURCES[Kind.JOB].kind_name,
+        "metadata": {
+            "name": name,
+            "namespace": owner.key.namespace,
+            "labels": metadata.labels or {},
+            "annotations": {**(metadata.annotations or {}), SCHEDULED_AT: scheduled},
+            "ownerReferences": [_ownership(owner)],
+        },
+        "spec": template.spec,
+    }
+    return Create(Key(Kind.JOB, owner.key.namespace, name), Raw(msgspec.json.encode(manifest)))
+
+
+def replica_set_of(owner: Replicas, name: str, revision: str) -> Create:
+    """The ReplicaSet of a Deployment for one revision of its template."""
+    template = msgspec.json.decode(memoryview(owner.template), type=dict[str, Any])
+    metadata = template.get("metadata") or {}
+    labels = {**(metadata.get("labels") or {}), POD_TEMPLATE_HASH: revision}
+    chosen = [_requirement_entry(one) for one in owner.selector or ()]
+    manifest = {
+        "apiVersion": RESOURCES[Kind.REPLICA_SET].api_version,
+        "kind": RESOURCES[Kind.REPLICA_SET].kind_name,
+        "metadata": {
+            "name": name,
+            "namespace": owner.key.namespace,
+            "labels": labels,
+            "ownerReferences": [_ownership(owner)],
+        },
+        "spec": {
+            "replicas": owner.replicas,
+            "selector": {"matchLabels": {POD_TEMPLATE_HASH: revision}, "matchExpressions": chosen},
+            "template": {**template, "metadata": {**metadata, "labels": labels}},
+        },
+    }
+    return Create(Key(Kind.REPLICA_SET, owner.key.namespace, name), Raw(msgspec.json.encode(manifest)))
+
+
+def _requirement_entry(one: Requirement) -> dict[str, Any]:
+    entry = {"key": one.key, "operator": one.operator.value}
+    return {**entry, "values": list(one.values)} if one.values else entry
+
+
+def _index_of(index: int | None) -> dict[str, str]:
+    return {} if index is None else {COMPLETION_INDEX: str(index)}
+
+
+def _template(owner: PodOwner) -> _Template:
     try:
         return msgspec.json.decode(memoryview(owner.template), type=_Template)
     except msgspec.DecodeError as error:
@@ -156,9 +224,11 @@ def _template(owner: Job | StatefulSet) -> _Template:
         raise InvalidObject(key.kind, key, field.path.replace("$", "$.spec.template", 1), field.expected) from None
 
 
-def _labels_of(owner: Job | StatefulSet, pod: str) -> dict[str, str]:
+def _labels_of(owner: PodOwner, pod: str) -> dict[str, str]:
     if isinstance(owner, StatefulSet):
         return {"statefulset.kubernetes.io/pod-name": pod, "apps.kubernetes.io/pod-index": pod.rpartition("-")[2]}
+    if not isinstance(owner, Job):
+        return {}
     return {
         "batch.kubernetes.io/controller-uid": owner.uid,
         "batch.kubernetes.io/job-name": owner.key.name,
@@ -167,7 +237,7 @@ def _labels_of(owner: Job | StatefulSet, pod: str) -> dict[str, str]:
     }
 
 
-def _ownership(owner: Job | StatefulSet) -> dict[str, Any]:
+def _ownership(owner: PodOwner | CronJob) -> dict[str, Any]:
     resource = RESOURCES[owner.key.kind]
     return {
         "apiVersion": resource.api_version,

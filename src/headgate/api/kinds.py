@@ -40,6 +40,7 @@ _ALL = (
     Resource(Kind.NODE, "", "v1", "nodes", "Node", False),
     Resource(Kind.NAMESPACE, "", "v1", "namespaces", "Namespace", False),
     Resource(Kind.JOB, "batch", "v1", "jobs", "Job", True),
+    Resource(Kind.CRON_JOB, "batch", "v1", "cronjobs", "CronJob", True, True),
     Resource(Kind.PRIORITY_CLASS, "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
     Resource(Kind.DISRUPTION_BUDGET, "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
     Resource(Kind.VOLUME_CLAIM, "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, True),

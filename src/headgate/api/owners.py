@@ -10,10 +10,10 @@ from msgspec import Raw
 
 from headgate.api.errors import InvalidField
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Wire, WireMetadata, WireOwnerReference
+from headgate.api.wire import Buffer, Wire, WireMetadata, WireOwnerReference, time_at
 from headgate.model.affinity import Selector
 from headgate.model.keys import Key, Kind, Target
-from headgate.model.owners import ReplicaOwner, Service, StatefulSet
+from headgate.model.owners import CronJob, ReplicaOwner, Replicas, Service, StatefulSet
 from headgate.model.pod import PodTemplate
 from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
 
@@ -22,6 +22,7 @@ _OWNERS = {
     ("apps/v1", "StatefulSet"): Kind.STATEFUL_SET,
     ("apps/v1", "Deployment"): Kind.DEPLOYMENT,
     ("v1", "ReplicationController"): Kind.REPLICATION_CONTROLLER,
+    ("batch/v1", "CronJob"): Kind.CRON_JOB,
 }
 
 
@@ -40,14 +41,17 @@ class WireSelectorSpec(Wire, frozen=True):
     selector: dict[str, Any] | None = None
 
 
-class WireSelecting(Wire, frozen=True):
-    metadata: WireMetadata
-    spec: WireSelectorSpec = WireSelectorSpec()
-
-
-class WireStatefulSetSpec(WireSelectorSpec, frozen=True):
+class WireReplicasSpec(WireSelectorSpec, frozen=True):
     replicas: int | None = None
     template: Raw = Raw()
+
+
+class WireReplicas(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireReplicasSpec = WireReplicasSpec()
+
+
+class WireStatefulSetSpec(WireReplicasSpec, frozen=True):
     pod_management_policy: str = ""
 
 
@@ -56,8 +60,30 @@ class WireStatefulSet(Wire, frozen=True):
     spec: WireStatefulSetSpec = WireStatefulSetSpec()
 
 
+class WireCronJobSpec(Wire, frozen=True):
+    schedule: str = ""
+    job_template: Raw = Raw()
+    time_zone: str | None = None
+    suspend: bool | None = None
+    concurrency_policy: str = "Allow"
+    starting_deadline_seconds: int | None = None
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class WireCronJobStatus(Wire, frozen=True):
+    last_schedule_time: str | None = None
+
+
+class WireCronJob(Wire, frozen=True):
+    metadata: WireMetadata
+    spec: WireCronJobSpec = WireCronJobSpec()
+    status: WireCronJobStatus = WireCronJobStatus()
+
+
+_cron_jobs = msgspec.json.Decoder(WireCronJob)
 _by_labels = msgspec.json.Decoder(WireLabelled)
-_by_selector = msgspec.json.Decoder(WireSelecting)
+_replicas = msgspec.json.Decoder(WireReplicas)
 _stateful_sets = msgspec.json.Decoder(WireStatefulSet)
 
 
@@ -88,19 +114,24 @@ def decode_replication_controller(raw: Buffer) -> ReplicaOwner:
     return ReplicaOwner(metadata.key(Kind.REPLICATION_CONTROLLER), metadata.uid, metadata.resource_version, selector)
 
 
-def decode_replica_owner(kind: Kind) -> Callable[[Buffer], ReplicaOwner]:
+def decode_replica_owner(kind: Kind) -> Callable[[Buffer], Replicas]:
     """The decoder for ReplicaSets or for Deployments, which look alike from here."""
 
-    def decode(raw: Buffer) -> ReplicaOwner:
-        wire = _by_selector.decode(raw)
-        metadata = wire.metadata
-        return ReplicaOwner(
+    def decode(raw: Buffer) -> Replicas:
+        wire = _replicas.decode(raw)
+        metadata, spec = wire.metadata, wire.spec
+        replicas = 1 if spec.replicas is None else spec.replicas
+        return Replicas(
             key=metadata.key(kind),
             uid=metadata.uid,
             version=metadata.resource_version,
-            selector=_chosen(wire.spec.selector),
+            selector=_chosen(spec.selector),
             labels=metadata.labels or {},
             owner=controller(metadata),
+            replicas=replicas,
+            template=spec.template.copy() if spec.template and replicas else Raw(b"{}"),  # old revisions are many
+            deleted=metadata.deleted,
+            generation=metadata.generation,
         )
 
     return decode
@@ -121,6 +152,28 @@ def decode_stateful_set(raw: Buffer) -> StatefulSet:
         template=spec.template.copy() if spec.template else Raw(b"{}"),  # a copy, or it would keep the message alive
         pods=pod_template(spec.template, metadata.namespace, "$.spec.template") if spec.template else PodTemplate(),
         in_order=spec.pod_management_policy != "Parallel",
+        deleted=metadata.deleted,
+    )
+
+
+def decode_cron_job(raw: Buffer) -> CronJob:
+    wire = _cron_jobs.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    succeeded, failed = spec.successful_jobs_history_limit, spec.failed_jobs_history_limit
+    return CronJob(
+        key=metadata.key(Kind.CRON_JOB),
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        created=metadata.created,
+        schedule=spec.schedule,
+        template=spec.job_template.copy() if spec.job_template else Raw(b"{}"),
+        time_zone=spec.time_zone or "",
+        suspended=bool(spec.suspend),
+        concurrency=spec.concurrency_policy,
+        starting_deadline=spec.starting_deadline_seconds,
+        keeps_succeeded=3 if succeeded is None else succeeded,
+        keeps_failed=1 if failed is None else failed,
+        last_scheduled=time_at("$.status.lastScheduleTime", wire.status.last_schedule_time),
         deleted=metadata.deleted,
     )
 

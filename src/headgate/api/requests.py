@@ -29,6 +29,7 @@ from headgate.model.effects import (
     QueuePriority,
     QueueStatus,
     RemoveGate,
+    Scale,
     SpecChange,
     Suspension,
     Unschedulability,
@@ -131,6 +132,8 @@ def _changed(target: Target, change: SpecChange) -> dict[str, Any]:
     match change:
         case Suspension(suspended):
             return {"metadata": precondition, "spec": {"suspend": suspended}}
+        case Scale(replicas):
+            return {"metadata": precondition, "spec": {"replicas": replicas}}
         case Unschedulability(unschedulable):
             return {"metadata": precondition, "spec": {"unschedulable": unschedulable}}
         case Activation(active):

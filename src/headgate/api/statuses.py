@@ -18,6 +18,7 @@ from headgate.model.effects import (
     ClusterQueueStatus,
     CohortStatus,
     Consumption,
+    CronJobProgress,
     FlavorUse,
     JobProgress,
     LocalQueueStatus,
@@ -26,6 +27,7 @@ from headgate.model.effects import (
     PodCondition,
     PodRun,
     QueueStatus,
+    ReplicaCounts,
     StatusChange,
     WorkloadStatus,
 )
@@ -65,6 +67,11 @@ def status_of(change: StatusChange) -> dict[str, Any] | WireWrittenWorkload:
             return _pod_run(change)
         case JobProgress():
             return _job_progress(change)
+        case ReplicaCounts(observed, replicas, ready):
+            counts = {"replicas": replicas, "readyReplicas": ready, "availableReplicas": ready}
+            return {"observedGeneration": observed, **counts}
+        case CronJobProgress(at):
+            return {"lastScheduleTime": format_time(at)}
         case NodeReadiness(ready, reason, message, at):
             condition = _condition("Ready", str(ready), reason, message, at)
             return {"conditions": [{**condition, "lastHeartbeatTime": format_time(at)}]}
@@ -122,6 +129,10 @@ def _job_progress(progress: JobProgress) -> dict[str, Any]:
         "startTime": None if started is None else format_time(started),
         "conditions": _job_conditions(progress),
     }
+    if progress.completed_indexes is not None:
+        status["completedIndexes"] = progress.completed_indexes
+    if progress.failed_indexes is not None:
+        status["failedIndexes"] = progress.failed_indexes
     if progress.condition == "Complete":
         status["completionTime"] = format_time(progress.at)
     return status

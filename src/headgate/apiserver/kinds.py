@@ -38,6 +38,7 @@ from headgate.apiserver.validation import (
     pods,
     typed,
     types,
+    unknown_fields,
 )
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import InvalidQuantity
@@ -89,6 +90,9 @@ class KindStrategy(Struct, frozen=True):
             return self.create(with_metadata_trimmed(new))
         except InvalidQuantity as error:
             raise bad_request(new, error.reason) from None
+
+    def unknown_fields(self, value: Json) -> Sequence[str]:
+        return unknown_fields(value)
 
     def prepare_update(self, new: Json, old: Json) -> Json:
         typed(new, self.shape)
@@ -304,6 +308,7 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("", "v1", "nodes", "Node", False, NODE, short_names=("no",)),
     ResourceType("", "v1", "namespaces", "Namespace", False, NAMESPACE, short_names=("ns",)),
     ResourceType("batch", "v1", "jobs", "Job", True, JOB),
+    ResourceType("batch", "v1", "cronjobs", "CronJob", True, _NAMESPACED_WITH_STATUS, short_names=("cj",)),
     ResourceType("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PRIORITY_CLASS, False, ("pc",)),
     ResourceType(
         "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DISRUPTION_BUDGET, short_names=("pdb",)

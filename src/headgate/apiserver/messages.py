@@ -23,10 +23,11 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The status code and the object that answer a request."""
+    """The status code and the object that answer a request, and what its headers warn of."""
 
     code: int
     value: Json
+    warnings: tuple[str, ...] = ()
 
     @property
     def body(self) -> bytes:

@@ -74,6 +74,7 @@ class RequestInfo(Struct, frozen=True, gc=False):
     now: float
     subresource: str = ""
     dry_run: bool = False
+    warnings: list[str] = []  # of the response
 
 
 class Registry:

@@ -23,10 +23,13 @@ from headgate.apiserver.handlers import (
     decode_options,
     decode_patch,
     evict,
+    field_validation,
     get_existing,
     known_version,
     list_objects,
     valid_utf8,
+    validate_fields,
+    validated_patch,
 )
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request, Response
@@ -76,7 +79,7 @@ class ApiServer:
     def handle(self, request: Request, now: float) -> Response:
         """The response to a request. Controllers have reconciled its consequences when this returns."""
         try:
-            response = Response(*self._answer(request, now))
+            response = self._answer(request, now)
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
         except UnicodeDecodeError:
@@ -118,15 +121,20 @@ class ApiServer:
             for controller in self._controllers:
                 controller.reconcile(changes, now)
 
-    def _answer(self, request: Request, now: float) -> tuple[int, Json]:
+    def _answer(self, request: Request, now: float) -> Response:
         served, target = self._registry.at(request.path)
         dry_run, subresource = bool(request.query) and _is_dry_run(request.query), target.subresource
         info = RequestInfo(served, target.namespace, target.name, request.user, now, subresource, dry_run)
+        code, value = self._answer_resolved(request, info)
+        return Response(code, value, tuple(info.warnings))
+
+    def _answer_resolved(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        served, subresource = info.served, info.subresource
         if subresource in ("binding", "eviction"):
             return self._answer_pod_action(request, info)
         if subresource and not (subresource == "status" and served.type.has_status):
             raise no_such_path()
-        if not target.name:
+        if not info.name:
             return self._answer_collection(request, info)
         return self._answer_object(request, info)
 
@@ -149,11 +157,13 @@ class ApiServer:
         match request.method:
             case "PATCH":  # as most are
                 patch = decode_patch(request.body, request.content_type, served)
-                return 200, self._writer.patch(info, patch)
+                validation = field_validation(request.method, request.query)
+                return 200, self._writer.patch(info, validated_patch(info, patch, validation))
             case "GET":
                 return 200, served.shown(get_existing(info).value)
             case "PUT":
                 new = decode_object(request.body, served, self._registry)
+                validate_fields(info, new, field_validation(request.method, request.query))
                 return 200, self._writer.replace(info, new)
             case "DELETE" if not info.subresource:
                 return 200, self._delete(info, decode_options(request.body, request.query))
@@ -172,6 +182,7 @@ class ApiServer:
 
     def _create(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         value = decode_object(request.body, info.served, self._registry)
+        validate_fields(info, value, field_validation(request.method, request.query))
         self._namespaces.refuse_unless_active(info, value["metadata"].get("name") or "")
         return 201, self._writer.create(info, value)
 

@@ -28,6 +28,9 @@ class RestStrategy(Protocol):
     def prepare_status(self, new: Json, old: Json) -> Json:
         """The same for an update of the status subresource; everything but status and metadata is kept."""
 
+    def unknown_fields(self, value: Json) -> Sequence[str]:
+        """The paths of fields that the kind does not declare, in the order in which a server names them."""
+
     def validate_create(self, new: Json) -> Sequence[FieldError]: ...
 
     def validate_update(self, new: Json, old: Json) -> Sequence[FieldError]: ...

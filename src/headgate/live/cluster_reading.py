@@ -15,6 +15,7 @@ from headgate.api.decode import MalformedAnswer, decode, decode_list
 from headgate.api.errors import InvalidObject
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.requests import Call, decode_status
+from headgate.live.access import Access
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.credentials import CredentialsUnavailable
@@ -169,6 +170,11 @@ class ClusterFlags(Struct, frozen=True):
 
     kubeconfig: str = ""
     context: str = ""
+    insecure: bool = False
+
+    def access(self) -> Access:
+        """Raises InvalidKubeconfig."""
+        return find_access(self.kubeconfig, self.context, os.environ, insecure=self.insecure)
 
 
 def default_namespace(flags: ClusterFlags) -> str:
@@ -186,7 +192,7 @@ def read_cluster(flags: ClusterFlags, reads: Reads, further: Further) -> Cluster
     except (InvalidKubeconfig, ClusterUnreadable, CredentialsUnavailable) as error:
         raise ClusterReadError(str(error)) from error
     except Disconnected as error:
-        server = find_access(flags.kubeconfig, flags.context, os.environ).cluster.url
+        server = flags.access().cluster.url
         raise ClusterReadError(f"API server {server}: {error}") from error
 
 
@@ -201,8 +207,7 @@ def load_settings(config: Path | None, installed: Iterable[str]) -> Settings:
 
 
 async def _read_cluster(flags: ClusterFlags, reads: Reads, further: Further) -> ClusterObjects:
-    access = find_access(flags.kubeconfig, flags.context, os.environ)
-    client = Client(access, time.monotonic, time.time, asyncio.sleep)
+    client = Client(flags.access(), time.monotonic, time.time, asyncio.sleep)
     try:
         found = await read_all(reads, client.perform)
         more = [await read_one(key, client.perform) for key in further(found)]

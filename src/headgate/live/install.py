@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from headgate.api.install_manifests import (
     OURS,
+    OWN_ACCOUNT,
     Manifest,
     WebhookPlace,
     definitions,
@@ -18,6 +19,7 @@ from headgate.api.install_manifests import (
     tenant_rights,
     webhook_configurations,
 )
+from headgate.api.priority_class_policy import SYSTEM_CLASS_NAMESPACES, priority_policy
 from headgate.api.requests import JSON, Call, decode_status
 from headgate.live.connection import HttpResponse
 
@@ -35,6 +37,8 @@ PLURALS: Mapping[str, str] = {
     "CustomResourceDefinition": "customresourcedefinitions",
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 _RECORDS = frozenset({"managedFields", "resourceVersion"})
@@ -53,15 +57,19 @@ class InstallStep(Struct, frozen=True):
     outcome: str
 
 
-def manifests(place: WebhookPlace | None, *, queues: bool = True) -> tuple[Manifest, ...]:
+def manifests(
+    place: WebhookPlace | None, *, queues: bool = True, system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES
+) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
 
-    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does.
+    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. Classes of
+    the system may be used in the namespaces `system_classes`.
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
     configurations: Sequence[Manifest] = webhook_configurations(place, queues=queues) if place is not None else ()
     roles = (*rights(queues=queues), *tenant_rights(queues=queues))
-    return (*definitions(), *of_kueue, *roles, *configurations)
+    policy = priority_policy(OWN_ACCOUNT, system_classes, queues=queues)
+    return (*definitions(), *of_kueue, *roles, *policy, *configurations)
 
 
 async def install(
@@ -126,7 +134,7 @@ def _stored(manifest: Manifest, answer: HttpResponse) -> Manifest:
 def _essence(stored: Manifest) -> Manifest:
     """Without what the server only keeps records in."""
     metadata = {name: part for name, part in stored["metadata"].items() if name not in _RECORDS}
-    return {**stored, "metadata": metadata}
+    return {**stored, "metadata": metadata, "status": {}}
 
 
 def _called(manifest: Manifest) -> str:

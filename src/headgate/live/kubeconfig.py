@@ -23,6 +23,7 @@ from headgate.live.access import (
     Identity,
     ServerUrl,
     TokenFile,
+    is_loopback,
     server_url,
 )
 from headgate.live.connection import Address
@@ -357,8 +358,17 @@ WITHOUT_CLUSTER = "expected --kubeconfig FILE, KUBECONFIG, ~/.kube/config or to 
 DEFAULT_NAMESPACE = "default"
 
 
-def find_access(kubeconfig: str, context: str, environment: Mapping[str, str]) -> Access:
-    """Raises InvalidKubeconfig."""
+def find_access(kubeconfig: str, context: str, environment: Mapping[str, str], *, insecure: bool = False) -> Access:
+    """A token leaves this host over TLS only, unless the user wants it `insecure`. Raises InvalidKubeconfig."""
+    access = _found_access(kubeconfig, context, environment)
+    url = access.cluster.url
+    if not (insecure or url.tls or isinstance(access.identity, Anonymous) or is_loopback(url.address.host)):
+        expected = f"expected https, because a token is sent to {url}; --insecure sends it in the clear all the same"
+        raise InvalidKubeconfig(access.cluster.source, "", expected)
+    return access
+
+
+def _found_access(kubeconfig: str, context: str, environment: Mapping[str, str]) -> Access:
     if files := kubeconfig_files(kubeconfig, environment, Path.home()):
         return load_kubeconfig(files, context)
     if inside_cluster(environment) and not context:
@@ -370,4 +380,4 @@ def find_namespace(kubeconfig: str, context: str, environment: Mapping[str, str]
     """The namespace that is meant where none is said, as kubectl would take it. Raises InvalidKubeconfig."""
     if files := kubeconfig_files(kubeconfig, environment, Path.home()):
         return context_namespace(files, context) or DEFAULT_NAMESPACE
-    return find_access(kubeconfig, context, environment).namespace or DEFAULT_NAMESPACE
+    return _found_access(kubeconfig, context, environment).namespace or DEFAULT_NAMESPACE

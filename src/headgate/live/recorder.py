@@ -1,13 +1,14 @@
-"""Records the events of every step as a line of JSON, for replay."""
+"""Records the events of every step as a line of JSON, for replay, without what nobody decides by and may be secret."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, assert_never
 
 import msgspec
 from msgspec import Raw
 
+from headgate.api.decode import at_any_depth
 from headgate.model.effects import Create, EmitEvent
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
 from headgate.model.keys import Key
@@ -53,15 +54,70 @@ class Recorder:
 
     def _sight(self, event: Observed | Gone) -> Told:
         place = _place(event)
-        raw = self._noted.pop(place, Raw(b""))
-        shown: object = raw if bytes(raw) else _shadow(*place)
-        return {"type": type(event).__name__, "kind": place[0].kind.value, "object": shown}
+        raw = bytes(self._noted.pop(place, Raw(b"")))
+        return {"type": type(event).__name__, "kind": place[0].kind.value, "object": _readable(raw) or _shadow(*place)}
 
 
 def _place(event: Observed | Gone) -> tuple[Key, str]:
     if isinstance(event, Gone):
         return event.key, event.uid
     return event.object.key, event.object.uid
+
+
+CONTAINERS = frozenset({"containers", "initContainers", "ephemeralContainers"})
+OF_A_CONTAINER = frozenset({"name", "image", "resources", "restartPolicy", "ports"})
+"""What decisions depend on. Environments, commands, arguments and probes are left out: they may hold secrets."""
+CONTENTS = frozenset({"data", "stringData", "binaryData"})
+"""Of Secrets and ConfigMaps."""
+DOMAINS = ("kubernetes.io", "k8s.io", "x-k8s.io", "headgate.dev", "volcano.sh")
+"""Of annotations that decisions depend on; whatever else users write into annotations is left out."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _readable(raw: bytes) -> Raw | None:
+    """The object without what may be secret; None where it cannot be decoded."""
+    try:
+        value = at_any_depth(_values.decode, raw)
+        leave_out_secrets(value)
+        return Raw(msgspec.json.encode(value))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+_values = msgspec.json.Decoder()
+
+
+def leave_out_secrets(value: Any) -> None:
+    """Removes from a Kubernetes object, at any depth, what nobody decides by and may be secret."""
+    for name in CONTENTS if isinstance(value, dict) else ():
+        value.pop(name, None)
+    ahead = [value]
+    while ahead:
+        here = ahead.pop()
+        if isinstance(here, dict):
+            for name, part in here.items():
+                here[name] = _kept(name, part)
+            ahead.extend(here.values())
+        elif isinstance(here, list):
+            ahead.extend(here)
+
+
+def _kept(name: str, part: Any) -> Any:
+    if name in CONTAINERS and isinstance(part, list):
+        return [_of(one, OF_A_CONTAINER) if isinstance(one, dict) else one for one in part]
+    if name == "annotations" and isinstance(part, dict):
+        return _of(part, [note for note in part if _is_ours(note)])
+    return part
+
+
+def _of(mapping: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: mapping[name] for name in mapping if name in names}
+
+
+def _is_ours(annotation: str) -> bool:
+    domain = annotation.partition("/")[0]
+    known = any(domain == one or domain.endswith(f".{one}") for one in DOMAINS)
+    return known and annotation != LAST_APPLIED
 
 
 def _shadow(key: Key, uid: str) -> object:

@@ -23,6 +23,7 @@ from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.live.access import Access
 from headgate.live.certificates import InvalidCertificate
 from headgate.live.client import Client
+from headgate.live.cluster_reading import ClusterFlags
 from headgate.live.connection import Disconnected
 from headgate.live.credentials import CredentialsUnavailable
 from headgate.live.election import LeaseSettings
@@ -45,6 +46,15 @@ else:
 DONE, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
 
 
+QUEUE_ROLES = frozenset({Role.QUOTA.value, Role.INTEGRATIONS.value})
+"""Who admits the Jobs and pods that our webhooks hold back."""
+NOBODY_ADMITS = (
+    "--webhook-listen: the webhooks suspend Jobs and gate pods that name a queue, and this process admits none: "
+    "expected --roles quota,integrations (and scheduler, if it is to place pods), or --no-queues as for "
+    "`headgate install --no-queues`"
+)
+
+
 class InvalidFlag(Exception):
     """A flag whose value cannot be used."""
 
@@ -54,12 +64,14 @@ class Flags(Struct, frozen=True, kw_only=True):
 
     kubeconfig: str = ""
     context: str = ""
+    insecure: bool = False
     config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
     listen: str = ""
     leader_elect: bool = True
     lease_namespace: str = ""
     webhook_listen: str = ""
+    queues: bool = True
     roles: tuple[str, ...] = ("scheduler",)
     webhook_cert: Path | None = None
     webhook_key: Path | None = None
@@ -103,7 +115,7 @@ def start(flags: Flags, installed: Installed) -> int:
 
 
 def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
-    access = find_access(flags.kubeconfig, flags.context, os.environ)
+    access = find_access(flags.kubeconfig, flags.context, os.environ, insecure=flags.insecure)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
     settings = structs.replace(settings, roles=frozenset(Role(role) for role in flags.roles))
     return RunPlan(
@@ -159,7 +171,10 @@ def _webhooks(access: Access, flags: Flags) -> WebhookPlan | None:
         raise InvalidFlag("--webhook-cert, --webhook-key: expected both of them, and --webhook-listen")
     if listen is None:
         return None
-    return WebhookPlan(listen, _namespace(access, flags.lease_namespace), flags.webhook_cert, flags.webhook_key)
+    if flags.queues and not QUEUE_ROLES.issubset(flags.roles):
+        raise InvalidFlag(NOBODY_ADMITS)
+    namespace = _namespace(access, flags.lease_namespace)
+    return WebhookPlan(listen, namespace, flags.webhook_cert, flags.webhook_key, flags.queues)
 
 
 def _metrics(flags: Flags) -> MetricsPlan | None:
@@ -194,7 +209,7 @@ def _recording(file: Path | None) -> Iterator[BinaryIO | None]:
         yield None
         return
     try:
-        out = file.open("wb")
+        out = open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # noqa: PTH123, SIM115
     except OSError as error:
         raise InvalidFlag(f"--record: expected a file to write, but {file}: {error.strerror}") from error
     with out:
@@ -220,10 +235,10 @@ async def _until_signalled(plan: RunPlan, log: Log) -> None:
 Tell = Callable[[str], None]
 
 
-def start_install(kubeconfig: str, context: str, wanted: Sequence[Manifest], tell: Tell) -> int:
+def start_install(flags: ClusterFlags, wanted: Sequence[Manifest], tell: Tell) -> int:
     """Installs what is wanted on the cluster of these flags and tells each step; the exit code."""
     try:
-        asyncio.run(_install(find_access(kubeconfig, context, os.environ), wanted, tell))
+        asyncio.run(_install(flags.access(), wanted, tell))
     except InvalidKubeconfig as error:
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_INPUT

@@ -126,6 +126,20 @@ class JobProgress(Struct, frozen=True, gc=False):
     condition: str = ""
     reason: str = ""
     message: str = ""
+    completed_indexes: str | None = None  # of an Indexed Job
+    failed_indexes: str | None = None  # where indexes have a backoff limit of their own
+
+
+class ReplicaCounts(Struct, frozen=True, gc=False):
+    """What the controllers of ReplicaSets, Deployments and StatefulSets report."""
+
+    observed: int  # generation
+    replicas: int
+    ready: int
+
+
+class CronJobProgress(Struct, frozen=True, gc=False):
+    last_scheduled: float
 
 
 class NodeReadiness(Struct, frozen=True, gc=False):
@@ -155,7 +169,16 @@ class BudgetStatus(Struct, frozen=True, gc=False):
 
 
 StatusChange = (
-    PodCondition | Nomination | PodRun | JobProgress | NodeReadiness | WorkloadStatus | BudgetStatus | QueueStatus
+    PodCondition
+    | Nomination
+    | PodRun
+    | JobProgress
+    | ReplicaCounts
+    | CronJobProgress
+    | NodeReadiness
+    | WorkloadStatus
+    | BudgetStatus
+    | QueueStatus
 )
 
 
@@ -266,7 +289,13 @@ class Finalizers(Struct, frozen=True, gc=False):
     names: tuple[str, ...]
 
 
-SpecChange = Suspension | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
+class Scale(Struct, frozen=True, gc=False):
+    """Set spec.replicas."""
+
+    replicas: int
+
+
+SpecChange = Suspension | Scale | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
 
 
 class PatchSpec(Struct, frozen=True, gc=False):

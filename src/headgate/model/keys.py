@@ -14,6 +14,7 @@ class Kind(StrEnum):
     NODE = "nodes"
     NAMESPACE = "namespaces"
     JOB = "jobs.batch"
+    CRON_JOB = "cronjobs.batch"
     PRIORITY_CLASS = "priorityclasses.scheduling.k8s.io"
     DISRUPTION_BUDGET = "poddisruptionbudgets.policy"
     VOLUME_CLAIM = "persistentvolumeclaims"

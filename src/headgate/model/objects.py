@@ -11,7 +11,7 @@ from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
 from headgate.model.limits import LimitRange, RuntimeClass
 from headgate.model.node import Node
-from headgate.model.owners import ReplicaOwner, Service
+from headgate.model.owners import CronJob, ReplicaOwner, Service
 from headgate.model.pod import Pod, PodTemplate
 from headgate.model.queues import QueuedWorkload, QueueObject
 from headgate.model.selectors import Requirement
@@ -62,6 +62,15 @@ class DisruptionBudget(Struct, frozen=True, gc=False):
     generation: int = 0
 
 
+class JobIndexes(Struct, frozen=True, gc=False):
+    """The indexes of an Indexed Job: lists such as `0,2-4`, as its status has them."""
+
+    completed: str = ""
+    failed: str = ""
+    backoff_limit: int | None = None  # of each index; None: the Job has one for all
+    most_failed: int | None = None  # more failed indexes fail the Job
+
+
 class Job(Struct, frozen=True, gc=False):
     key: Key
     uid: str
@@ -90,6 +99,7 @@ class Job(Struct, frozen=True, gc=False):
     owner: Target | None = None  # its controller, where that is of a kind we know
     generation: int = 0
     failed_indexes: int = 0  # how many indexes failed for good
+    indexes: JobIndexes | None = None  # of an Indexed Job
 
     @property
     def target(self) -> Target:
@@ -100,7 +110,17 @@ ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
 QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass
 Object = (
-    Pod | Node | Namespace | PriorityClass | DisruptionBudget | Job | Workload | ClaimObject | OwnerObject | QuotaObject
+    Pod
+    | Node
+    | Namespace
+    | PriorityClass
+    | DisruptionBudget
+    | Job
+    | CronJob
+    | Workload
+    | ClaimObject
+    | OwnerObject
+    | QuotaObject
 )
 
 

@@ -35,12 +35,41 @@ class ReplicaOwner(Struct, frozen=True, gc=False):
         return Target(self.key, self.uid)
 
 
-class StatefulSet(ReplicaOwner, frozen=True, gc=False):
+class Replicas(ReplicaOwner, frozen=True, gc=False):
+    """A ReplicaSet, Deployment or StatefulSet: so many pods of one template."""
+
+    replicas: int = 1
+    template: Raw = Raw(b"{}")  # spec.template, verbatim; of one that wants no pods, left out
+    deleted: float | None = None
+    generation: int = 0
+
+
+class StatefulSet(Replicas, frozen=True, gc=False):
     """Pods that are numbered, and each replaced by one of the same name."""
 
     annotations: Mapping[str, str] = {}
-    replicas: int = 1
-    template: Raw = Raw(b"{}")  # spec.template, verbatim
     pods: PodTemplate = PodTemplate()
     in_order: bool = True  # each pod waits until the one before it is ready
+
+
+class CronJob(Struct, frozen=True, gc=False):
+    """Jobs of one template, created by a schedule."""
+
+    key: Key
+    uid: str
+    version: str
+    created: float
+    schedule: str
+    template: Raw  # spec.jobTemplate, verbatim
+    time_zone: str = ""
+    suspended: bool = False
+    concurrency: str = "Allow"  # or Forbid, or Replace
+    starting_deadline: int | None = None  # seconds after which a missed Job is not started any more
+    keeps_succeeded: int = 3  # Jobs that have ended
+    keeps_failed: int = 1
+    last_scheduled: float | None = None
     deleted: float | None = None
+
+    @property
+    def target(self) -> Target:
+        return Target(self.key, self.uid)

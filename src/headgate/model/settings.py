@@ -131,6 +131,7 @@ class Settings(Struct, frozen=True):
     quota: QuotaSettings = QuotaSettings()
     seed: int = 0  # settles ties between equally good nodes
     roles: frozenset[Role] = frozenset({Role.SCHEDULER})
+    not_applied: tuple[str, ...] = ()  # fields of a configuration file of Kueue that do not apply
 
     def profiles_in_full(self) -> tuple[Profile, ...]:
         """The profiles with what they leave to the settings filled in."""

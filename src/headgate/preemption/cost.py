@@ -38,13 +38,13 @@ def unsaved(running: Running, lines: Amounts, now: float) -> Amounts:
     """Milliseconds since each pod's work was last saved: at its last checkpoint, or else never since it started.
 
     A pod that saves its work at intervals was last saved when the latest of them ended. One that has not started has
-    nothing to lose.
+    nothing to lose. Whatever a pod says of its checkpoints, it loses no more than the time it runs.
     """
-    age = now - running.started[lines]
+    age = np.maximum(np.nan_to_num(now - running.started[lines]), 0)
     every = running.checkpoint_every[lines]
     with np.errstate(invalid="ignore", divide="ignore"):
         since: Times = np.where(every > 0, np.mod(age, every), age)
     saved = now - running.checkpointed[lines]
-    since = np.where(np.isnan(saved), since, np.minimum(saved, np.where(np.isnan(age), saved, age)))
-    milliseconds: Amounts = np.rint(np.maximum(np.nan_to_num(since), 0) * 1000).astype(np.int64)
+    since = np.where(np.isnan(saved), since, np.minimum(saved, age))
+    milliseconds: Amounts = np.rint(np.maximum(since, 0) * 1000).astype(np.int64)
     return milliseconds

@@ -13,13 +13,15 @@ from headgate.simulator.faults import NO_FAULTS, Faults, parse_faults
 from headgate.simulator.invariants import BrokenInvariant
 from headgate.simulator.report import Report
 from headgate.simulator.scenario import InvalidScenario, Scenario, load_scenario, parse_scenario
-from headgate.simulator.virtual_time import EPOCH, NeverSettles, Progress, run
+from headgate.simulator.uncontrolled import uncontrolled_kinds
+from headgate.simulator.virtual_time import EPOCH, Interrupted, NeverSettles, Progress, run
 
 __all__ = [
     "EPOCH",
     "NO_FAULTS",
     "BrokenInvariant",
     "Faults",
+    "Interrupted",
     "InvalidScenario",
     "NeverSettles",
     "Progress",
@@ -29,4 +31,5 @@ __all__ = [
     "parse_faults",
     "parse_scenario",
     "run",
+    "uncontrolled_kinds",
 ]

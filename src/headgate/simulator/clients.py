@@ -110,6 +110,14 @@ class RefusedRequest(Struct, frozen=True):
     message: str
 
 
+class Warned(Struct, frozen=True):
+    """What the server warned of when it accepted a request of the scenario."""
+
+    verb: str
+    object: dict[str, str]
+    message: str
+
+
 class ObjectAddress(Struct, frozen=True):
     """Where one object is served."""
 
@@ -134,6 +142,7 @@ class Kubectl:
         """`hidden` are kinds and names of objects that reports leave out."""
         self._server, self._hidden = server, hidden
         self._applied: dict[str, Manifest] = {}  # by path
+        self._warnings: list[Warned] = []
 
     def create(self, manifest: Manifest, now: float) -> RefusedRequest | None:
         """Creates the object, then writes the status of its manifest as a controller would."""
@@ -145,6 +154,7 @@ class Kubectl:
         if response.code >= 400:
             return _refused("create", address, response)
         created = ObjectAddress(address.served, address.namespace, response.value["metadata"]["name"])
+        self._note("create", created, response)
         if whole is manifest:  # a later apply must not remove what the kubelet registered
             self._applied[created.path] = manifest
         return self._write_status("create", created, whole, now)
@@ -189,21 +199,35 @@ class Kubectl:
     def _merge(self, verb: str, address: ObjectAddress, change: Manifest, now: float) -> RefusedRequest | None:
         spec = {part: value for part, value in change.items() if part != "status"}
         response = self._request("PATCH", address.path, now, spec, MERGE)
-        return (
-            _refused(verb, address, response)
-            if response.code >= 400
-            else self._write_status(verb, address, change, now)
-        )
+        if response.code >= 400:
+            return _refused(verb, address, response)
+        self._note(verb, address, response)
+        return self._write_status(verb, address, change, now)
 
     def _write_status(self, verb: str, address: ObjectAddress, manifest: Manifest, now: float) -> RefusedRequest | None:
         if not manifest.get("status"):
             return None
         response = self._request("PATCH", f"{address.path}/status", now, {"status": manifest["status"]}, MERGE)
-        return _refused(verb, address, response) if response.code >= 400 else None
+        if response.code >= 400:
+            return _refused(verb, address, response)
+        self._note(verb, address, response)
+        return None
+
+    def take_warnings(self) -> list[Warned]:
+        """Those since they were last taken."""
+        taken, self._warnings = self._warnings, []
+        return taken
+
+    def _note(self, verb: str, address: ObjectAddress, response: Response) -> None:
+        known = {warned.message for warned in self._warnings if warned.object == address.reference}
+        self._warnings += [
+            Warned(verb, address.reference, message) for message in response.warnings if message not in known
+        ]
 
     def _request(self, method: str, path: str, now: float, body: object = None, content_type: str = JSON) -> Response:
         raw = b"" if body is None else msgspec.json.encode(body)
-        return self._server.handle(Request(method, path, {}, raw, content_type), now)
+        query = {} if body is None else {"fieldValidation": "Warn"}
+        return self._server.handle(Request(method, path, query, raw, content_type), now)
 
     def _address_of(self, manifest: Manifest) -> ObjectAddress | None:
         return self._find(_reference(manifest))

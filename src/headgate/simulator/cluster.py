@@ -51,10 +51,13 @@ from headgate.simulator.process import Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.world import (
     Controller,
+    CronJobController,
+    DeploymentController,
     DisruptionController,
     JobController,
     Kubelet,
     NodeLifecycle,
+    ReplicaSetController,
     StatefulSetController,
 )
 from headgate.world.autoscaling import Autoscaler, ScaleUpReview
@@ -188,7 +191,7 @@ class ControllerRunner:
         batch, self._inbox = self._inbox, []
         for effect in self._controller.react(batch, now):
             if isinstance(effect, WakeAt):
-                wake(effect.at, partial(self.fire, effect.timer))
+                wake(effect.at, partial(self.fire, effect.timer), effect.idle)
             else:
                 outcome = perform(effect, server, now, CONTROLLER_MANAGER)
                 if outcome.trouble is not None:  # a successful write is observed anyway
@@ -227,6 +230,9 @@ class SimulatedCluster:
             Kubelet(faults.stuck),
             JobController(),
             StatefulSetController(),
+            ReplicaSetController(),
+            DeploymentController(),
+            CronJobController(),
             NodeLifecycle(),
             DisruptionController(),
             *more_controllers,
@@ -238,12 +244,14 @@ class SimulatedCluster:
         self._feed = Feed(self.server, READABLE, reading.read)
         self.process = Process(self.server, self._feed, plan, faults, injector)
         self.changed_at = 0.0
+        self.changes: list[Sequence[ObjectChange]] = []  # of this round
         self._release_set_for: float | None = None
         self._cut_off_until = 0.0
         self._restart_set_in = -1
 
     def round(self, now: float, wake: Wake) -> bool:
         """Hands out what changed, and lets process and controllers act once; returns whether any did."""
+        self.changes = []
         self._distribute(now)
         moved = self.process.step(now, lambda alarm: wake(alarm.at, self._engine_timer(alarm.timer), alarm.idle))
         self._distribute(now)
@@ -276,6 +284,7 @@ class SimulatedCluster:
         if not changes:
             return
         self.changed_at = now
+        self.changes.append(changes)
         kinds = kinds_of(changes)
         if Kind.POD in kinds:
             self._bound_once.check(changes, self.process.journal)

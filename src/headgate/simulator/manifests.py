@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from headgate.model.quantity import InvalidQuantity, parse_quantity
+from headgate.world.cron_jobs import UTC_NAMES, InvalidSchedule, parse_schedule
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
 Manifest = dict[str, Any]
@@ -61,6 +63,7 @@ def check_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
         if found is not None and not isinstance(found, kind):
             yield path, f"expected {expected}, got {found!r:.60}"
     yield from _check_behaviour(manifest)
+    yield from _check_schedule(manifest)
 
 
 _SHAPES: tuple[tuple[str, type, str], ...] = (
@@ -74,8 +77,27 @@ _SHAPES: tuple[tuple[str, type, str], ...] = (
 """Types of the fields that are read before a server has checked them."""
 
 
+_POD_ANNOTATIONS = {
+    "Pod": "metadata.annotations",
+    "CronJob": "spec.jobTemplate.spec.template.metadata.annotations",
+    **dict.fromkeys(("Job", "Deployment", "ReplicaSet", "StatefulSet"), "spec.template.metadata.annotations"),
+}
+"""Where each kind says how its pods behave."""
+
+
+def _check_schedule(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    if manifest.get("kind") != "CronJob":
+        return
+    try:
+        parse_schedule(str(_at(manifest, "spec.schedule") or ""))
+    except InvalidSchedule as error:
+        yield "spec.schedule", str(error)
+    if (zone := _at(manifest, "spec.timeZone")) not in (None, *UTC_NAMES):
+        yield "spec.timeZone", f"expected UTC, because other time zones are not simulated, got {zone!r:.60}"
+
+
 def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    path = {"Pod": "metadata.annotations", "Job": "spec.template.metadata.annotations"}.get(str(manifest.get("kind")))
+    path = _POD_ANNOTATIONS.get(str(manifest.get("kind")))
     annotations = _at(manifest, path) if path else None
     if not isinstance(annotations, Mapping):
         return
@@ -83,6 +105,34 @@ def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
         behaviour_of({name: str(value) for name, value in annotations.items()})
     except InvalidBehaviour as error:
         yield f"{path}[{error.annotation}]", str(error)
+
+
+def unreadable_quantity(manifest: Manifest) -> tuple[str, str] | None:
+    """The path of the first amount of a resource that is no quantity, and what was expected there."""
+    for path, value in _amounts(manifest, ""):
+        try:
+            parse_quantity(str(value))
+        except InvalidQuantity:
+            shown = path.removeprefix("status.") if manifest.get("kind") == "Node" else path
+            return shown, f"expected a quantity such as 500m or 2Gi, got {value!r:.60}"
+    return None
+
+
+_AMOUNTS = ("resources.requests", "resources.limits", "status.capacity", "status.allocatable", "spec.overhead")
+
+
+def _amounts(part: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Paths and values of all amounts of resources."""
+    if isinstance(part, list):
+        for index, item in enumerate(part):
+            yield from _amounts(item, f"{path}[{index}]")
+    elif isinstance(part, Mapping):
+        for name, value in part.items():
+            inner = f"{path}.{name}" if path else name
+            if path.endswith(_AMOUNTS):
+                yield inner, value
+            else:
+                yield from _amounts(value, inner)
 
 
 def _at(manifest: Any, path: str) -> Any:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Generic, TypeVar, assert_never
 
 from msgspec import structs
 
+from headgate.api.kinds import RESOURCES
 from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.model.counting import duration_text
+from headgate.model.events import Observed
+from headgate.model.keys import Key
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
+from headgate.simulator.manifests import unreadable_quantity
+from headgate.simulator.observing import ObjectChange
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.report import (
     ExpectationChecker,
@@ -40,6 +46,8 @@ from headgate.simulator.scenario import (
 EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z, the start of every run
 LONGEST = 30 * 24 * 3600.0  # seconds a run may take to settle
 MOST_ROUNDS = 10_000  # at one instant
+WATCHED_ROUNDS = 100  # of a run that does not settle
+MOST_TOLD, MOST_SEARCHED, MOST_CHARACTERS = 5, 1000, 200  # objects, journal entries and characters of a line
 
 Progress = Callable[[float, float | None], None]
 """Called with the time and, where it is known, the end of the run, in seconds from the start."""
@@ -92,7 +100,15 @@ class VirtualTime(Generic[E]):
 
 
 class NeverSettles(Exception):
-    """The run does not end by itself within the limits."""
+    """The run does not end by itself within the limits; the text tells of the objects that change again and again."""
+
+
+class Interrupted(Exception):
+    """The user interrupted the run; `report` is what is known so far."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(f"interrupted at {duration_text(report.until)} of the scenario")
+        self.report = report
 
 
 def run(
@@ -102,7 +118,9 @@ def run(
     progress: Progress | None = None,
     plugins: tuple[PreEnqueue, ...] = (),
 ) -> Report:
-    """Runs the scenario; equal seeds give equal reports. Raises InvalidScenario, NeverSettles and BrokenInvariant.
+    """Runs the scenario; equal seeds give equal reports.
+
+    Raises InvalidScenario, NeverSettles, Interrupted and BrokenInvariant.
 
     `plugins` are installed PreEnqueue plugins; a profile of the scenario enables them.
     """
@@ -130,16 +148,24 @@ class _Run:
             scenario, {name: cluster.kubectl for name, cluster in self._clusters.items()}
         )
         self._refused: list[dict[str, object]] = []
+        self._changes: deque[dict[str, list[Sequence[ObjectChange]]]] = deque(maxlen=WATCHED_ROUNDS)  # by cluster
+        self._warnings: list[dict[str, object]] = []
 
     def report(self) -> Report:
         self._create_objects()
         for scheduled in self._scenario.timeline:
             self._time.wake(EPOCH + scheduled.at, self._at_its_time(scheduled))
-        ended = self._run_to_end()
+        try:
+            ended = self._run_to_end()
+        except KeyboardInterrupt:
+            raise Interrupted(self._so_far(round(self._time.now - EPOCH, 6))) from None
         self._checker.check_at_end(ended)
-        clusters = list(self._clusters.values())
-        for cluster in clusters:
+        for cluster in self._clusters.values():
             cluster.process.check_at_end(self._time.now)
+        return self._so_far(ended)
+
+    def _so_far(self, ended: float) -> Report:
+        clusters = list(self._clusters.values())
         journal = merged_journal({cluster.name: cluster.journal_entries for cluster in clusters}, EPOCH)
         decisions = sum(len(cluster.process.journal_entries) for cluster in clusters)
         return Report(
@@ -148,6 +174,7 @@ class _Run:
             final=self._checker.objects(),
             journal=journal,
             refused=self._refused,
+            warnings=self._warnings,
             summary=summary_of([cluster.pod_counts for cluster in clusters], decisions, self._injector.writes)
             | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None]),
             failures=self._checker.failures,
@@ -159,7 +186,8 @@ class _Run:
         self._settle()
         while (at := self._time.next_at) is not None and (self._time.awaiting if end is None else at <= EPOCH + end):
             if at > EPOCH + LONGEST and end is None:
-                raise NeverSettles(f"nothing settled within {LONGEST / 86400:g} days; give `until` a duration")
+                days = f"{LONGEST / 86400:g} days"
+                raise NeverSettles(f"nothing settled within {days}; give `until` a duration{self._story()}")
             self._checker.check_before(at - EPOCH)
             self._time.advance(at)
             self._settle()
@@ -176,18 +204,41 @@ class _Run:
         for _ in range(MOST_ROUNDS):
             rang = [ring() for ring in self._time.due()]
             moved = [cluster.round(self._time.now, self._time.wake) for cluster in self._clusters.values()]
+            self._changes.append({cluster.name: cluster.changes for cluster in self._clusters.values()})
             if not rang and not any(moved) and (self._time.next_at or float("inf")) > self._time.now:
                 return
-        raise NeverSettles(f"at {self._time.now - EPOCH:g}s things go round and round, {MOST_ROUNDS} times")
+            self._progress(self._time.now - EPOCH, self._scenario.until)
+        at = duration_text(self._time.now - EPOCH)
+        raise NeverSettles(f"at {at} things go round: {MOST_ROUNDS} rounds and time does not go on{self._story()}")
+
+    def _story(self) -> str:
+        """The objects that changed most in the last rounds, and what was decided about them last."""
+        counts = Counter(self._changed()).most_common(MOST_TOLD)
+        lines = [f". What changed most in the last {len(self._changes)} rounds:"] if counts else []
+        for (cluster, key), times in counts:
+            where = f"{key.namespace}/" if key.namespace else ""
+            lines.append(f"  {RESOURCES[key.kind].kind_name} {where}{key.name} ({times} times)")
+            recent = self._clusters[cluster].process.journal_entries[-MOST_SEARCHED:]
+            decided = [entry for entry in recent if entry.key == key][-2:]
+            lines += [f"    {entry.decision} {entry.reason}: {entry.message}"[:MOST_CHARACTERS] for entry in decided]
+        return "\n".join(lines)
+
+    def _changed(self) -> Iterator[tuple[str, Key]]:
+        """The cluster and key of every object that changed in the last rounds, once for each change."""
+        for by_cluster in self._changes:
+            for cluster, batches in by_cluster.items():
+                for change in (one for batch in batches for one in batch):
+                    yield cluster, (change.object if isinstance(change, Observed) else change).key
 
     def _create_objects(self) -> None:
         for plan in self._scenario.clusters:
             for located in plan.objects:
                 refused = self._clusters[plan.name].kubectl.create(located.manifest, self._time.now)
                 if refused is not None:
-                    raise self._invalid(
-                        located.path, f"refused with {refused.code} {refused.reason}: {refused.message}"
-                    )
+                    field, problem = unreadable_quantity(located.manifest) or ("", "")
+                    problem = problem or f"refused with {refused.code} {refused.reason}: {refused.message}"
+                    raise self._invalid(f"{located.path}.{field}" if field else located.path, problem)
+            self._record_warnings(plan.name)
 
     def _at_its_time(self, scheduled: ScheduledAction) -> Callable[[], None]:
         return lambda: self._perform(scheduled)
@@ -197,7 +248,10 @@ class _Run:
         match action:
             case Apply(manifests):
                 for located in manifests:
-                    self._record(scheduled, self._cluster(scheduled.cluster).kubectl.apply(located.manifest, now))
+                    refused = self._cluster(scheduled.cluster).kubectl.apply(located.manifest, now)
+                    if refused is not None and (found := unreadable_quantity(located.manifest)) is not None:
+                        refused = structs.replace(refused, message=f"{refused.message} ({': '.join(found)})")
+                    self._record(scheduled, refused)
             case DeleteObject(reference):
                 self._record(scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(reference, now)))
             case PatchObject(reference, merge):
@@ -226,10 +280,17 @@ class _Run:
             raise self._invalid(scheduled.path, str(error)) from None
 
     def _record(self, scheduled: ScheduledAction, refused: RefusedRequest | None) -> None:
-        if refused is None:
-            return
-        where = {"at": rounded_seconds(self._time.now - EPOCH), "cluster": self._cluster(scheduled.cluster).name}
-        self._refused.append({**where, **structs.asdict(refused)})
+        name = self._cluster(scheduled.cluster).name
+        self._record_warnings(name)
+        if refused is not None:
+            self._refused.append({**self._here(name), **structs.asdict(refused)})
+
+    def _record_warnings(self, cluster: str) -> None:
+        for warned in self._clusters[cluster].kubectl.take_warnings():
+            self._warnings.append({**self._here(cluster), **structs.asdict(warned)})
+
+    def _here(self, cluster: str) -> dict[str, object]:
+        return {"at": rounded_seconds(self._time.now - EPOCH), "cluster": cluster}
 
     def _cluster(self, name: str) -> SimulatedCluster:
         return self._clusters[name or self._scenario.clusters[0].name]

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 import click
+
+from headgate.ui.groups import SuggestingGroup
 
 COMMANDS = {  # by name: the module, the command in it, and its line of help
     "install": ("headgate.ui.install_command", "install", "Install CRDs, RBAC and webhooks."),
     "explain": ("headgate.ui.explain", "explain", "Explain a decision."),
     "run": ("headgate.ui.run_command", "run", "Run on a cluster: quota, integrations, scheduler."),
     "simulate": ("headgate.ui.simulate_command", "simulate", "Run a scenario in virtual time."),
+    "version": ("headgate.ui.version_command", "show_version", "Show the version."),
 }
+CLOSED_PIPE, FULL = (errno.EPIPE, errno.ECONNRESET), errno.ENOSPC
+FAILED = 1
 
 
-class LazyGroup(click.Group):
-    """A group that imports the command that is called."""
+class LazyGroup(SuggestingGroup):
+    """A group that imports the command that is called, and ends quietly where its output goes nowhere."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -33,6 +43,27 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """A pipe that is closed ends the command without a word, a full disk with one line."""
+        try:
+            try:
+                return super().main(*args, **extra)
+            finally:
+                sys.stdout.flush()
+        except OSError as error:
+            _discard_output()
+            if error.errno not in (*CLOSED_PIPE, FULL):
+                raise
+            if error.errno == FULL:
+                click.echo(f"Error: cannot write the output: {error.strerror}", err=True)
+            sys.exit(FAILED)
+
+
+def _discard_output() -> None:
+    """What is still buffered goes nowhere, so that nothing is written when the process ends."""
+    with suppress(OSError, ValueError):  # of an output that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 
 def show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
@@ -48,8 +79,11 @@ def main() -> None:
     """Gates, quota, gang scheduling and preemption for batch workloads on Kubernetes.
 
     \b
-    Try it without a cluster:
+    Examples:
       headgate simulate examples/01-first-pod/scenario.yaml
-    Run on a cluster:
+          try it without a cluster
       headgate run --kubeconfig ~/.kube/config --roles scheduler
+          run on a cluster
+      headgate explain workload job/train
+          why a job waits
     """

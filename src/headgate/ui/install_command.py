@@ -9,9 +9,11 @@ import click
 import yaml
 
 from headgate.api.install_manifests import AtService, AtUrl, Manifest, WebhookPlace
+from headgate.ui.output import JSON, TABLE, echo_document, output_option
 
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 SERVICE = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?")
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 WITHOUT_WEBHOOKS = (
     "No webhooks: unknown priority classes, and preemption priorities below the priority, will not be refused; Jobs "
     "and pods with a queue name will not be suspended or gated automatically, and invalid queues are found only later. "
@@ -34,19 +36,30 @@ def read_service(_context: click.Context, _parameter: click.Parameter, text: str
     return AtService(found[1], found[3], int(found[6] or 443))
 
 
+def read_namespaces(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if not NAMESPACE.fullmatch(name):
+            raise click.BadParameter(f"expected names of namespaces, got {name!r}")
+    if not names:
+        raise click.BadParameter("expected at least one namespace, such as kube-system")
+    return names
+
+
 @click.command(
     epilog="""\b
 Examples:
   headgate install --service headgate-system/headgate
       on the cluster of the current context; `headgate run` is a pod behind that Service
   headgate install --webhook-url https://10.0.0.5:10271
-      `headgate run --webhook-listen 0.0.0.0:10271` is a process outside the cluster
+      `headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271` is a process outside
   headgate install --dry-run --service headgate-system/headgate | kubectl apply --server-side -f -
       the same, applied with kubectl
 """
 )
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
 @click.option(
     "--webhook-url",
     "url",
@@ -68,28 +81,55 @@ Examples:
     help="Also install Kueue's CRDs, and what suspends Jobs and gates pods until they are admitted. CRDs that "
     "headgate did not install are left as they are.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the manifests as YAML and contact no cluster.")
+@click.option(
+    "--system-class-namespaces",
+    metavar="LIST",
+    default="kube-system",
+    show_default=True,
+    callback=read_namespaces,
+    help="Namespaces whose Workloads and PodGroups may name system-* PriorityClasses, separated by commas.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the manifests, as YAML or JSON, and contact no cluster.")
+@output_option
 def install(
-    *, kubeconfig: str, context: str, url: AtUrl | None, service: AtService | None, queues: bool, dry_run: bool
+    *,
+    kubeconfig: str,
+    context: str,
+    insecure: bool,
+    url: AtUrl | None,
+    service: AtService | None,
+    queues: bool,
+    system_class_namespaces: tuple[str, ...],
+    dry_run: bool,
+    output: str,
 ) -> None:
     """Install CRDs, RBAC and webhooks for workloads and queues.
 
     Idempotent: what exists is updated. Exits with 0 when everything is installed, 2 for wrong input, 1 otherwise.
     """
     # Imported late, because the HTTP client takes a while to import and help should be fast.
+    from headgate.live.cluster_reading import ClusterFlags  # noqa: PLC0415
     from headgate.live.install import manifests  # noqa: PLC0415
     from headgate.live.start import start_install  # noqa: PLC0415
 
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
-    wanted = manifests(place, queues=queues)
+    wanted = manifests(place, queues=queues, system_classes=system_class_namespaces)
+    if dry_run and output == JSON:
+        echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)
+        return
     if dry_run:
         click.echo(in_yaml(wanted), nl=False)
         return
-    status = start_install(kubeconfig, context, wanted, click.echo)
+    steps: list[str] = []
+    tell = click.echo if output == TABLE else steps.append
+    status = start_install(ClusterFlags(kubeconfig, context, insecure), wanted, tell)
+    if output != TABLE:
+        told = [line.rpartition(": ") for line in steps]
+        echo_document([{"object": name, "outcome": outcome} for name, _, outcome in told], output)
     if status == 0 and place is None:
-        click.echo(WITHOUT_WEBHOOKS)
+        click.echo(WITHOUT_WEBHOOKS, err=output != TABLE)
     sys.exit(status)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from headgate.ui.files import read_file
+
 ROLES = ("quota", "scheduler", "fleet", "integrations")
 BUILT_ROLES = ("quota", "scheduler", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -53,7 +55,7 @@ Examples:
       in place of kube-scheduler, as a single replica
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
       with a configuration, JSON logs, and observations recorded for replay
-  headgate run --webhook-listen 0.0.0.0:10271
+  headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271
       also serves the webhooks that `headgate install` configured
 """
 )
@@ -64,7 +66,8 @@ Examples:
     help="Instead of KUBECONFIG, ~/.kube/config or the pod's service account.",
 )
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path), help="Configuration (YAML).")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
+@click.option("--config", metavar="FILE", callback=read_file, help="Configuration (YAML); - for standard input.")
 @click.option(
     "--roles",
     metavar="LIST",
@@ -134,6 +137,11 @@ Examples:
     help="Address of the admission webhooks, over TLS.  [default: none]",
 )
 @click.option(
+    "--queues/--no-queues",
+    default=True,
+    help="Also serve the webhooks of queues, which need the roles quota and integrations; as for `headgate install`.",
+)
+@click.option(
     "--webhook-cert",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -156,6 +164,7 @@ def run(
     *,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     roles: tuple[str, ...],
     scheduler_names: tuple[str, ...],
@@ -168,6 +177,7 @@ def run(
     no_leader_elect: bool,
     lease_namespace: str,
     webhook_listen: str,
+    queues: bool,
     webhook_cert: Path | None,
     webhook_key: Path | None,
     log_format: str,
@@ -188,6 +198,7 @@ def run(
     flags = Flags(
         kubeconfig=kubeconfig,
         context=context,
+        insecure=insecure,
         config=config,
         roles=roles,
         scheduler_names=scheduler_names,
@@ -199,6 +210,7 @@ def run(
         leader_elect=leader_elect and not no_leader_elect,
         lease_namespace=lease_namespace,
         webhook_listen=webhook_listen,
+        queues=queues,
         webhook_cert=webhook_cert,
         webhook_key=webhook_key,
         log_format=log_format,

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from time import monotonic
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
 
 import click
+import msgspec
 
-from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.model.counting import counted, duration_text
 from headgate.simulator import (
     Faults,
+    Interrupted,
     InvalidScenario,
     NeverSettles,
-    Progress,
     Report,
-    Scenario,
     load_scenario,
     parse_faults,
     run,
+    uncontrolled_kinds,
 )
+from headgate.ui.output import JSON, TABLE, echo_document, output_option, styled
 from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.progress import progress_bar
 from headgate.ui.tables import table
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-BAR = 30  # characters
-PATIENCE, REDRAW = 1.0, 0.1  # seconds before the bar appears, and between two updates
 OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # a run keeps nearly all it allocates, so collections find little
+COLOURS = {
+    **dict.fromkeys(("bind", "admit", "start", "finish", "ungate"), "green"),
+    **dict.fromkeys(("wait", "gate", "hold", "nominate"), "yellow"),
+    **dict.fromkeys(("preempt", "evict", "stop", "fail", "delete"), "red"),
+}
+"""Of decisions, by what they mean for the object."""
 
 
 def _read_faults(_ctx: click.Context, _option: click.Parameter, value: str) -> Faults:
@@ -39,10 +45,22 @@ def _read_faults(_ctx: click.Context, _option: click.Parameter, value: str) -> F
         raise click.BadParameter(str(error)) from None
 
 
-@click.command()
-@click.argument("file", type=click.Path())
+@click.command(
+    epilog="""\b
+Examples:
+  headgate simulate examples/01-first-pod/scenario.yaml
+      the timeline, the pods, and a summary
+  headgate simulate scenario.yaml --seed 7 --output json
+      all objects, decisions and refused requests, for a script
+  headgate simulate - < scenario.yaml
+      from standard input
+  headgate simulate scenario.yaml --faults crash=0.01,lost=0.05,conflict=0.05,stale=2s
+      with faults at random, from the seed
+"""
+)
+@click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal runs.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 @click.option(
     "--faults",
     callback=_read_faults,
@@ -53,92 +71,61 @@ def _read_faults(_ctx: click.Context, _option: click.Parameter, value: str) -> F
 )
 @click.option("--journal", is_flag=True, help="Print the timeline only.")
 def simulate(file: str, seed: int, output: str, faults: Faults, journal: bool) -> None:
-    """Run the scenario in FILE and print what happened.
+    """Run the scenario in FILE, or in standard input for `-`, and print what happened.
 
     \b
-    Exit status: 0 done and every expectation held, 1 one did not hold, 2 the input was wrong.
-    \b
-    Examples:
-      headgate simulate examples/01-first-pod/scenario.yaml
-      headgate simulate scenario.yaml --seed 7 --output json
-      headgate simulate scenario.yaml --faults crash=0.01,lost=0.05,conflict=0.05,stale=2s
+    Exit status: 0 done and every expectation held, 1 one did not hold or nothing came to rest, 2 the input was wrong,
+    130 interrupted; what is known by then is printed.
     """
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(_simulate(file, seed, faults, lambda report: _print(report, output, journal)))
-
-
-def _simulate(file: str, seed: int, faults: Faults, show: Callable[[Report], None]) -> int:
     try:
-        installed = InstalledPlugins()
-        scenario = load_scenario(file, installed.names)
-        report = _run(scenario, seed, faults, installed.enabled_by(scenario.settings))
-        show(report)
+        report, status = _run(file, seed, faults)
     except (InvalidScenario, InvalidPlugin) as error:
-        return _say(str(error), WRONG_INPUT)
+        _fail(str(error), WRONG_INPUT)
     except NeverSettles as error:
-        return _say(f"{file}: {error}", FAILED)
+        _fail(f"{file}: {error}", FAILED)
     except AssertionError as error:  # an invariant of the simulator or of the engine
-        return _say(f"{file}: a bug in headgate, please report it: {error}", FAILED)
+        _fail(f"{file}: a bug in headgate, please report it: {error}", FAILED)
     except KeyboardInterrupt:
-        return _say("interrupted", INTERRUPTED)
+        _fail("interrupted", INTERRUPTED)
+    _print(report, output, journal)
     for failure in report.failures:
         click.echo(f"{file}: {failure}", err=True)
-    return FAILED if report.failures else DONE
+    sys.exit(FAILED if report.failures and status == DONE else status)
 
 
-def _say(message: str, status: int) -> int:
+def _run(file: str, seed: int, faults: Faults) -> tuple[Report, int]:
+    """What is known of the run when it ended or was interrupted, and the exit status of that."""
+    installed = InstalledPlugins()
+    scenario = load_scenario(file, installed.names)
+    plugins = installed.enabled_by(scenario.settings)
+    if kinds := uncontrolled_kinds(scenario):
+        click.echo(
+            f"Warning: no controller of a simulated cluster acts on {', '.join(kinds)}: objects of these kinds are "
+            "stored and nothing more happens to them",
+            err=True,
+        )
+    try:
+        with progress_bar() as progress:
+            return run(scenario, seed, faults, progress, plugins), DONE
+    except Interrupted as interrupted:
+        click.echo(str(interrupted), err=True)
+        return interrupted.report, INTERRUPTED
+
+
+def _fail(message: str, status: int) -> NoReturn:
     click.echo(message, err=True)
-    return status
+    sys.exit(status)
 
 
 def _print(report: Report, output: str, journal: bool) -> None:
-    if output == "json":
-        click.echo(report.to_json())
-    else:
+    if output == TABLE:
         for line in render(report, timeline_only=journal):
             click.echo(line)
-
-
-def _run(scenario: Scenario, seed: int, faults: Faults, plugins: tuple[PreEnqueue, ...]) -> Report:
-    with _progress() as progress:
-        return run(scenario, seed, faults, progress, plugins)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A progress bar for long runs, if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda now, end: None
-        return
-    bar = _Bar()
-    try:
-        yield bar.show
-    finally:
-        bar.clear()
-
-
-class _Bar:
-    """A progress bar that appears after PATIENCE."""
-
-    def __init__(self) -> None:
-        self._next = monotonic() + PATIENCE
-        self._width = 0
-
-    def show(self, now: float, end: float | None) -> None:
-        if monotonic() < self._next:
-            return
-        self._next = monotonic() + REDRAW
-        text = f"simulating {_share(now / end) if end else f'{now:.0f}s'}"
-        self._width = max(self._width, len(text))
-        click.echo(f"\r{text:<{self._width}}", err=True, nl=False)
-
-    def clear(self) -> None:
-        if self._width:
-            click.echo(f"\r{'':<{self._width}}\r", err=True, nl=False)
-
-
-def _share(share: float) -> str:
-    return f"[{'#' * int(share * BAR):<{BAR}}] {share:4.0%}"
+    elif output == JSON:
+        click.echo(report.to_json())
+    else:
+        echo_document(msgspec.json.decode(report.to_json()), output)
 
 
 def render(report: Report, *, timeline_only: bool = False) -> Iterator[str]:
@@ -154,11 +141,20 @@ def render(report: Report, *, timeline_only: bool = False) -> Iterator[str]:
 
 def _timeline(report: Report) -> Iterator[str]:
     several = len(report.final) > 1
-    rows = [_decided(entry, several) for entry in report.journal] + [
-        _refused(entry, several) for entry in report.refused
+    rows = [
+        *(_warned(entry, several) for entry in report.warnings),
+        *(_decided(entry, several) for entry in report.journal),
+        *(_refused(entry, several) for entry in report.refused),
     ]
     rows.sort(key=lambda row: row[0])
-    yield from table(["TIME", "OBJECT", "DECISION", "WHY"], [[_time(at), *cells] for at, cells in rows])
+    yield from table(
+        ["TIME", "OBJECT", "DECISION", "WHY"], [[duration_text(at), *cells] for at, cells in rows], _coloured
+    )
+
+
+def _coloured(column: int, cell: str) -> str:
+    word = cell.strip()
+    return styled(cell, fg="red" if word.endswith("refused") else COLOURS.get(word)) if column == 2 else cell
 
 
 def _decided(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
@@ -168,6 +164,10 @@ def _decided(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]
 
 def _refused(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
     return entry["at"], [_object(entry, several), f"{entry['verb']} refused", f"{entry['code']} {entry['message']}"]
+
+
+def _warned(entry: Mapping[str, Any], several: bool) -> tuple[float, list[str]]:
+    return entry["at"], [_object(entry, several), f"{entry['verb']} warned", entry["message"]]
 
 
 def _object(entry: Mapping[str, Any], several: bool) -> str:
@@ -207,16 +207,14 @@ def _note(found: Mapping[str, Any]) -> str:
 
 def _summary(report: Report) -> Iterator[str]:
     pods, waited = report.summary["pods"], report.summary["waitingSeconds"]
-    yield f"after {_time(report.until)}, pods: " + ", ".join(f"{count} {name}" for name, count in pods.items())
+    yield f"after {duration_text(report.until)}, pods: " + ", ".join(f"{count} {name}" for name, count in pods.items())
     if waited is not None:
-        yield f"waited for a node: {waited['min']:g}s to {waited['max']:g}s, median {waited['median']:g}s"
-    yield f"{report.summary['decisions']} decisions, {report.summary['effects']} writes"
+        least, median, most = (duration_text(waited[name]) for name in ("min", "median", "max"))
+        yield f"waited for a node: {least} to {most}, median {median}"
+    decisions, effects = report.summary["decisions"], report.summary["effects"]
+    yield f"{counted(decisions, 'decision')}, {counted(effects, 'write')}"
     if (scaled := report.summary.get("autoscaler")) is not None:
         yield (
-            f"autoscaler: {scaled['scaleUps']} scale-ups, {scaled['nodesAdded']} nodes added, "
+            f"autoscaler: {counted(scaled['scaleUps'], 'scale-up')}, {counted(scaled['nodesAdded'], 'node')} added, "
             f"{scaled['nodesRemoved']} removed, {scaled['falseScaleUps']} false, {scaled['missedScaleUps']} missed"
         )
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:g}s" if seconds < 1e6 else f"{seconds:.0f}s"

@@ -6,18 +6,23 @@ protocol `Controller` says, export it here, and add it to the controllers of `he
 """
 
 from headgate.world.controller import Controller
+from headgate.world.cron_jobs import CronJobController
 from headgate.world.disruptions import DisruptionController
 from headgate.world.jobs import JobController
 from headgate.world.nodes import InvalidBehaviour, Kubelet, NodeLifecycle, behaviour_of
+from headgate.world.replica_sets import DeploymentController, ReplicaSetController
 from headgate.world.stateful_sets import StatefulSetController
 
 __all__ = [
     "Controller",
+    "CronJobController",
+    "DeploymentController",
     "DisruptionController",
     "InvalidBehaviour",
     "JobController",
     "Kubelet",
     "NodeLifecycle",
+    "ReplicaSetController",
     "StatefulSetController",
     "behaviour_of",
 ]

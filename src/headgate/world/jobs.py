@@ -1,8 +1,9 @@
-"""The Job controller: parallelism, completions, suspension, the backoff limit, and the Job's status."""
+"""The Job controller: parallelism, completions, indexes, suspension, the backoff limits, and the Job's status."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,16 +12,14 @@ from headgate.api.jobs import pod_from_template
 from headgate.model.effects import Create, Delete, Effect, JobProgress, PatchStatus, WakeAt, Write
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
-from headgate.model.objects import Job
+from headgate.model.objects import Job, JobIndexes
 from headgate.model.pod import Phase, Pod
 from headgate.world.controller import PERMANENT
+from headgate.world.job_indexes import IndexProgress, backoff_after, intervals_of
+from headgate.world.names import child_name
+from headgate.world.replica_sets import deletion_order
 
 CONTROLLER = "kubernetes.io/job-controller"
-FIRST_BACKOFF = 10.0  # seconds before a failed pod is replaced; doubles with each failure
-LONGEST_BACKOFF = 600.0
-LONGEST_NAME = 63
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_STRIDE = 6_180_340  # shares no factor with the number of suffixes, so no two counts give one suffix
 
 
 class JobPods(Struct):
@@ -33,7 +32,8 @@ class JobPods(Struct):
     failed: dict[str, float] = field(default_factory=dict)  # when it was first seen failed
     earlier_succeeded: int = 0  # counted in status at first sight, their objects already gone
     earlier_failed: int = 0
-    creating: dict[Key, None] = field(default_factory=dict)  # created, not observed yet
+    indexes: IndexProgress = field(default_factory=IndexProgress)  # of an Indexed Job
+    creating: dict[Key, int | None] = field(default_factory=dict)  # created, not observed yet, and the index of each
     deleting: dict[str, None] = field(default_factory=dict)  # by uid: deleted, not observed yet
     created: int = 0
     started: float | None = None
@@ -42,6 +42,8 @@ class JobPods(Struct):
     def add_pod(self, pod: Pod, now: float) -> None:
         self.creating.pop(pod.key, None)
         self._deactivate(pod.uid)
+        if pod.uid not in self.deleting:
+            self.indexes.add_pod(pod, now)
         if pod.phase is Phase.SUCCEEDED:
             self.succeeded[pod.uid] = None
         elif pod.deleted is not None or pod.uid in self.failed:
@@ -61,6 +63,8 @@ class JobPods(Struct):
             self.earlier_succeeded = max(0, job.succeeded - len(self.succeeded))
             self.earlier_failed = max(0, job.failed - len(self.failed))
             self.started = job.started
+        if job.indexes is not None:
+            self.indexes.update(job.indexes)
         self.job = job
 
     def expect_deletion(self, pod: Pod) -> None:
@@ -69,6 +73,9 @@ class JobPods(Struct):
 
     @property
     def successes(self) -> int:
+        """Of an Indexed Job, the indexes that completed."""
+        if self.job is not None and self.job.indexes is not None:
+            return len(self.indexes.completed)
         return self.earlier_succeeded + len(self.succeeded)
 
     @property
@@ -81,6 +88,7 @@ class JobPods(Struct):
             self.running[pod.uid] = None
 
     def _deactivate(self, uid: str) -> None:
+        self.indexes.delete_pod(uid)
         self.active.pop(uid, None)
         self.running.pop(uid, None)
 
@@ -166,21 +174,40 @@ class JobController:
 
     def _adjust(self, pods: JobPods, job: Job, now: float) -> list[Effect]:
         """Creates or deletes pods until as many are active as the Job wants now."""
+        if spent := _spent_pods(pods, job):
+            return _delete_pods(pods, spent)
         have, want = len(pods.active) + len(pods.creating), _desired(pods, job)
         if have > want:
-            return _delete_pods(pods, _deletion_order(pods)[: have - want])
+            return _delete_pods(pods, deletion_order(pods.active.values())[: have - want])
         if have == want:
             return []
-        ready_again = _backoff_ends(pods)
+        if job.indexes is not None and job.indexes.backoff_limit is not None:
+            return self._create_indexes(pods, job, want - have, now)
+        ready_again = backoff_after(pods.failed.values())
         if now < ready_again:
             return [WakeAt(ready_again, job.uid)]
-        return [self._create(pods, job) for _ in range(want - have)]
+        if job.indexes is None:
+            return [self._create(pods, job, None) for _ in range(want - have)]
+        return [self._create(pods, job, index) for index in islice(_open_indexes(pods, job), want - have)]
 
-    def _create(self, pods: JobPods, job: Job) -> Create:
-        name = f"{job.key.name[: LONGEST_NAME - 6]}-{_suffix(pods.created)}"
-        create = pod_from_template(job, name, {})
+    def _create_indexes(self, pods: JobPods, job: Job, count: int, now: float) -> list[Effect]:
+        """Pods for indexes with a backoff of their own, and a timer for those that wait."""
+        effects: list[Effect] = []
+        waits: list[float] = []
+        for index in _open_indexes(pods, job):
+            if len(effects) == count:
+                return effects
+            if (ends := pods.indexes.backoff_ends(index)) > now:
+                waits.append(ends)
+            else:
+                effects.append(self._create(pods, job, index))
+        return [*effects, WakeAt(min(waits), job.uid)] if waits else effects
+
+    def _create(self, pods: JobPods, job: Job, index: int | None) -> Create:
+        owner = job.key.name if index is None else f"{job.key.name}-{index}"
+        create = pod_from_template(job, child_name(owner, pods.created), index)
         pods.created += 1
-        pods.creating[create.key] = None
+        pods.creating[create.key] = index
         self._creating[create.key] = job.uid
         return create
 
@@ -191,6 +218,8 @@ def _finished(pods: JobPods, job: Job) -> str:
         return job.ended
     if pods.failures > job.backoff_limit:
         return "Failed"
+    if job.indexes is not None and job.completions is not None:
+        return _finished_indexes(pods.indexes, job.indexes, job.completions)
     if job.completions is None:
         return "Complete" if pods.successes and not pods.active and not pods.creating else ""
     return "Complete" if pods.successes >= job.completions else ""
@@ -199,21 +228,33 @@ def _finished(pods: JobPods, job: Job) -> str:
 def _desired(pods: JobPods, job: Job) -> int:
     if job.completions is None:  # a work queue: the first success means there is no more work
         return len(pods.active) + len(pods.creating) if pods.successes else job.parallelism
-    return max(0, min(job.parallelism, job.completions - pods.successes))
+    done = pods.successes if job.indexes is None else pods.indexes.done(job.completions)
+    return max(0, min(job.parallelism, job.completions - done))
 
 
-def _backoff_ends(pods: JobPods) -> float:
-    if not pods.failed:
-        return 0.0
-    return max(pods.failed.values()) + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** (len(pods.failed) - 1))
+def _finished_indexes(progress: IndexProgress, indexes: JobIndexes, completions: int) -> str:
+    progress.fail(indexes.backoff_limit)
+    failed = progress.failed_below(completions)
+    if indexes.most_failed is not None and failed > indexes.most_failed:
+        return "Failed"
+    if progress.done(completions) < completions:
+        return ""
+    return "Failed" if failed else "Complete"
 
 
-def _deletion_order(pods: JobPods) -> list[Pod]:
-    """Those whose deletion loses least come first: not bound, not running, youngest."""
-    return sorted(
-        pods.active.values(),
-        key=lambda pod: (bool(pod.node), pod.phase is Phase.RUNNING, -pod.created, pod.key),
-    )
+def _spent_pods(pods: JobPods, job: Job) -> list[Pod]:
+    """Active pods of indexes that are done, or that the Job does not have any more."""
+    if job.indexes is None:
+        return []
+    progress = pods.indexes
+    done = progress.completed | progress.failed
+    beyond = float("inf") if job.completions is None else job.completions
+    return [pods.active[uid] for uid, index in progress.active.items() if index in done or index >= beyond]
+
+
+def _open_indexes(pods: JobPods, job: Job) -> Iterator[int]:
+    taken = {*pods.indexes.active.values(), *pods.creating.values()}
+    return pods.indexes.next_open(job.completions or 0, {index for index in taken if index is not None})
 
 
 def _delete_pods(pods: JobPods, surplus: Iterable[Pod]) -> list[Effect]:
@@ -232,12 +273,26 @@ _CONDITIONS = {
 }
 
 
+def _has_limit(job: Job) -> bool:
+    return job.indexes is not None and job.indexes.backoff_limit is not None
+
+
+def _failed_indexes(pods: JobPods, job: Job) -> tuple[str, str]:
+    """Why it failed: by its indexes, or by its backoff limit."""
+    if pods.failures > job.backoff_limit or job.indexes is None:
+        return _CONDITIONS["Failed"]
+    most = job.indexes.most_failed
+    if most is not None and pods.indexes.failed_below(job.completions or 0) > most:
+        return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+    return "FailedIndexes", "Job has failed indexes"
+
+
 def _update_status(pods: JobPods, job: Job, finished: str, now: float) -> list[Effect]:
     """Patches the status where it differs from the last one written."""
     if job.ended and pods.written is None:
         return []
     condition = finished or ("Suspended" if job.suspended else "")
-    reason, message = _CONDITIONS[condition]
+    reason, message = _failed_indexes(pods, job) if condition == "Failed" else _CONDITIONS[condition]
     progress = JobProgress(
         active=len(pods.active) + len(pods.creating),
         ready=len(pods.running),
@@ -248,18 +303,10 @@ def _update_status(pods: JobPods, job: Job, finished: str, now: float) -> list[E
         condition=condition,
         reason=reason,
         message=message,
+        completed_indexes=None if job.indexes is None else intervals_of(pods.indexes.completed),
+        failed_indexes=intervals_of(pods.indexes.failed) if _has_limit(job) else None,
     )
     if pods.written is not None and replace(pods.written, at=now) == progress:
         return []
     pods.written = progress
     return [PatchStatus(job.target, progress)]
-
-
-def _suffix(count: int) -> str:
-    """Five letters for the count, scattered so that names do not read as numbers."""
-    number = (count + 1) * _STRIDE % len(_LETTERS) ** 5
-    letters = []
-    for _ in range(5):
-        number, position = divmod(number, len(_LETTERS))
-        letters.append(_LETTERS[position])
-    return "".join(letters)

@@ -70,7 +70,7 @@ class StatefulSetController:
             yield from self._delete(pod)
         elif pod is None and key not in self._creating:
             self._creating[key] = owner.key
-            yield pod_from_template(owner, key.name, {})
+            yield pod_from_template(owner, key.name)
 
     def _delete(self, pod: Pod) -> Iterator[Effect]:
         if pod.deleted is None and pod.uid not in self._deleting:

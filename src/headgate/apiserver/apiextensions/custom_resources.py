@@ -5,13 +5,13 @@ A schema is compiled once and looks at the top-level fields of an object one by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning
+from headgate.apiserver.apiextensions.defaulting import compile_defaults, compile_pruning, dropped_fields
 from headgate.apiserver.apiextensions.fast_path import Test, compile_fast_path
 from headgate.apiserver.apiextensions.rules import SchemaRules
 from headgate.apiserver.apiextensions.validation import compile_validation
@@ -40,6 +40,9 @@ class CustomResourceStrategy(Struct, frozen=True):
     def prepare_status(self, new: Json, old: Json) -> Json:
         completed: Json = self.schema.complete(_with_status(old, new.get("status")))
         return completed
+
+    def unknown_fields(self, value: Json) -> Sequence[str]:
+        return sorted(self.schema.unknown_fields(value))
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
         metadata = typed(new, AnyObject).metadata or ObjectMeta()
@@ -134,6 +137,16 @@ class Schema:
                 result = {**result, name: completed}
         return result
 
+    def unknown_fields(self, value: Json) -> list[str]:
+        """The paths of fields that `prune` drops."""
+        if not self._is_simple:
+            return [path.removeprefix(".") for path in dropped_fields(value, self.prune(value))]
+        found = [name for name in value if name not in self._fields]
+        for name, part in self._rewriting:
+            if name in value:
+                found += part.unknown_fields(value[name], name)
+        return found
+
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
         """What validation by the schema finds, CEL rules aside."""
         errors: list[FieldError] = []
@@ -191,6 +204,7 @@ class _CheckedValue(Struct, frozen=True, gc=False):
     value: Any
     completed: Any
     valid: bool
+    unknown: tuple[str, ...] = ()  # paths of fields that are not declared
 
 
 class SchemaField:
@@ -208,12 +222,20 @@ class SchemaField:
         """The value defaulted and pruned; identical for identical values."""
         return (self._checked.get(id(value)) or self._check(value)).completed
 
+    def unknown_fields(self, value: Any, path: str) -> Iterator[str]:
+        """Undeclared fields below the value, which is found at that path."""
+        known = self._checked.get(id(value)) or self._check(value)
+        return (f"{path}{part}" for part in known.unknown)
+
     def _is_cached_valid(self, value: Any) -> bool:
         return (self._checked.get(id(value)) or self._check(value)).valid
 
     def _check(self, value: Any) -> _CheckedValue:
-        valid = self._passes(value)
-        known = _CheckedValue(value, value if valid else self._rewritten(value), valid)
+        if self._passes(value):
+            known = _CheckedValue(value, value, True)
+        else:
+            unknown = () if self._prune is None else tuple(dropped_fields(value, self._prune(value)))
+            known = _CheckedValue(value, self._rewritten(value), False, unknown)
         self._checked.put(id(value), known)
         return known
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import is_
 from typing import Any
 
@@ -63,6 +63,21 @@ def compile_pruning(schema: Json) -> Rewrite | None:
         return rewritten({name: part for name, part in value.items() if name in known})
 
     return prune
+
+
+def dropped_fields(value: Any, pruned: Any, path: str = "") -> Iterator[str]:
+    """The paths of fields, each after a dot, that are in the value and not in what it was pruned to."""
+    if value is pruned:
+        return
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name in pruned:
+                yield from dropped_fields(part, pruned[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name}"
+    elif isinstance(value, list):
+        for index, (item, kept) in enumerate(zip(value, pruned, strict=True)):
+            yield from dropped_fields(item, kept, f"{path}[{index}]")
 
 
 def _nulls_taken_out(properties: Mapping[str, Json], others: Json | None) -> Rewrite:

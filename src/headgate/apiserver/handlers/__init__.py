@@ -9,6 +9,12 @@ from headgate.apiserver.handlers.deletion import (
     Preconditions,
     decode_options,
 )
+from headgate.apiserver.handlers.field_validation import (
+    FieldValidation,
+    field_validation,
+    validate_fields,
+    validated_patch,
+)
 from headgate.apiserver.handlers.pods import bind, decode_binding, decode_eviction, evict
 from headgate.apiserver.handlers.reading import ListScope, Watch, WatchEvent, known_version, list_objects
 from headgate.apiserver.handlers.writing import Writer, get_existing
@@ -18,6 +24,7 @@ __all__ = [
     "ORPHAN",
     "DeleteOptions",
     "Deleter",
+    "FieldValidation",
     "ListScope",
     "Preconditions",
     "Watch",
@@ -30,8 +37,11 @@ __all__ = [
     "decode_options",
     "decode_patch",
     "evict",
+    "field_validation",
     "get_existing",
     "known_version",
     "list_objects",
     "valid_utf8",
+    "validate_fields",
+    "validated_patch",
 ]

@@ -212,6 +212,12 @@ class PodSchedulingGate(ApiType, frozen=True):
     name: str | None = None
 
 
+class WorkloadReference(ApiType, frozen=True):
+    name: str | None = None
+    pod_group: str | None = None
+    pod_group_replica_key: str | None = None
+
+
 class PodSpec(ApiType, frozen=True):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -236,6 +242,7 @@ class PodSpec(ApiType, frozen=True):
     service_account_name: str | None = None
     hostname: str | None = None
     subdomain: str | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class Condition(ApiType, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field, structs
 
 from headgate.engine.scheduler.groups import Described, Groups, Undescribed
+from headgate.model.counting import counted
 from headgate.model.groups import Gang, GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
@@ -217,8 +218,8 @@ class GangTracker:
     def _not_yet(self, tracked: TrackedGang, gang: Gang, needed: int) -> Undescribed | None:
         """Why the gang is not queued. Once enough members are nominated, later ones are surplus, gated or not."""
         if len(tracked) < gang.min_count:
-            missing = self._quarantined_members(tracked)
-            return Undescribed(f"waiting for its gang to have at least {gang.min_count} pods{missing}")
+            missing, least = self._quarantined_members(tracked), counted(gang.min_count, "pod")
+            return Undescribed(f"waiting for its gang to have at least {least}{missing}")
         if tracked.gated and sum(key in self._nominations for key in tracked.ready) < needed:
             first = min(tracked.gated)
             return Undescribed(f"waiting for the gates of {first.name}, a member of its gang")

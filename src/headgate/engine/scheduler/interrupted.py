@@ -14,7 +14,7 @@ from headgate.engine.scheduler.groups import Groups
 from headgate.model.effects import Evict, PatchStatus, PodCondition
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import ENDED, Pod
+from headgate.model.pod import ENDED, EvictionMark, Pod
 from headgate.placement.table import NodeTable
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
@@ -37,12 +37,12 @@ class InterruptedPreemptions:
     def marks(self, units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
         """The DisruptionTarget conditions for pods evicted with others that lack it, or will once it is removed."""
         for unit in units:
-            together = len(unit.pods)
-            for pod in unit.pods if together > 1 else ():
-                if not pod.preempted or pod.leaves_with != together or pod.key in self._removing:
-                    text = preemption_events.victim_text(pod, preemptor, together)
-                    mark = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
-                    yield PatchStatus(pod.target, mark)
+            mark = mark_of(unit)
+            for pod in unit.pods if mark is not None else ():
+                if not pod.preempted or pod.mark != mark or pod.key in self._removing:
+                    text = preemption_events.victim_text(pod, preemptor, mark)
+                    said = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
+                    yield PatchStatus(pod.target, said)
 
     def marked(self, pod: Key) -> None:
         """The server accepted a mark, after whatever was written about the pod before."""
@@ -67,11 +67,17 @@ class InterruptedPreemptions:
 
     def check_later(self, pod: Pod, *, has_left: bool = False) -> None:
         """The pod is marked, or may have been; with `has_left` it was evicted with the others of its gang."""
-        standing = self._groups.standing(pod)
-        if standing.gang is not None and standing.whole:
-            self.gangs_to_check[standing.gang] = has_left or self.gangs_to_check.get(standing.gang, False)
+        gang = self._gang_of(pod)
+        if gang is not None:
+            self.gangs_to_check[gang] = has_left or self.gangs_to_check.get(gang, False)
         else:
             self.pods_to_check[pod.key] = pod
+
+    def _gang_of(self, pod: Pod) -> GroupKey | None:
+        """The gang that is evicted with the pod; none where the pod's mark names another, which it has left."""
+        standing = self._groups.standing(pod)
+        left = pod.mark is not None and pod.mark.gang != str(standing.gang)
+        return standing.gang if standing.whole and not left else None
 
     def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
         """Evicts the rest of gangs whose eviction has begun, and removes marks that led to nothing.
@@ -87,30 +93,29 @@ class InterruptedPreemptions:
                 if has_left:
                     self.gangs_to_check[group] = True
             else:
-                begun = self._has_begun(members, staying, strays, has_left=has_left)
-                yield from self._finish(staying, begun=begun, now=now)
+                begun = self._has_begun(group, members, staying, strays, has_left=has_left)
+                marked = [pod for pod in staying if self._gang_of(pod) == group]
+                yield from self._finish(staying if begun else marked, begun=begun, now=now)
         yield from self._finish(self._last_marked(strays), begun=False, now=now)
 
     def _take_stray_pods(self, busy: Callable[[Pod], bool]) -> list[Pod]:
-        """Running pods whose mark says that they are evicted with others, and that left that group since."""
+        """Running pods whose mark names a gang that they have left since."""
         pods_to_check, self.pods_to_check = self.pods_to_check, {}
         staying = [there for pod in pods_to_check.values() if not busy(pod) for there in self._running(pod)]
-        return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
+        return [pod for pod in staying if pod.preempted and pod.mark is not None and self._gang_of(pod) is None]
 
     def _last_marked(self, strays: list[Pod]) -> list[Pod]:
         """Strays of whose old gang no pod is marked any more; until then the others count as moved."""
         if not strays:
             return []
-        gangs = {(pod.key.namespace, pod.leaves_with) for pod in self._marked.values() if self._leaves_whole(pod)}
-        last = [pod for pod in strays if (pod.key.namespace, pod.leaves_with) not in gangs]
+        gangs = {str(self._gang_of(pod)) for pod in self._marked.values()}
+        last = [pod for pod in strays if pod.mark is None or pod.mark.gang not in gangs]
         self.pods_to_check.update((pod.key, pod) for pod in strays if pod not in last)
         return last
 
-    def _leaves_whole(self, pod: Pod) -> bool:
-        standing = self._groups.standing(pod)
-        return standing.gang is not None and standing.whole
-
-    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod], *, has_left: bool) -> bool:
+    def _has_begun(
+        self, gang: GroupKey, members: list[Pod], staying: list[Pod], strays: list[Pod], *, has_left: bool
+    ) -> bool:
         """Whether a member is being deleted, or fewer are left than were marked, without having ended or changed group.
 
         Where the marks do not say how many were marked, it was at least the minimum of the gang. A gang of which no pod
@@ -119,13 +124,14 @@ class InterruptedPreemptions:
         if not staying:
             return False
         stay = {pod.key for pod in staying}
-        leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
+        marked = [pod for pod in members if pod.preempted and self._gang_of(pod) == gang]
+        leaving = any(pod.holds_room and pod.key not in stay for pod in marked)
         ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
-        marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
-        space = staying[0].key.namespace
-        moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
-        were_marked = has_left or any(pod.preempted for pod in staying)
-        return leaving or (were_marked and len(staying) + ended + moved < marked)
+        said = max((pod.mark.pods for pod in marked if pod.mark is not None and pod.key in stay), default=0)
+        moved = sum(pod.mark is not None and pod.mark.gang == str(gang) for pod in strays)
+        were_marked = has_left or any(pod.key in stay for pod in marked)
+        there = len(staying) + ended + moved
+        return leaving or (were_marked and there < (said or self._groups.standing(staying[0]).min_count))
 
     def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
         for pod in staying:
@@ -142,3 +148,8 @@ class InterruptedPreemptions:
         charge = self._nodes.charge_of(pod.key)
         if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
             yield charge[1]
+
+
+def mark_of(unit: Unit) -> EvictionMark | None:
+    """What the pods of the unit are marked with before the first of them is evicted; nothing for a single pod."""
+    return EvictionMark(str(unit.key), len(unit.pods)) if len(unit.pods) > 1 else None

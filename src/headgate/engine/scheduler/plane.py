@@ -311,7 +311,9 @@ class SchedulerPlane:
         effects: list[Effect] = []
         for pod in self._gangs.pods_of(info):
             effects += self._conditions.waits(pod, events.refused(pod, found, post_filter.says, now))
-        return [*effects, *post_filter.effects]
+        # an autoscaler orders a node for a pod that is Unschedulable and not nominated: nominations go first
+        nominations = [effect for effect in post_filter.effects if _nominates(effect)]
+        return [*nominations, *effects, *(effect for effect in post_filter.effects if not _nominates(effect))]
 
     def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
         """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting anyone."""
@@ -340,6 +342,10 @@ class SchedulerPlane:
 def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset[str]:
     """The schedulerNames of the profiles that have the plugin on."""
     return frozenset(profile.scheduler_name for profile in profiles if profile.has_on(plugin, point))
+
+
+def _nominates(effect: Effect) -> bool:
+    return isinstance(effect, PatchStatus) and isinstance(effect.change, Nomination)
 
 
 def _member(info: QueuedPodInfo, pod: Pod) -> QueuedPodInfo:

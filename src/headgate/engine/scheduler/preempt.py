@@ -18,7 +18,7 @@ from headgate.engine.scheduler import preemption_events
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.events import may_take_effect_later
 from headgate.engine.scheduler.gangs import GangTracker
-from headgate.engine.scheduler.interrupted import InterruptedPreemptions
+from headgate.engine.scheduler.interrupted import InterruptedPreemptions, mark_of
 from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.cluster_events import ClusterEvent
@@ -510,12 +510,12 @@ class PreemptStage:
             return
         self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
         yield from self._displace_nominations(assumed)
-        together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
+        together = {pod.key: mark_of(unit) for unit in plan.victims for pod in unit.pods}
         self._forget_marking(entry, assumed)
         for pod in victims:
             text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
-            yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] > 1))
+            yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] is not None))
         yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
         self._await_victims(entry, plan.placements)
 

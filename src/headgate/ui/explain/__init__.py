@@ -7,11 +7,21 @@ import click
 
 from headgate.ui.explain.preemption_command import preemption
 from headgate.ui.explain.workload_command import workload
+from headgate.ui.groups import SuggestingGroup
 
 __all__ = ["explain"]
 
 
-@click.group()
+@click.group(
+    cls=SuggestingGroup,
+    epilog="""\b
+Examples:
+  headgate explain workload job/train --namespace team-a
+      why a job waits, and what would admit it
+  headgate explain preemption team-a/train-0
+      who was preempted for whom, and why
+""",
+)
 def explain() -> None:
     """Explain a decision."""
 

@@ -30,16 +30,20 @@ from headgate.live.cluster_reading import (
     load_settings,
     read_cluster,
 )
+from headgate.model.counting import duration_text
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
-from headgate.simulator import EPOCH, NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
+from headgate.ui.files import read_file
+from headgate.ui.output import TABLE, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.progress import progress_bar
 
-DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
+DONE, NOT_FOUND, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 NO_QUEUES = (
     "the cluster does not serve Workloads of kueue.x-k8s.io/v1beta2; install them with `headgate install`, or a Kueue "
     "that serves this version"
@@ -81,24 +85,26 @@ Examples:
 @click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
 @click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
 @click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
 @click.option(
     "--config",
     metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Configuration of the headgate or Kueue that decides.",
+    callback=read_file,
+    help="Configuration of the headgate or Kueue that decides; - for standard input.",
 )
-@click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
+@click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input.")
 @click.option(
     "--at", metavar="TIME", callback=read_moment, help="Time in the scenario, such as 90s.  [default: its end]"
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 def workload(
     *,
     name: str,
     namespace: str,
     kubeconfig: str,
     context: str,
+    insecure: bool,
     config: Path | None,
     scenario: str | None,
     at: float | None,
@@ -120,20 +126,22 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context), config)
+            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context, insecure), config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
     except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
         _fail(error, WRONG_INPUT)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(to_json(explanation))))
-    else:
+    except (Interrupted, KeyboardInterrupt):
+        _fail("interrupted", INTERRUPTED)
+    if output == TABLE:
         for line in render(explanation, now):
             click.echo(line)
+    else:
+        echo_document(to_json(explanation), output)
     sys.exit(DONE)
 
 
-def _fail(error: Exception, status: int) -> NoReturn:
+def _fail(error: Exception | str, status: int) -> NoReturn:
     click.echo(f"Error: {error}", err=True)
     sys.exit(status)
 
@@ -180,14 +188,12 @@ def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
     if at is not None and scenario.until is not None and at > scenario.until:
-        raise InvalidScenario(file, "until", f"the scenario ends after {scenario.until:g}s, before --at {at:g}s")
-    report = run(
-        scenario if at is None else structs.replace(scenario, snapshots=(at,)),
-        seed,
-        NO_FAULTS,
-        None,
-        installed.enabled_by(scenario.settings),
-    )
+        raise InvalidScenario(
+            file, "until", f"the scenario ends after {duration_text(scenario.until)}, before --at {duration_text(at)}"
+        )
+    asked = scenario if at is None else structs.replace(scenario, snapshots=(at,))
+    with progress_bar() as progress:
+        report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
     name = scenario.clusters[0].name
     shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
     return ClusterSnapshot(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))

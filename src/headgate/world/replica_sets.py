@@ -1,0 +1,244 @@
+"""The controllers of ReplicaSets and Deployments: so many pods of one template, a ReplicaSet for each revision."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct, field
+
+from headgate.api.jobs import pod_from_template, replica_set_of
+from headgate.model.effects import Create, Delete, Effect, PatchSpec, PatchStatus, ReplicaCounts, Scale, WakeAt
+from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.owners import Replicas
+from headgate.model.pod import ENDED, Phase, Pod
+from headgate.world.controller import PERMANENT
+from headgate.world.job_indexes import backoff_after
+from headgate.world.names import child_name
+
+_HASHED = 10  # hex digits
+
+
+class ReplicaPods(Struct):
+    """The pods of one ReplicaSet."""
+
+    owner: Replicas | None = None  # None while only its pods were seen
+    active: dict[str, Pod] = field(default_factory=dict)  # by uid: neither ended nor deleted
+    ended: dict[str, float] = field(default_factory=dict)  # when it was first seen so
+    creating: dict[Key, None] = field(default_factory=dict)  # created, not observed yet
+    created: int = 0
+    written: ReplicaCounts | None = None
+
+    def add_pod(self, pod: Pod, now: float) -> None:
+        self.creating.pop(pod.key, None)
+        self.active.pop(pod.uid, None)
+        if pod.deleted is not None:
+            return
+        if pod.phase in ENDED:
+            self.ended.setdefault(pod.uid, now)
+        else:
+            self.active[pod.uid] = pod
+
+    @property
+    def counts(self) -> ReplicaCounts:
+        generation = self.owner.generation if self.owner is not None else 0
+        ready = sum(pod.phase is Phase.RUNNING for pod in self.active.values())
+        return ReplicaCounts(generation, len(self.active), ready)
+
+
+class ReplicaSetController:
+    """A pod that ended is left where it is and replaced after a backoff, as if its containers crashed in a loop.
+
+    Pods of a deleted ReplicaSet are left to garbage collection.
+    """
+
+    reads = (Kind.REPLICA_SET, Kind.POD)
+
+    def __init__(self) -> None:
+        self._sets: dict[str, ReplicaPods] = {}  # by uid
+        self._set_of: dict[str, str] = {}  # uid of the ReplicaSet by pod uid
+        self._creating: dict[Key, str] = {}  # uid of the ReplicaSet by the key of a pod being created
+
+    def react(self, batch: Sequence[Event], now: float) -> list[Effect]:
+        touched = dict.fromkeys(uid for event in batch if (uid := self._observe(event, now)))
+        return [effect for uid in touched if uid in self._sets for effect in self._reconcile(self._sets[uid], now)]
+
+    def _observe(self, event: Event, now: float) -> str:
+        """Keeps what the event says; returns the uid of the ReplicaSet it concerns, or an empty string."""
+        match event:
+            case Observed(Pod() as pod):  # most events are about pods, and most pods have other owners
+                return self._add_pod(pod, now)
+            case Observed(Replicas() as found) if found.key.kind is Kind.REPLICA_SET:
+                self._sets.setdefault(found.uid, ReplicaPods()).owner = found
+                return found.uid
+            case Gone(key, uid) if key.kind is Kind.REPLICA_SET:
+                self._sets.pop(uid, None)
+            case Gone(_, uid) if uid in self._set_of:
+                return self._delete_pod(uid)
+            case TimerFired(timer):
+                return timer
+            case Outcome(Create(key), WriteError() as trouble) if key in self._creating:
+                owner = self._creating.pop(key)
+                if trouble not in PERMANENT and owner in self._sets:
+                    self._sets[owner].creating.pop(key, None)
+                    return owner
+            case Outcome(PatchStatus(target), WriteError() as trouble) if trouble not in PERMANENT:
+                if target.uid in self._sets:
+                    self._sets[target.uid].written = None
+                return target.uid
+        return ""
+
+    def _add_pod(self, pod: Pod, now: float) -> str:
+        owner = pod.owner
+        if owner is None or owner.key.kind is not Kind.REPLICA_SET:
+            return ""
+        self._sets.setdefault(owner.uid, ReplicaPods()).add_pod(pod, now)
+        self._set_of[pod.uid] = owner.uid
+        self._creating.pop(pod.key, None)
+        return owner.uid
+
+    def _delete_pod(self, uid: str) -> str:
+        owner = self._set_of.pop(uid)
+        if owner in self._sets:
+            self._sets[owner].active.pop(uid, None)
+        return owner
+
+    def _reconcile(self, pods: ReplicaPods, now: float) -> Iterator[Effect]:
+        owner = pods.owner
+        if owner is None or owner.deleted is not None:
+            return
+        have = len(pods.active) + len(pods.creating)
+        if have > owner.replicas:
+            yield from self._remove(pods, have - owner.replicas)
+        elif have < owner.replicas and now < (ready_again := backoff_after(pods.ended.values())):
+            yield WakeAt(ready_again, owner.uid)
+        else:
+            yield from (self._create(pods, owner) for _ in range(owner.replicas - have))
+        if pods.counts != pods.written:
+            pods.written = pods.counts
+            yield PatchStatus(owner.target, pods.counts)
+
+    def _create(self, pods: ReplicaPods, owner: Replicas) -> Create:
+        create = pod_from_template(owner, child_name(owner.key.name, pods.created))
+        pods.created += 1
+        pods.creating[create.key] = None
+        self._creating[create.key] = owner.uid
+        return create
+
+    def _remove(self, pods: ReplicaPods, surplus: int) -> Iterator[Effect]:
+        for pod in deletion_order(pods.active.values())[:surplus]:
+            del pods.active[pod.uid]
+            yield Delete(pod.target)
+
+
+def deletion_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Those whose deletion loses least come first: not bound, not running, youngest."""
+    return sorted(pods, key=lambda pod: (bool(pod.node), pod.phase is Phase.RUNNING, -pod.created, pod.key))
+
+
+class DeploymentController:
+    """One ReplicaSet for each revision of the template: the current one has all replicas, the others none.
+
+    Simpler than the real one: a new revision replaces the old one at once, without a rolling update.
+    """
+
+    reads = (Kind.DEPLOYMENT, Kind.REPLICA_SET, Kind.POD)
+
+    def __init__(self) -> None:
+        self._deployments: dict[Key, Replicas] = {}
+        self._sets: dict[Key, dict[Key, Replicas]] = {}  # ReplicaSets by their Deployment
+        self._asked: dict[Key, tuple[str, int]] = {}  # of a ReplicaSet: version, and the replicas asked for
+        self._pods: dict[Key, dict[str, Pod]] = {}  # by ReplicaSet
+        self._set_of: dict[str, Key] = {}  # ReplicaSet by pod uid
+        self._written: dict[str, ReplicaCounts] = {}  # by uid of the Deployment
+
+    def react(self, batch: Sequence[Event], now: float) -> list[Effect]:
+        touched = dict.fromkeys(key for event in batch if (key := self._observe(event)) is not None)
+        return [effect for key in touched if key in self._deployments for effect in self._reconcile(key)]
+
+    def _observe(self, event: Event) -> Key | None:
+        """Keeps what the event says; returns the key of the Deployment it concerns, or None."""
+        match event:
+            case Observed(Pod() as pod):
+                return self._add_pod(pod)
+            case Observed(Replicas() as found) if found.key.kind is Kind.DEPLOYMENT:
+                self._deployments[found.key] = found
+                return found.key
+            case Observed(Replicas() as found) if found.owner is not None:
+                self._sets.setdefault(found.owner.key, {})[found.key] = found
+                return found.owner.key
+            case Gone(key, uid):
+                return self._delete(key, uid)
+            case Outcome(Create(key) | PatchSpec(Target(key)), WriteError() as trouble) if trouble not in PERMANENT:
+                self._asked.pop(key, None)
+                return self._owner_of(key) or self._deployment_for(key)
+            case Outcome(PatchStatus(target), WriteError() as trouble) if trouble not in PERMANENT:
+                self._written.pop(target.uid, None)
+                return target.key
+        return None
+
+    def _add_pod(self, pod: Pod) -> Key | None:
+        owner = pod.owner
+        if owner is None or owner.key.kind is not Kind.REPLICA_SET:
+            return None
+        self._pods.setdefault(owner.key, {})[pod.uid] = pod
+        self._set_of[pod.uid] = owner.key
+        return self._owner_of(owner.key)
+
+    def _delete(self, key: Key, uid: str) -> Key | None:
+        if key.kind is Kind.DEPLOYMENT and key in self._deployments and self._deployments[key].uid == uid:
+            del self._deployments[key]
+            self._sets.pop(key, None)
+            self._written.pop(uid, None)
+        elif key.kind is Kind.REPLICA_SET and (owner := self._owner_of(key)) is not None:
+            if self._sets[owner][key].uid == uid:
+                del self._sets[owner][key]
+                self._pods.pop(key, None)
+                self._asked.pop(key, None)
+            return owner
+        elif key.kind is Kind.POD and uid in self._set_of:
+            of = self._set_of.pop(uid)
+            self._pods.get(of, {}).pop(uid, None)
+            return self._owner_of(of)
+        return None
+
+    def _owner_of(self, key: Key) -> Key | None:
+        return next((owner for owner, sets in self._sets.items() if key in sets), None)
+
+    def _deployment_for(self, key: Key) -> Key | None:
+        """The Deployment whose ReplicaSet of that name could not be created."""
+        name = Key(Kind.DEPLOYMENT, key.namespace, key.name.rpartition("-")[0])
+        return name if name in self._deployments else None
+
+    def _reconcile(self, key: Key) -> Iterator[Effect]:
+        owner = self._deployments[key]
+        if owner.deleted is not None:
+            return
+        current = _revision_key(owner) if owner.replicas else None
+        if current is not None and current not in self._sets.get(key, {}) and current not in self._asked:
+            self._asked[current] = ("", owner.replicas)
+            yield replica_set_of(owner, current.name, current.name.rpartition("-")[2])
+        for found in self._sets.get(key, {}).values():
+            yield from self._scale(found, owner.replicas if found.key == current else 0)
+        counts = self._counts(owner)
+        if counts != self._written.get(owner.uid):
+            self._written[owner.uid] = counts
+            yield PatchStatus(owner.target, counts)
+
+    def _scale(self, found: Replicas, wanted: int) -> Iterator[Effect]:
+        asked = (found.version, wanted)
+        if found.replicas != wanted and self._asked.get(found.key) != asked and found.deleted is None:
+            self._asked[found.key] = asked
+            yield PatchSpec(found.target, Scale(wanted))
+
+    def _counts(self, owner: Replicas) -> ReplicaCounts:
+        pods = [pod for key in self._sets.get(owner.key, {}) for pod in self._pods.get(key, {}).values()]
+        alive = [pod for pod in pods if pod.deleted is None and pod.phase not in ENDED]
+        return ReplicaCounts(owner.generation, len(alive), sum(pod.phase is Phase.RUNNING for pod in alive))
+
+
+def _revision_key(owner: Replicas) -> Key:
+    """The ReplicaSet of its template as it is now."""
+    digest = hashlib.sha256(bytes(owner.template)).hexdigest()[:_HASHED]
+    return Key(Kind.REPLICA_SET, owner.key.namespace, f"{owner.key.name}-{digest}")
