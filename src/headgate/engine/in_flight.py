@@ -8,6 +8,7 @@ whatever is observed in another version is later than the write.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from enum import Enum, auto
 from typing import Generic, TypeVar
@@ -15,12 +16,11 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from headgate.engine.deadlines import Deadlines
-from headgate.model.effects import Write
 from headgate.model.events import WriteError
 from headgate.queueing.backoff import Backoff
 
 S = TypeVar("S", bound=Hashable)
-W = TypeVar("W", bound=Write)
+W = TypeVar("W")  # a write, or what tells one from others and holds it
 
 RETRIABLE = frozenset({WriteError.UNAVAILABLE, WriteError.UNKNOWN})
 """The server could not be asked, or its answer was lost: the same write may still take effect."""
@@ -30,7 +30,7 @@ class WritePolicy(Struct, frozen=True):
     """What is special about the writes of one kind."""
 
     backoff: Backoff
-    patience: float | None = None  # seconds an accepted write may stay unobserved; None: acceptance settles it
+    patience: float | None = None  # seconds an accepted write may stay unobserved, math.inf: any time; None: none
     resends: bool = True  # whether a write that may not have arrived is sent again as it is, or decided anew
     refusal_rest: float | None = None  # seconds after which a refused write is decided anew; None: refusal settles it
     settles_unanswered: bool = False  # whether a newer version settles a write that is not answered yet
@@ -184,7 +184,8 @@ class InFlightWrites(Generic[S, W]):
         flight = self._writes[slot]
         self._drop_deadline(slot, flight)
         flight.has_deadline = True
-        (self.idle_deadlines if idle else self.deadlines).set(slot, at)
+        if at < math.inf:
+            (self.idle_deadlines if idle else self.deadlines).set(slot, at)
 
     def _drop_deadline(self, slot: S, flight: InFlightWrite[W] | None) -> None:
         if flight is not None and flight.has_deadline:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from headgate.engine.in_flight import RETRIABLE, InFlightWrites, WritePolicy
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.scheduler.capacity import NotNow
-from headgate.engine.scheduler.writes import FailedWrites
 from headgate.gates.pre_enqueue import Held
-from headgate.model.effects import Bind, EmitEvent, EventType, PatchStatus, PodCondition
-from headgate.model.events import Outcome
+from headgate.model.effects import Bind, EmitEvent, EventType, Nomination, PatchStatus, PodCondition
+from headgate.model.events import Outcome, WriteError
 from headgate.model.keys import Key
 from headgate.model.pod import Pod, ScheduledCondition
 from headgate.placement.placer import NoPlacement, Placement
@@ -117,6 +117,21 @@ def _condition(pod: Pod, entry: Entry) -> PatchStatus:
     return PatchStatus(pod.target, PodCondition(POD_SCHEDULED, "False", entry.reason, entry.message, turned))
 
 
+def may_take_effect_later(outcome: Outcome) -> bool:
+    """Whether to send again what did not take effect, or perhaps did.
+
+    That a pod waits is written, and a nomination or a mark removed, whatever the pod looks like by now.
+    """
+    match outcome.effect:
+        case (
+            PatchStatus(change=Nomination(node=""))
+            | PatchStatus(change=PodCondition(type="PodScheduled"))
+            | PatchStatus(change=PodCondition(type="DisruptionTarget", status="False"))
+        ):
+            return outcome.trouble in RETRIABLE or outcome.trouble is WriteError.CONFLICT
+    return outcome.trouble in RETRIABLE
+
+
 Report = PatchStatus | EmitEvent
 
 
@@ -127,9 +142,10 @@ class PodConditions:
     write failed must not be written again after a newer one.
     """
 
-    def __init__(self, journal: Journal, failed_writes: FailedWrites) -> None:
+    def __init__(self, journal: Journal, policy: WritePolicy) -> None:
         self._journal = journal
-        self._failed_writes = failed_writes
+        # conditions whose write failed, by pod; the many that succeed at once are not kept
+        self.retries = InFlightWrites[Key, PatchStatus](policy)
         self._written: dict[Key, ScheduledCondition] = {}
 
     def waits(self, pod: Pod, entry: Entry) -> list[Report]:
@@ -172,9 +188,8 @@ class PodConditions:
 
     def _write(self, pod: Key, condition: ScheduledCondition, reports: list[Report]) -> list[Report]:
         self._written[pod] = condition
-        for report in reports:
-            if isinstance(report, PatchStatus):
-                self._failed_writes.settled(report)  # an older text must not come after this one
+        if reports and len(self.retries):
+            self.retries.forget(pod)  # an older text must not come after this one
         return reports
 
 

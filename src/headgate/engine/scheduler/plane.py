@@ -21,7 +21,7 @@ from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStage, CapacityStages, DeferredEntry, NotNow
 from headgate.engine.scheduler.choose import Batch, ChooseStage
-from headgate.engine.scheduler.events import PodConditions
+from headgate.engine.scheduler.events import PodConditions, may_take_effect_later
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
 from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
 from headgate.engine.scheduler.metrics import AttemptResult, GroupAttempt, SchedulerMetrics
@@ -35,7 +35,6 @@ from headgate.engine.scheduler.queue_preempt import QueuePreemption
 from headgate.engine.scheduler.queue_status import QueueStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
-from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import (
@@ -95,8 +94,7 @@ class SchedulerPlane:
         self._queue = queue = PodQueue(backoff)
         self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
-        self._failed_writes = FailedWrites(WritePolicy(backoff))
-        self._conditions = PodConditions(journal, self._failed_writes)
+        self._conditions = PodConditions(journal, WritePolicy(backoff))
         status_writes = WritePolicy(backoff, STATUS_PATIENCE, resends=False)
         self._statuses = WorkloadStatuses(cache, status_writes)
         plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
@@ -138,6 +136,7 @@ class SchedulerPlane:
             enabled=preempting,
             journal=journal,
             metrics=self._metrics,
+            backoff=backoff,
         )
         self._queue_preemption = QueuePreemption(cache, self._queue_capacity, self._preempt, preempting)
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
@@ -157,10 +156,11 @@ class SchedulerPlane:
             ours=frozenset(plugins),
         )
         writes = (
-            *(self._failed_writes.writes, self._bind.writes, self._statuses.writes),
+            *(self._conditions.retries, self._bind.writes, self._statuses.writes),
             *(self._queue_statuses.writes, self._gates.removals.writes),
         )
-        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
+        evicting = (self._preempt.nominating.deadlines, self._preempt.evicting.deadlines)
+        self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes), *evicting)
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
 
@@ -176,7 +176,7 @@ class SchedulerPlane:
             case Outcome(effect=PatchStatus() as patch):
                 return self._patch_answered(patch, event, now)
             case Outcome(effect=Evict() as evict):
-                return self._evict_answered(evict, event, now)
+                return list(self._preempt.evicted(evict, event, now))
             case Outcome(effect=PatchSpec() as patch):
                 return self._removal_answered(patch, event, now)
             case Outcome() | TimerFired():
@@ -287,38 +287,27 @@ class SchedulerPlane:
         if isinstance(change, VolcanoStatus):
             self._queue_statuses.answer(patch, outcome.trouble, now)
             return ()
-        if may_take_hold_later(outcome) and self._still_matters(patch):
-            self._failed_writes.add(patch, now)
-            return ()
-        self._failed_writes.settled(patch)
         if isinstance(change, Nomination):
             return self._preempt.nominated(patch, outcome, now)
+        if may_take_effect_later(outcome) and self._still_matters(patch):
+            self._conditions.retries.retry(patch.target.key, patch, now)
+            return ()
+        self._conditions.retries.forget(patch.target.key)
         if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
             return self._preempt.marked(patch, outcome, now)
         return ()
 
-    def _still_matters(self, effect: Retried) -> bool:
-        """False for what was written about a pod that waits no longer, and for evictions on its behalf."""
-        if isinstance(effect, Evict):
-            return self._preempt.still_wants(effect)
-        change = effect.change
-        if isinstance(change, Nomination):
-            return self._preempt.still_nominates(effect.target, change)
-        pod = self._cache.pods.get(effect.target.key)
-        if pod is None or pod.uid != effect.target.uid:
+    def _still_matters(self, patch: PatchStatus) -> bool:
+        """False for a condition of a pod that waits no longer, or that says something else by now."""
+        change = patch.change
+        pod = self._cache.pods.get(patch.target.key)
+        if pod is None or pod.uid != patch.target.uid:
             return False
         if isinstance(change, PodCondition) and change.type == DISRUPTION_TARGET:
-            return self._preempt.still_marks(pod, effect)
+            return self._preempt.still_marks(pod, patch)
         outdated = isinstance(change, PodCondition) and not self._conditions.still_says(pod.key, change)
         waits = pod.key in self._queue or self._gangs.queue_key(pod) in self._queue
         return not outdated and not pod.holds_room and waits
-
-    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> list[Effect]:
-        if may_take_hold_later(outcome) or self._preempt.must_repeat(evict, outcome):
-            self._failed_writes.add(evict, now)
-            return []
-        self._failed_writes.settled(evict)
-        return list(self._preempt.evicted(evict, outcome, now))
 
     # what to do
 
@@ -446,11 +435,12 @@ class SchedulerPlane:
     def _send_again(self, now: float) -> Iterator[Effect]:
         yield from self._bind.due(now)
         yield from self._gates.removals.due(now)
-        for effect in self._failed_writes.due(now):
-            if self._still_matters(effect):
-                yield effect
+        yield from self._preempt.due(now)
+        for pod, patch, _ in self._conditions.retries.due(now):
+            if self._still_matters(patch):
+                yield patch
             else:
-                self._failed_writes.settled(effect)
+                self._conditions.retries.forget(pod)
         self._statuses.recheck_due(now)
         self._queue_statuses.recheck_due(now)
 

@@ -6,14 +6,17 @@ plan: its successor finds them on the pods and goes on with the same victims.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct, field
 
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteState
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler import preemption_events
 from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.events import may_take_effect_later
 from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.interrupted import InterruptedPreemptions, mark_of
 from headgate.engine.scheduler.metrics import SchedulerMetrics
@@ -23,11 +26,12 @@ from headgate.model.counting import counted
 from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, WriteError
 from headgate.model.groups import GroupKey
-from headgate.model.keys import Key, Target
+from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.preemption.units import Unit
+from headgate.queueing.backoff import Backoff
 from headgate.queueing.queue import PodQueue, QueuedPodInfo
 
 
@@ -118,6 +122,7 @@ class PreemptStage:
         enabled: frozenset[str],  # the schedulerNames whose profile has preemption on
         journal: Journal,
         metrics: SchedulerMetrics,
+        backoff: Backoff,
     ) -> None:
         self._cache = cache
         self._nodes = cache.nodes
@@ -132,9 +137,10 @@ class PreemptStage:
         self._metrics = metrics
         self._interrupted = InterruptedPreemptions(cache.groups, cache.nodes, journal)
         self._assumed: dict[Key, AssumedPreemption] = {}  # by key of the queue entry
-        self._nominated: dict[Key, str] = {}  # decided and not observed yet, by pod
-        self._unrecorded: dict[Key, None] = {}  # those of them that the server has not accepted yet
-        self._evictions: dict[Key, PendingEviction] = {}  # likewise
+        until_observed = WritePolicy(backoff, patience=math.inf)
+        self.nominating = InFlightWrites[Key, PatchStatus](until_observed)  # by pod
+        self.evicting = InFlightWrites[Key, PendingEviction](until_observed)  # likewise
+        self._recorded: list[PatchStatus] = []  # nominations that were observed, whatever their answer will be
         self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
         # by pod about to be evicted with others, then by queue entry of the preemptor: the mark, if one is written
         self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
@@ -145,30 +151,34 @@ class PreemptStage:
 
     def as_assumed(self, pod: Pod) -> Pod:
         """The pod with the assumed effect of writes that are not observed yet."""
-        eviction = self._evictions.get(pod.key)
-        if eviction is not None and (pod.deleted is not None or pod.uid != eviction.evict.target.uid):
-            del self._evictions[pod.key]
-        elif eviction is not None:
-            pod = msgspec.structs.replace(pod, deleted=eviction.evict.at + pod.grace)
+        flight = self.evicting.get(pod.key)
+        if flight is not None and (pod.deleted is not None or pod.uid != flight.write.evict.target.uid):
+            self.evicting.confirm(pod.key)
+        elif flight is not None:
+            pod = msgspec.structs.replace(pod, deleted=flight.write.evict.at + pod.grace)
         self._interrupted.observed(pod)
-        if self._nominated.get(pod.key) == pod.nominated:
-            self._forget_nomination(pod.key)
+        nominating = self.nominating.get(pod.key)
+        if nominating is not None and nominating.write.change == Nomination(pod.nominated):
+            self._recorded.append(nominating.write)
+            self.nominating.confirm(pod.key)
         return self._with_nomination(pod)
 
-    def _with_nomination(self, pod: Pod) -> Pod:
-        node = self._nominated.get(pod.key)
-        return pod if node is None else msgspec.structs.replace(pod, nominated=node)
+    def _nominated_node(self, pod: Key) -> str | None:
+        """The node of a nomination that is in flight; None when there is none."""
+        flight = self.nominating.get(pod)
+        return flight.write.change.node if flight and isinstance(flight.write.change, Nomination) else None
 
-    def _forget_nomination(self, pod: Key) -> None:
-        self._nominated.pop(pod, None)
-        self._unrecorded.pop(pod, None)
+    def _with_nomination(self, pod: Pod) -> Pod:
+        node = self._nominated_node(pod.key)
+        return pod if node is None else msgspec.structs.replace(pod, nominated=node)
 
     def left(self, pod: Pod) -> None:
         """The pod takes no capacity any more. A preemptor whose last victim it was is activated."""
         self._interrupted.left(pod)
-        eviction = self._evictions.pop(pod.key, None)
-        if eviction is not None and eviction.with_others:
+        flight = self.evicting.get(pod.key)
+        if flight is not None and flight.write.with_others:
             self._interrupted.check_later(pod, has_left=True)
+        self.evicting.forget(pod.key)
         for entry in self._awaited.left(pod.key):
             self._queue.activate(entry)
 
@@ -179,7 +189,7 @@ class PreemptStage:
 
     def waits_no_more(self, pod: Key, entry: Key) -> None:
         """The pod is bound, assumed or gone: no victim is evicted for it any more."""
-        self._forget_nomination(pod)
+        self.nominating.forget(pod)
         self.leaves_queue(pod, entry)
 
     def leaves_queue(self, pod: Key, entry: Key) -> None:
@@ -288,31 +298,50 @@ class PreemptStage:
         pod = patch.target.key
         entry = self._entry_of.get(pod, pod)
         assumed = self._assumed.get(entry)
-        if isinstance(patch.change, Nomination) and self._nominated.get(pod, patch.change.node) != patch.change.node:
-            return  # another one is on its way
-        self._unrecorded.pop(pod, None)
+        flight = self.nominating.get(pod)
+        if flight is None or flight.write != patch:
+            return  # it was observed, or another one is on its way
+        if may_take_effect_later(outcome):
+            self.nominating.retry(pod, patch, now)
+            return
         if outcome.trouble is not None:
             placed_there = (
                 [each for each, _ in assumed.plan.placements if each.key == pod] if assumed is not None else []
             )
             if self._nominations.drop(pod):
                 self._cache.note(ClusterEvent.ROOM_FREED)
-            self._nominated.pop(pod, None)
+            self.nominating.forget(pod)
             if pod in self._cache.pods:
                 self._gangs.nominated(self._cache.pods[pod], "")
             self._abandon(entry)
             self._queue.back_off(entry, now)
             for each in placed_there:  # an earlier try may have been accepted after all
                 yield self._write(each, "")
-        elif assumed is not None and assumed.unanswered.pop(pod, "") is None and not assumed.unanswered:
+            return
+        self.nominating.answer(pod, patch, None, "", now)
+        yield from self._is_recorded(patch, now)
+
+    def _is_recorded(self, patch: PatchStatus, now: float) -> Iterator[Effect]:
+        """The nomination was accepted or observed."""
+        pod = patch.target.key
+        entry = self._entry_of.get(pod, pod)
+        assumed = self._assumed.get(entry)
+        placed = assumed.plan.placements if assumed is not None and pod in assumed.unanswered else ()
+        if assumed is None or all(each.key != pod or Nomination(node) != patch.change for each, node in placed):
+            return
+        del assumed.unanswered[pod]
+        if not assumed.unanswered:
             yield from self._proceed(entry, assumed, now)
 
-    def still_nominates(self, target: Target, nomination: Nomination) -> bool:
-        """Whether this nomination is wanted and not observed yet, or its plan waits for its answer."""
-        assumed = self._assumed.get(self._entry_of.get(target.key, target.key))
-        if assumed is None or target.key not in assumed.unanswered:
-            return self._nominated.get(target.key) == nomination.node
-        return any((pod.key, node) == (target.key, nomination.node) for pod, node in assumed.plan.placements)
+    def due(self, now: float) -> Iterator[PatchStatus | Evict]:
+        """The nominations and evictions to be sent again."""
+        for _, patch, _ in self.nominating.due(now):
+            yield patch
+        for _, eviction, _ in self.evicting.due(now):
+            if eviction.entry in self._assumed or eviction.with_others:
+                yield eviction.evict
+            else:
+                self._keep(eviction.evict)
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
@@ -338,7 +367,10 @@ class PreemptStage:
         return self._interrupted.removes_mark(pod) if marking is None else patch in marking.values()
 
     def settle(self, now: float) -> Iterator[Effect]:
-        """Finishes preemptions that another process began and this one found."""
+        """Goes on with plans whose nominations were observed, and finishes what another process began."""
+        recorded, self._recorded = self._recorded, []
+        for patch in recorded:
+            yield from self._is_recorded(patch, now)
         interrupted = self._interrupted
         if not interrupted.gangs_to_check and not interrupted.pods_to_check:
             return
@@ -348,33 +380,28 @@ class PreemptStage:
             yield effect
 
     def evicted(self, evict: Evict, outcome: Outcome, now: float) -> Iterator[Effect]:
-        """Takes in the final answer to an eviction: a victim that was not evicted is kept, its preemptor backs off."""
-        eviction = self._evictions.get(evict.target.key)
+        """Takes in the answer to an eviction: a victim that was not evicted is kept, its preemptor backs off.
+
+        With the rest of its gang a pod is evicted in whatever version.
+        """
+        key, flight = evict.target.key, self.evicting.get(evict.target.key)
         if outcome.trouble is None:
             yield preemption_events.victim_event(evict, now)
-        elif eviction is not None and eviction.evict == evict:
+        if flight is None or flight.write.evict != evict:
+            return
+        eviction = flight.write
+        outdated = outcome.trouble is WriteError.CONFLICT and eviction.with_others
+        if may_take_effect_later(outcome) or outdated:
+            self.evicting.retry(key, eviction, now)
+        elif outcome.trouble is None:
+            self.evicting.answer(key, eviction, None, "", now)
+        else:
             self._keep(evict)
             self._queue.back_off(eviction.entry, now)
             if outcome.trouble is not WriteError.GONE:
                 entry = preemption_events.not_evicted(evict, outcome, now)
                 self._journal.write(entry)
                 yield preemption_events.not_evicted_event(evict, entry)
-
-    def must_repeat(self, evict: Evict, outcome: Outcome) -> bool:
-        """Whether an eviction that met a conflict must be sent again because the rest of the gang is evicted."""
-        eviction = self._evictions.get(evict.target.key)
-        outdated = outcome.trouble is WriteError.CONFLICT and eviction is not None and eviction.evict == evict
-        return outdated and eviction is not None and eviction.with_others
-
-    def still_wants(self, evict: Evict) -> bool:
-        """Whether an eviction that failed is still wanted; if not, the pod is kept."""
-        eviction = self._evictions.get(evict.target.key)
-        if eviction is None or eviction.evict != evict:
-            return False
-        if eviction.entry not in self._assumed and not eviction.with_others:
-            self._keep(evict)
-            return False
-        return True
 
     def _note_rest(self, evict: Evict, now: float) -> None:
         """The pod is evicted with the rest of its gang, whoever that is for."""
@@ -386,12 +413,13 @@ class PreemptStage:
 
     def _note_evicted(self, pod: Pod, eviction: PendingEviction) -> None:
         """The pod counts as being deleted from now on, and its gang does not count it any more."""
-        self._evictions[pod.key] = eviction
+        self.evicting.forget(pod.key)
+        self.evicting.send(pod.key, eviction)
         self._gangs.gone(pod)
 
     def _keep(self, evict: Evict) -> None:
         key = evict.target.key
-        del self._evictions[key]
+        self.evicting.forget(key)
         charge = self._nodes.charge_of(key)
         if charge is not None and charge[1].uid == evict.target.uid:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
@@ -431,7 +459,8 @@ class PreemptStage:
         for pod, node in assumed.plan.placements:
             if pod.nominated != node:
                 effects.append(self._write(pod, node))
-            if pod.key in self._unrecorded:
+            flight = self.nominating.get(pod.key)
+            if flight is not None and flight.state is not WriteState.ACCEPTED:
                 assumed.unanswered[pod.key] = None
         return tuple(effects)
 
@@ -452,11 +481,10 @@ class PreemptStage:
     def _write(self, pod: Pod, node: str) -> PatchStatus:
         if pod.nominated:
             self._cache.note(ClusterEvent.ROOM_FREED)
-        self._nominated[pod.key] = node
-        self._unrecorded[pod.key] = None
         self._nominations.put(msgspec.structs.replace(pod, nominated=node))
         self._gangs.nominated(pod, node)
-        return PatchStatus(pod.target, Nomination(node))
+        self.nominating.forget(pod.key)
+        return self.nominating.send(pod.key, PatchStatus(pod.target, Nomination(node)))
 
     def _proceed(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
         """All nominations are written: marks the pods that are evicted together, or evicts."""
