@@ -69,7 +69,7 @@ def test_a_pod_that_the_queue_has_no_capacity_for_stays_gated_and_says_why():
     assert steps.binds == {}
     assert steps.let_go == []
     assert steps.reasons == {"a": "SchedulingGated"}
-    said = "waiting for queue capacity: queue team has cpu 1, and cpu 1 is in use; requested cpu 1"
+    said = "waiting for queue capacity: queue team has cpu 1, and cpu 1 is in use or reserved; requested cpu 1"
     assert steps.messages == {"a": said}
     assert ("wait", "SchedulingGated", "a") in steps.story
 
