@@ -281,6 +281,15 @@ def test_a_fifo_queue_lets_nobody_past_the_first():
     assert steps.binds == {"small": "n"}
 
 
+def test_what_was_answered_to_one_pod_holds_back_nobody_else_in_a_batch():
+    """Pods of no queue, equal to those of a full one, are placed between them."""
+    full = [queued(f"q{n}", 100, created=float(2 * n)) for n in range(3)]
+    free = [pod(f"x{n}", 100, created=float(2 * n + 1)) for n in range(3)]
+    steps = Queues(queue("team", 0), node("n", cpu=4000), *full, *free)
+    assert set(steps.binds) == {"x0", "x1", "x2"}
+    assert set(steps.reasons) == {"q0", "q1", "q2"}
+
+
 # gangs
 
 
