@@ -69,7 +69,7 @@ def test_a_pod_that_the_queue_has_no_capacity_for_stays_gated_and_says_why():
     assert steps.binds == {}
     assert steps.let_go == []
     assert steps.reasons == {"a": "SchedulingGated"}
-    said = "waiting for queue capacity: queue team has cpu 1, and cpu 1 is in use; requested cpu 1"
+    said = "waiting for queue capacity: queue team has cpu 1, and cpu 1 is in use or reserved; requested cpu 1"
     assert steps.messages == {"a": said}
     assert ("wait", "SchedulingGated", "a") in steps.story
 
@@ -279,6 +279,15 @@ def test_a_fifo_queue_lets_nobody_past_the_first():
     assert steps.messages["small"] == "waiting behind default/big, the first in queue team"
     steps.later(20.0, Gone(big.key, big.uid))
     assert steps.binds == {"small": "n"}
+
+
+def test_what_was_answered_to_one_pod_holds_back_nobody_else_in_a_batch():
+    """Pods of no queue, equal to those of a full one, are placed between them."""
+    full = [queued(f"q{n}", 100, created=float(2 * n)) for n in range(3)]
+    free = [pod(f"x{n}", 100, created=float(2 * n + 1)) for n in range(3)]
+    steps = Queues(queue("team", 0), node("n", cpu=4000), *full, *free)
+    assert set(steps.binds) == {"x0", "x1", "x2"}
+    assert set(steps.reasons) == {"q0", "q1", "q2"}
 
 
 # gangs

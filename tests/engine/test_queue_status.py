@@ -126,7 +126,7 @@ def test_a_group_is_pending_while_its_queue_has_no_capacity_for_its_min_resource
     assert group(steps).phase is PodGroupPhase.PENDING
     assert queues(steps)["team"].counts == QueueCounts(pending=1)
     (condition,) = group(steps).conditions
-    assert condition.message == "queue team has cpu 2, and cpu 0 is in use; requested cpu 3"
+    assert condition.message == "queue team has cpu 2, and cpu 0 is in use or reserved; requested cpu 3"
 
 
 def test_a_group_whose_pods_are_all_done_is_completed():

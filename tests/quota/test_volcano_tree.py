@@ -87,22 +87,24 @@ def test_a_queue_without_a_place_says_why_and_harms_no_other(queues, name, why):
     "queues, said",
     [
         pytest.param(
-            [queue("a", 1000)], "queue a has cpu 1, and cpu 500m is in use; requested cpu 600m", id="its own limit"
+            [queue("a", 1000)],
+            "queue a has cpu 1, and cpu 500m is in use or reserved; requested cpu 600m",
+            id="its own limit",
         ),
         pytest.param(
             [queue("p", 1000), queue("a", 900, "p"), queue("b", 900, "p")],
-            "queue a has cpu 900m, and cpu 500m is in use; requested cpu 600m",
+            "queue a has cpu 900m, and cpu 500m is in use or reserved; requested cpu 600m",
             id="the lowest level that forbids it",
         ),
         pytest.param(
             [queue("p", 1000), queue("a", None, "p")],
-            "queue p above queue a has cpu 1, and cpu 500m is in use; requested cpu 600m",
+            "queue p above queue a has cpu 1, and cpu 500m is in use or reserved; requested cpu 600m",
             id="a level above",
         ),
         pytest.param(
             [queue("p", 2000), queue("a", None, "p"), queue("b", None, "p", guarantee=1000)],
-            "queue p above queue a has cpu 2, of which cpu 1 is guaranteed to other queues, and cpu 500m is in use; "
-            "requested cpu 600m",
+            "queue p above queue a has cpu 2, of which cpu 1 is guaranteed to other queues, and cpu 500m is in use or "
+            "reserved; requested cpu 600m",
             id="a guarantee beside it",
         ),
     ],

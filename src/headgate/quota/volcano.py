@@ -37,9 +37,8 @@ class Shortage(Struct, frozen=True):
 
         where = f"queue {self.level}" if self.level == self.queue else f"queue {self.level} above queue {self.queue}"
         kept = f", of which {text(self.kept)} is guaranteed to other queues" if self.kept else ""
-        return (
-            f"{where} has {text(self.limit)}{kept}, and {text(self.used)} is in use; requested {text(self.requested)}"
-        )
+        used, requested = text(self.used), text(self.requested)
+        return f"{where} has {text(self.limit)}{kept}, and {used} is in use or reserved; requested {requested}"
 
 
 class VolcanoQueueNode(QuotaNode):

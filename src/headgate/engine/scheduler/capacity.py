@@ -70,8 +70,9 @@ class CapacityStages:
 
         The caller acts on each before it asks for the next, so that what was placed is charged.
         """
-        while self._stages and batch.infos:
-            refused = self._check(batch)
+        pods, start = batch.pods if self._stages else [], 0
+        while start < len(pods):
+            refused = self._check(pods[start:] if start else pods, batch.needed)
             if refused is None:
                 break
             stage, not_now = refused
@@ -81,12 +82,13 @@ class CapacityStages:
                 else:
                     yield batch.first_members(not_now.allowed)
                 return
-            if not_now.allowed:
-                yield batch.first(not_now.allowed)
-            yield DeferredEntry(batch.infos[not_now.allowed], stage, not_now)
-            batch = batch.after(not_now.allowed + 1)
-        if batch.infos:
-            yield batch
+            end = start + not_now.allowed
+            if start < end:
+                yield batch.part(start, end)
+            yield DeferredEntry(batch.infos[end], stage, not_now)
+            start = end + 1
+        if start < len(batch.infos):
+            yield batch.part(start, len(batch.infos)) if start else batch
 
     def charge(self, pod: Pod) -> None:
         for stage in self._stages:
@@ -96,11 +98,11 @@ class CapacityStages:
         for stage in self._stages:
             stage.release(pod)
 
-    def _check(self, batch: Batch) -> tuple[str, NotNow] | None:
+    def _check(self, pods: Sequence[Pod], needed: int) -> tuple[str, NotNow] | None:
         """The answer that allows the fewest pods; None when every stage allows all of them."""
-        pods, fewest = batch.pods, None
+        fewest = None
         for stage in self._stages:
-            not_now = stage.check(pods, batch.needed)
+            not_now = stage.check(pods, needed)
             if not_now is None or not_now.allowed >= len(pods):
                 continue
             if fewest is None or not_now.allowed < fewest[1].allowed:

@@ -31,11 +31,8 @@ class Batch(Struct, frozen=True):
     def pods(self) -> list[Pod]:
         return [info.pod for info in self.infos] if self.group is None else self.members
 
-    def first(self, count: int) -> Batch:
-        return msgspec.structs.replace(self, infos=self.infos[:count])
-
-    def after(self, count: int) -> Batch:
-        return msgspec.structs.replace(self, infos=self.infos[count:])
+    def part(self, start: int, end: int) -> Batch:
+        return msgspec.structs.replace(self, infos=self.infos[start:end])
 
     def first_members(self, count: int) -> Batch:
         return msgspec.structs.replace(self, members=self.members[:count])

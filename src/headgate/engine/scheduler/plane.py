@@ -229,6 +229,11 @@ class SchedulerPlane:
     def deciding(self) -> Key | None:
         return self._place.deciding or self._choose.deciding
 
+    @property
+    def queue_capacity(self) -> QueueCapacity:
+        """For explanations."""
+        return self._queue_capacity
+
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""
         for bind in self._bind.decided:

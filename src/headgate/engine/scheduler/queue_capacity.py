@@ -91,6 +91,7 @@ class QueueCapacity:
         self._refused: dict[Key, str] = {}  # the queue that had no capacity, by pod
         self._heads: dict[str, tuple[QueueOrder, Key]] = {}  # of fifo queues: the first pod that was refused
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
+        self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
@@ -199,24 +200,28 @@ class QueueCapacity:
 
     def _add(self, use: PodUse) -> None:
         node = self._tree.get(use.queue)
+        self._answers.clear()
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.add(use.requests)
 
     def _remove(self, use: PodUse) -> None:
         node = self._tree.get(use.queue)
+        self._answers.clear()
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.remove(use.requests)
 
     def _reserve(self, each: Reservation) -> None:
         node = self._tree.get(each.queue)
+        self._answers.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.reserve(each.pod.shape.requests)
 
     def _unreserve(self, each: Reservation) -> None:
         node = self._tree.get(each.queue)
+        self._answers.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.unreserve(each.pod.shape.requests)
@@ -239,6 +244,7 @@ class QueueCapacity:
     def _rebuild(self) -> None:
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
+        self._answers.clear()
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():
@@ -369,6 +375,8 @@ class QueueCapacity:
         """Why the queue has no capacity for the pod on top of those `taken`; otherwise it is taken too."""
         node, requests = self._tree.get(queue), pod.shape.requests
         alike = (queue, requests, pod.priority, opted_in(pod))
+        if not taken and (known := self._answers.get(alike)) is not None:
+            return known if known.allowed == allowed else msgspec.structs.replace(known, allowed=allowed)
         if node is None:
             why = self._tree.misplaced.get(queue, f"queue {queue} does not exist")
             return _not_now(pod, f"waiting for its queue: {why}", {"queue": queue}, allowed, alike)
@@ -394,7 +402,10 @@ class QueueCapacity:
                     "used": f"{short.resource} {amount_text(short.resource, short.used)}",
                     "limit": f"{short.resource} {amount_text(short.resource, short.limit)}",
                 }
-            return _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
+            refused = _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
+            if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
+                self._answers[alike] = refused
+            return refused
         node.add(requests)
         taken.append((node, requests))
         return None

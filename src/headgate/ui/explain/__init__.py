@@ -5,6 +5,7 @@ To explain something else, write a click command in a module of its own and add 
 
 import click
 
+from headgate.ui.explain.pod_command import pod
 from headgate.ui.explain.preemption_command import preemption
 from headgate.ui.explain.workload_command import workload
 from headgate.ui.groups import SuggestingGroup
@@ -18,6 +19,8 @@ __all__ = ["explain"]
 Examples:
   headgate explain workload job/train --namespace team-a
       why a job waits, and what would admit it
+  headgate explain pod train-0 --namespace team-a
+      what holds a pod, and its Volcano queue at every level
   headgate explain preemption team-a/train-0
       who was preempted for whom, and why
 """,
@@ -26,5 +29,6 @@ def explain() -> None:
     """Explain a decision."""
 
 
+explain.add_command(pod)
 explain.add_command(preemption)
 explain.add_command(workload)

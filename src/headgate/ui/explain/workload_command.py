@@ -35,6 +35,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
+from headgate.model.settings import Settings
 from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
@@ -184,7 +185,13 @@ _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in
 
 
 def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
+    objects, settings, now = simulated_objects(Moment(file, seed, at))
+    return ClusterSnapshot(objects, settings.quota, now)
+
+
+def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, float]:
     """The first cluster of the scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
+    file, seed, at = moment.scenario, moment.seed, moment.at
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
     if at is not None and scenario.until is not None and at > scenario.until:
@@ -196,7 +203,7 @@ def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
         report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
     name = scenario.clusters[0].name
     shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
-    return ClusterSnapshot(_decoded(shown), scenario.settings.quota, EPOCH + (report.until if at is None else at))
+    return tuple(_decoded(shown)), scenario.settings, EPOCH + (report.until if at is None else at)
 
 
 def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:

@@ -1,0 +1,131 @@
+"""`headgate explain pod`: which gate or stage holds a pod, the numbers of its Volcano queue, who reserves ahead."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+
+from headgate.engine.explain.pod import PodExplanation, explain_pod
+from headgate.engine.scheduler.cache import CACHED_KINDS
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.live.cluster_reading import (
+    ClusterFlags,
+    ClusterReadError,
+    Reads,
+    default_namespace,
+    load_settings,
+    read_cluster,
+)
+from headgate.model.keys import Key, Kind
+from headgate.model.settings import Settings
+from headgate.simulator import InvalidScenario, NeverSettles
+from headgate.ui.explain.workload_command import Moment, read_moment, simulated_objects
+from headgate.ui.files import read_file
+from headgate.ui.output import TABLE, echo_document, output_option
+from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.tables import age, table
+
+DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  headgate explain pod train-0 --namespace team-a
+      what holds the pod, and its queue at every level
+  headgate explain pod pod-3 --scenario tests/scenarios/volcano/three-pods.yaml --at 50s
+      in a scenario, 50 seconds after its start
+"""
+)
+@click.argument("name", metavar="NAME")
+@click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
+@click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
+@click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
+@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
+@click.option(
+    "--config", metavar="FILE", callback=read_file, help="Configuration of the scheduler; - for standard input."
+)
+@click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input.")
+@click.option(
+    "--at", metavar="TIME", callback=read_moment, help="Time in the scenario, such as 90s.  [default: its end]"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
+@output_option
+def pod(
+    *,
+    name: str,
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    insecure: bool,
+    config: Path | None,
+    scenario: str | None,
+    at: float | None,
+    seed: int,
+    output: str,
+) -> None:
+    """Explain why a pod waits: the gate or stage that holds it, its Volcano queue, who reserves ahead of it.
+
+    Only reads the cluster, and needs no running headgate.
+
+    \b
+    Exit status: 0 explained, 1 no such pod, 2 the input was wrong or the cluster could not be read.
+    """
+    if at is not None and not scenario:
+        raise click.UsageError("--at: expected --scenario FILE as well")
+    try:
+        if scenario:
+            objects, settings, now = simulated_objects(Moment(scenario, seed, at))
+            key = Key(Kind.POD, namespace or "default", name)
+        else:
+            flags, settings, now = ClusterFlags(kubeconfig, context, insecure), _settings(config), time.time()
+            key = Key(Kind.POD, namespace or default_namespace(flags), name)
+            objects = read_cluster(flags, Reads(CACHED_KINDS), lambda _seen: []).objects
+    except (ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
+        _fail(str(error), WRONG_INPUT)
+    found = explain_pod(objects, settings, key, now)
+    if found is None:
+        _fail(f"pod {key.namespace}/{key.name} not found", NOT_FOUND)
+    if output == TABLE:
+        for line in render(found, now):
+            click.echo(line)
+    else:
+        echo_document(msgspec.to_builtins(found), output)
+    sys.exit(DONE)
+
+
+def _settings(config: Path | None) -> Settings:
+    return load_settings(config, InstalledPlugins().names)
+
+
+def _fail(error: str, status: int) -> NoReturn:
+    click.echo(f"Error: {error}", err=True)
+    sys.exit(status)
+
+
+def render(found: PodExplanation, now: float) -> Iterator[str]:
+    yield f"Pod {found.pod}: {found.reason or 'no decision of ours'}"
+    if found.message:
+        yield f"  {found.message}"
+    if found.gates:
+        yield f"  gates: {', '.join(found.gates)}"
+    if found.levels:
+        yield ""
+        yield f"Queue {found.queue}:"
+        heads = ("QUEUE", "RESOURCE", "CAPABILITY", "USED", "RESERVED", "GUARANTEE")
+        rows = [
+            (each.queue, each.resource, each.capability or "-", each.used, each.reserved, each.guarantee)
+            for each in found.levels
+        ]
+        yield from table(heads, rows)
+    if found.ahead:
+        yield ""
+        yield "Reserved, waiting for a node:"
+        rows_ahead = [(each.pod, each.queue, each.requests, age(now - each.since)) for each in found.ahead]
+        yield from table(("POD", "QUEUE", "REQUESTS", "SINCE"), rows_ahead)

@@ -1,0 +1,116 @@
+"""The queue-allocation gate on a real kube-apiserver: what the queue allows is bound or shown to autoscalers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import yaml
+from children import eventually
+from cluster import Cluster
+from conftest import Start
+from objects import Manifest, create_nodes, create_pods, node, pod, pods_path
+from watching import PodWatch
+from wire import JSON_PATCH, Client
+
+from headgate.api.install_manifests import volcano_definitions
+from headgate.model.volcano import QUEUE_GATE
+
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> None:
+    """The server has Volcano's kinds as `headgate install --volcano` leaves them."""
+    for definition in volcano_definitions():
+        cluster.kubectl("apply", "--server-side", "--filename", "-", text=yaml.safe_dump(definition))
+    names = [f"crd/{definition['metadata']['name']}" for definition in volcano_definitions()]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+
+
+@pytest.fixture
+async def queue(client: Client, namespace: str, served: None) -> AsyncIterator[str]:
+    """A queue with one place."""
+    name = f"queue-{namespace}"
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    await client.create(QUEUES, {**kind, "metadata": {"name": name}, "spec": {"capability": {"cpu": "1"}}})
+    yield name
+    await client.delete(f"{QUEUES}/{name}")
+
+
+def gated(name: str, queue: str, **spec: Any) -> Manifest:
+    """As the webhook leaves a pod that asked for the gate."""
+    made = pod(name, "1", schedulingGates=[{"name": QUEUE_GATE}], **spec)
+    made["metadata"]["annotations"] = {QUEUE_GATE: "true", "scheduling.volcano.sh/queue-name": queue}
+    return made
+
+
+def reason(pods: PodWatch, name: str) -> str:
+    condition = pods.pods[name].condition("PodScheduled") if name in pods.pods else None
+    return condition.reason if condition else ""
+
+
+def gates(pods: PodWatch, name: str) -> list[str]:
+    return [gate["name"] for gate in pods.pods[name].spec.schedulingGates or ()]
+
+
+async def test_three_pods_and_one_place_in_their_queue(
+    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, start: Start
+) -> None:
+    await create_nodes(client, [node("plain")])
+    start("--no-leader-elect")
+    await create_pods(client, namespace, [gated("pod-1", queue)])
+    await pods.until("the first pod is bound", lambda: pods.node_of("pod-1") == "plain")
+    assert gates(pods, "pod-1") == []
+
+    await create_pods(client, namespace, [gated("pod-2", queue, nodeSelector={"gpu": "yes"})])
+    said = f"waiting for queue capacity: queue {queue} has cpu 1, and cpu 1 is in use or reserved; requested cpu 1"
+    await pods.until("the second waits for its queue", lambda: _message(pods, "pod-2") == said)
+    assert reason(pods, "pod-2") == "SchedulingGated"
+    await create_pods(client, namespace, [gated("pod-3", queue)])
+    await pods.until("and the third", lambda: _message(pods, "pod-3") == said)
+
+    await client.patch(f"{pods_path(namespace)}/pod-1/status", {"status": {"phase": "Succeeded"}})
+    await pods.until("no node fits the second", lambda: reason(pods, "pod-2") == "Unschedulable")
+    assert gates(pods, "pod-2") == []
+    assert gates(pods, "pod-3") == [QUEUE_GATE]
+    assert reason(pods, "pod-3") == "SchedulingGated"
+    eventually("the queue shows the reservation", lambda: _reserved(cluster, queue) == "1")
+
+    bought = node("bought", cpu="1")
+    bought["metadata"]["labels"]["gpu"] = "yes"
+    await create_nodes(client, [bought])
+    await pods.until("the second gets the node that was brought for it", lambda: pods.node_of("pod-2") == "bought")
+    assert gates(pods, "pod-3") == [QUEUE_GATE]
+
+    await client.patch(f"{pods_path(namespace)}/pod-2/status", {"status": {"phase": "Succeeded"}})
+    await pods.until("then the third runs", lambda: pods.node_of("pod-3") in ("plain", "bought"))
+
+
+async def test_a_gate_of_somebody_else_comes_first(
+    client: Client, namespace: str, pods: PodWatch, queue: str, start: Start
+) -> None:
+    await create_nodes(client, [node("plain")])
+    held = gated("held", queue)
+    held["spec"]["schedulingGates"].insert(0, {"name": "example.com/theirs"})
+    await create_pods(client, namespace, [held])
+    start("--no-leader-elect")
+    await create_pods(client, namespace, [gated("other", queue)])
+    await pods.until("the other one is bound", lambda: pods.node_of("other") == "plain")
+    assert gates(pods, "held") == ["example.com/theirs", QUEUE_GATE]
+
+    await client.patch(f"{pods_path(namespace)}/other/status", {"status": {"phase": "Succeeded"}})
+    off = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
+    await client.patch(f"{pods_path(namespace)}/held", off, JSON_PATCH)
+    await pods.until("it is bound", lambda: pods.node_of("held") == "plain")
+
+
+def _message(pods: PodWatch, name: str) -> str:
+    condition = pods.pods[name].condition("PodScheduled") if name in pods.pods else None
+    return condition.message if condition else ""
+
+
+def _reserved(cluster: Cluster, queue: str) -> str:
+    path = "jsonpath={.status.reservation.resource.cpu}"
+    return cluster.kubectl("get", "queues.scheduling.volcano.sh", queue, "-o", path)
