@@ -7,7 +7,7 @@ from builders import bound, gang, member, node, workload
 from msgspec.structs import replace
 from steps import Steps
 
-from headgate.api.admission import answer
+from headgate.api.admission import InvalidReview, answer
 from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
 from headgate.api.wire import format_micro_time, format_time, parse_time
 from headgate.engine.integrations.job_index import FlavorsAndClasses
@@ -73,10 +73,28 @@ def test_what_is_nested_very_deep_and_not_looked_at_does_not_hide_the_rest(level
     assert [decode(Kind.POD, item).node for item in listed.items] == ["n", "m"]
     assert identity(Kind.POD, raw).key.name == "a"
     assert decode(Kind.POD, decode_watch(b'{"type":"ADDED","object":' + raw + b"}").object).node == "n"
-    review = b'{"request":{"uid":"u","resource":{"resource":"pods"},"object":' + raw + b"}}"
+
+
+def reviewed(levels):
+    raw = pod(nodeName="n", odd="@").replace(b'"@"', nested(levels))
     with pytest.raises(StopIteration) as done:
-        next(answer(review, lambda _: AdmissionAllowed()))
-    assert done.value.value["response"] == {"uid": "u", "allowed": True}
+        next(answer(b'{"request":{"uid":"u","resource":{"resource":"pods"},"object":' + raw + b"}}", _allow))
+    return done.value.value["response"]
+
+
+def _allow(_):
+    return AdmissionAllowed()
+
+
+@pytest.mark.parametrize("levels", [10, 600])
+def test_a_review_of_something_nested_very_deep_is_answered(levels):
+    assert reviewed(levels) == {"uid": "u", "allowed": True}
+
+
+def test_a_large_review_that_is_nested_very_deep_is_refused_at_once():
+    """Leaving out what is nested too deep costs others time; the object is refused for who sent it."""
+    with pytest.raises(InvalidReview, match="at most 100 levels"):
+        reviewed(50_000)
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
