@@ -19,7 +19,7 @@ from headgate.api.decode import READABLE
 from headgate.api.rereading import Rereading
 from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, RESOURCE_TYPES, ApiServer, Json, Request, ResourceType
 from headgate.model.events import Observed
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 from headgate.simulator.observing import Feed, ObjectChange
 
@@ -137,7 +137,7 @@ def report(title: str, server: ApiServer, floor: float) -> None:
 
 def queue_server(reading: Rereading) -> ApiServer:
     """A server with the kinds and webhooks every simulated cluster has."""
-    webhooks = our_webhooks(QuotaSettings(), lookup_in(lambda: server), reading)
+    webhooks = our_webhooks(Settings(), lookup_in(lambda: server), reading)
     server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
     return server
 

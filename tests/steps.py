@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
-from headgate.model.effects import Bind, PatchStatus, WakeAt, WorkloadStatus
-from headgate.model.events import Observed
+from headgate.model.effects import Bind, EmitEvent, Evict, PatchStatus, WakeAt, WorkloadStatus
+from headgate.model.events import Observed, Outcome
 from headgate.model.settings import Settings
 
 DEFAULTS = Settings()
@@ -31,6 +31,15 @@ class Steps:
     def later(self, seconds, *events):
         self.now += seconds
         return self.step(*events)
+
+    def accepted(self):
+        """The server carries out the bindings and evictions of the last step."""
+        return self.step(*(Outcome(effect) for effect in self.effects if isinstance(effect, Bind | Evict)))
+
+    @property
+    def events(self):
+        """The messages of Kubernetes events, by the name of their object."""
+        return {e.target.key.name: e.message for e in self.effects if isinstance(e, EmitEvent)}
 
     @property
     def binds(self):

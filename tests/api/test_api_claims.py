@@ -246,3 +246,10 @@ def test_the_controller_of_a_pod(version, kind, found):
     assert owned(version, kind).owner == Target(Key(found, "d", "o"), "w")
     assert owned(version, kind, controller=False).owner is None
     assert owned("example.com/v1", kind).owner is None
+
+
+def test_a_pod_of_a_daemon_set_is_known_by_its_controller():
+    assert owned("apps/v1", "DaemonSet").of_daemon_set
+    assert not owned("apps/v1", "DaemonSet", controller=False).of_daemon_set
+    assert not owned("example.com/v1", "DaemonSet").of_daemon_set
+    assert not owned("apps/v1", "ReplicaSet").of_daemon_set

@@ -60,3 +60,43 @@ def test_a_mistake_is_named_by_its_place_in_the_object(parts: dict[str, Any], pa
         with pytest.raises(InvalidObject) as refused:
             decode(Kind.KUEUE_WORKLOAD, raw)
         assert refused.value.path == path
+
+
+def pod_sets(spec: Any = None, **fields: Any) -> Any:
+    return {"podSets": [{"name": "main", "template": {"spec": {"containers": [], **(spec or {})}}, **fields}]}
+
+
+@pytest.mark.parametrize(
+    "spec, annotations, unsupported",
+    [
+        pytest.param(pod_sets(), {}, (), id="nothing"),
+        pytest.param(pod_sets(topologyRequest=None), {}, (), id="a topology that is null"),
+        pytest.param(
+            pod_sets(topologyRequest={"podIndexLabel": "a", "unconstrained": False, "required": ""}),
+            {},
+            (),
+            id="a topology request that requests nothing",
+        ),
+        pytest.param(
+            pod_sets(topologyRequest={"required": "rack", "podSetSliceSize": 2}),
+            {},
+            ("topologyRequest of pod set main (required: rack)",),
+            id="a topology",
+        ),
+        pytest.param(
+            pod_sets({"resourceClaims": [{"name": "a"}, {"name": "b", "resourceClaimName": "c"}]}),
+            {},
+            ("resourceClaims of pod set main (a, b)",),
+            id="claims",
+        ),
+        pytest.param(pod_sets({"resourceClaims": []}), {"example.com/other": "x"}, (), id="no claims"),
+        pytest.param(
+            pod_sets(topologyRequest={"unconstrained": True}),
+            {"kueue.x-k8s.io/elastic-job": "true"},
+            ("topologyRequest of pod set main (unconstrained: true)", "annotation kueue.x-k8s.io/elastic-job"),
+            id="several",
+        ),
+    ],
+)
+def test_what_a_workload_asks_for_that_is_not_built(spec, annotations, unsupported):
+    assert read(spec, metadata={"annotations": annotations}).unsupported == unsupported

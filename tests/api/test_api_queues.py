@@ -195,6 +195,36 @@ def test_a_cohort():
     )
 
 
+@pytest.mark.parametrize(
+    "spec, is_concurrent",
+    [
+        pytest.param({}, False, id="no policy"),
+        pytest.param({"concurrentAdmissionPolicy": None}, False, id="a policy that is null"),
+        pytest.param(
+            {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}}, True, id="a policy"
+        ),
+    ],
+)
+def test_whether_a_cluster_queue_admits_concurrently(spec, is_concurrent):
+    found = read(Kind.CLUSTER_QUEUE, spec=spec)
+    assert isinstance(found, ClusterQueue)
+    assert found.concurrent_admission is is_concurrent
+
+
+@pytest.mark.parametrize(
+    "status, share",
+    [
+        pytest.param({}, None, id="none"),
+        pytest.param({"fairSharing": {"weightedShare": 0}}, 0, id="nothing"),
+        pytest.param({"fairSharing": {"weightedShare": 250}}, 250, id="a quarter"),
+    ],
+)
+def test_the_share_a_cohort_shows(status, share):
+    found = read(Kind.COHORT, status=status)
+    assert isinstance(found, Cohort)
+    assert found.shown_share == share
+
+
 def test_a_flavor():
     spec = {
         "nodeLabels": {"pool": "spot"},

@@ -15,7 +15,7 @@ from simulated import Line
 
 from headgate.api.kinds import RESOURCES, collection_path
 from headgate.engine.journal import Entry
-from headgate.engine.quarantine import Quarantine
+from headgate.engine.quarantine import Quarantine, Seen
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.live import term
 from headgate.live.client import Client
@@ -127,13 +127,16 @@ class PacedEventQueue(EventQueue):
         self._came.set()
 
 
-class KeepingLog(Log):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(io.StringIO(), text_line, LogLevel.ERROR, clock)
+class KeepingTerm(LeaderTerm):
+    """Keeps its whole journal, in the order in which it was decided."""
+
+    def __init__(self, dependencies: TermDependencies) -> None:
+        super().__init__(dependencies)
         self.story: list[Entry] = []
 
-    def entries(self, entries: Sequence[Entry]) -> None:
+    def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None:
         self.story.extend(entries)
+        super().after_step(batch, entries)
 
 
 def lived(lines: Sequence[Line], settings: Settings) -> tuple[list[Entry], list[Line]]:
@@ -144,7 +147,8 @@ def lived(lines: Sequence[Line], settings: Settings) -> tuple[list[Entry], list[
 
 
 async def _live(lines: Sequence[Line], settings: Settings, clock: Clock) -> tuple[list[Entry], list[Line]]:
-    server, log, record, stop = LogServer(lines[0]), KeepingLog(clock), io.BytesIO(), asyncio.Event()
+    server, record, stop = LogServer(lines[0]), io.BytesIO(), asyncio.Event()
+    log = Log(io.StringIO(), text_line, LogLevel.ERROR, clock)
     async with scripted(server) as listening:
         client = Client(listening.access(), clock, clock, _no_pause)
         around = ReflectorDependencies(client, Outages(log), log, _no_pause, lambda: 0.5, lambda kind: None)
@@ -154,10 +158,10 @@ async def _live(lines: Sequence[Line], settings: Settings, clock: Clock) -> tupl
         )
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(term, "EventQueue", lambda kinds: PacedEventQueue(kinds, lines, clock, server, stop))
-            deciding = LeaderTerm(dependencies)
+            deciding = KeepingTerm(dependencies)
         await deciding.run(stop)
         client.close()
-    return log.story, [json.loads(line) for line in record.getvalue().splitlines()]
+    return deciding.story, [json.loads(line) for line in record.getvalue().splitlines()]
 
 
 async def _no_pause(_seconds: float) -> None:

@@ -22,11 +22,13 @@ from headgate.model.groups import GroupKey, PodGroup, Workload
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.objects import DisruptionBudget, Namespace, Object
-from headgate.model.pod import Phase, Pod, ScheduledCondition, pods_together
+from headgate.model.pod import Phase, Pod, ScheduledCondition, eviction_mark
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
+from headgate.preemption.solver.exact import SolverLimits, certifier
 
 PLAIN = "plain"  # a profile that asks nobody to leave
+SOLVER = certifier(SolverLimits(seconds=None))  # as a simulator has it, where it is installed
 SINGLE = "single"  # a profile that queues members of gangs one by one
 SETTINGS = Settings(
     profiles=(
@@ -118,9 +120,9 @@ class Cluster:
             case PatchStatus(change=PodCondition(type="PodScheduled") as said):
                 return replace(known, scheduled=ScheduledCondition(said.status, said.reason, said.message))
             case PatchStatus(change=PodCondition(type="DisruptionTarget", status="True", message=message)):
-                return replace(known, preempted=True, leaves_with=pods_together(message))
+                return replace(known, preempted=True, mark=eviction_mark(message))
             case PatchStatus(change=PodCondition(type="DisruptionTarget")):
-                return replace(known, preempted=False, leaves_with=0)
+                return replace(known, preempted=False, mark=None)
             case PatchStatus(change=Status() as status):
                 return replace(known, **asdict(status))
         return None
@@ -132,7 +134,7 @@ class History:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
         self.cluster = Cluster(self.dice)
-        self.engine = Engine(SETTINGS)
+        self.engine = Engine(SETTINGS, certifier=SOLVER)
         self.timers: list[float] = []
         self.undone: deque[Write] = deque()  # decided, and not performed yet
         self.told: list[str] = []  # the history in words, for whoever has to find out
@@ -188,7 +190,7 @@ class History:
 
     def compare(self) -> None:
         """A fresh process on the same objects has nothing to do and nothing to say."""
-        fresh = Engine(SETTINGS)
+        fresh = Engine(SETTINGS, certifier=SOLVER)
         order = {kind: place for place, kind in enumerate(fresh.reads)}
         objects = sorted(self.cluster.objects.values(), key=lambda each: order[each.key.kind])
         effects = fresh.step([Observed(each) for each in objects], self.cluster.now)

@@ -8,6 +8,7 @@ from headgate.engine.in_flight import WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler.bind import BindStage
 from headgate.engine.scheduler.capacity import CapacityStages
+from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.model.effects import Bind, RemoveGate
 from headgate.model.events import WriteError
@@ -16,7 +17,7 @@ from headgate.placement.neighbours import Neighbours
 from headgate.placement.placer import Placement
 from headgate.placement.table import NodeTable
 from headgate.queueing.backoff import Backoff
-from headgate.queueing.queue import QueuedPodInfo
+from headgate.queueing.queue import PodQueue, QueuedPodInfo
 
 GATE = "example.com/queue-capacity"
 
@@ -40,7 +41,8 @@ def nodes():
 @pytest.fixture
 def stage(nodes):
     plugins = replace(plugins_for(Profile("headgate"), Neighbours(nodes)), binder=GateRemovingBinder())
-    return BindStage({"headgate": plugins}, CapacityStages(()), Journal(), WritePolicy(Backoff(1.0, 10.0)))
+    metrics = SchedulerMetrics(PodQueue(Backoff(1.0, 10.0)))
+    return BindStage({"headgate": plugins}, CapacityStages(()), Journal(), WritePolicy(Backoff(1.0, 10.0)), metrics)
 
 
 def run(stage, placed):

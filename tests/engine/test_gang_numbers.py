@@ -33,7 +33,7 @@ def test_the_second_failure_counts_and_makes_it_rest_longer():
 
 
 def test_who_follows_a_gang_that_has_started_is_a_pod_and_no_attempt_of_the_gang():
-    steps = Steps(node("n"), workload("train", gang(1)), member("w0"))
-    steps.see(member("w1"))
+    steps = Steps(node("n"), workload("train", gang(1)), member("w0")).accepted()
+    steps.see(member("w1")).accepted()
     assert steps.number(GROUPS, profile="headgate", result="scheduled") == 1
     assert steps.number(PODS, profile="headgate", result="scheduled") == 2

@@ -31,7 +31,7 @@ class Installed(Integrations):
 
     def __init__(self):
         super().__init__(with_quota=True)
-        webhooks = our_webhooks(self.settings.quota, lookup_in(lambda: self.server))
+        webhooks = our_webhooks(self.settings, lookup_in(lambda: self.server))
         objects = (*INITIAL_OBJECTS, *installed_objects())
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
         self.restart()

@@ -55,6 +55,25 @@ def test_what_is_told_goes_out_with_what_it_tells_of():
     assert decided(suspend(), event(EventType.WARNING), writes=writes)[1] == [event(EventType.WARNING)]
 
 
+@pytest.mark.parametrize("trouble", [None, *WriteError])
+def test_what_a_write_does_is_told_when_it_was_done_and_not_when_it_failed(trouble):
+    writes, _ = decided(suspend(), event())
+    writes.hold(suspend(), event())
+    assert writes.take_events(Outcome(suspend("7"))) == [], "the answer to another write"
+    writes.observe(JOB, "2")  # what is seen first does not say whose change it is
+    assert writes.take_events(Outcome(suspend(), trouble)) == ([] if trouble else [event()])
+    assert writes.take_events(Outcome(suspend())) == [], "once"
+
+
+@pytest.mark.parametrize("trouble, said", [(None, ["CreatedWorkload"]), (WriteError.REFUSED, [])])
+def test_a_workload_that_could_not_be_created_is_not_said_to_be(trouble, said):
+    scene = Integrations()
+    scene.fault = lambda write: trouble if isinstance(write, Create) else None
+    scene.create(JOBS, job())
+    scene.settle()
+    assert [effect.reason for effect in scene.effects if isinstance(effect, EmitEvent)] == said
+
+
 def test_one_decision_may_need_two_writes_but_not_two_of_one_version():
     delete, finalizers = Delete(Target(JOB, "uid")), PatchSpec(Target(JOB, "uid", "1"), Finalizers(()))
     assert decided(suspend(), delete)[1] == [suspend(), delete]

@@ -1,5 +1,6 @@
 """Observations in, effects out: what the engine decides about pods, step by step."""
 
+import pytest
 from builders import bound, node, node_key, pod, pod_key
 from steps import Steps
 
@@ -86,10 +87,39 @@ def test_a_pod_found_on_another_node_is_charged_there():
 def test_a_refused_binding_gives_the_room_back_and_tries_again_later():
     steps = Steps(node("n"), pod("a"))
     steps.step(Outcome(Bind(pod("a").target, "n"), WriteError.CONFLICT, "the object has been modified"))
-    assert steps.effects == [WakeAt(1.0, "scheduling")]
+    assert steps.kinds == ["EmitEvent", "WakeAt"]
+    assert steps.events == {"a": "binding to n did not take hold: the object has been modified"}
+    assert steps.only(WakeAt) == WakeAt(1.0, "scheduling")
     steps.later(1.0, TimerFired("scheduling"))
     assert steps.binds == {"a": "n"}
     assert [decision for decision, _, _ in steps.story] == ["bind", "forget", "bind"]
+
+
+def attempts(steps, result):
+    return steps.number("scheduler_schedule_attempts_total", result=result, profile="headgate")
+
+
+@pytest.mark.parametrize(
+    "history, scheduled, failed",
+    [
+        pytest.param([], 0, 0, id="before the answer nothing is known"),
+        pytest.param([None], 1, 0, id="a success"),
+        pytest.param([None, "seen"], 1, 0, id="a success, which is then seen"),
+        pytest.param(["seen", None], 1, 0, id="seen before it was answered"),
+        pytest.param([WriteError.UNKNOWN, "seen"], 1, 0, id="a lost answer, then it is seen"),
+        pytest.param([WriteError.UNKNOWN, None, "seen"], 1, 0, id="a lost answer, then a success"),
+        pytest.param([WriteError.CONFLICT], 0, 1, id="a failure is no success"),
+        pytest.param([WriteError.UNKNOWN, "seen elsewhere"], 0, 0, id="somebody else bound it"),
+    ],
+)
+def test_an_attempt_is_counted_once_when_it_is_known_how_it_ended(history, scheduled, failed):
+    steps = Steps(node("n"), node("m", cpu=1), pod("a"))
+    for event in history:
+        if event is None or isinstance(event, WriteError):
+            steps.step(Outcome(Bind(pod("a").target, "n"), event))
+        else:
+            steps.see(bound(pod("a"), "n" if event == "seen" else "m"))
+    assert (attempts(steps, "scheduled"), attempts(steps, "error")) == (scheduled, failed)
 
 
 def test_a_lost_answer_keeps_the_room_and_asks_again():
@@ -191,7 +221,7 @@ def test_every_attempt_is_counted_also_those_told_only_once():
     for cpu in (51, 52, 53):
         steps.later(60, Observed(node("n", cpu=cpu)))
     assert steps.number("scheduler_schedule_attempts_total", result="unschedulable", profile="headgate") == 4
-    steps.later(60, Observed(node("n")))
+    steps.later(60, Observed(node("n"))).accepted()
     assert steps.number("scheduler_schedule_attempts_total", result="scheduled", profile="headgate") == 1
 
 

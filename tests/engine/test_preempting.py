@@ -5,7 +5,7 @@ from builders import bound, gang, member, node, pod, pod_key, priority_class, wo
 from msgspec.structs import asdict, replace
 from steps import Steps
 
-from headgate.model.effects import Bind, EmitEvent, Evict, Nomination, PatchStatus, PodCondition
+from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition
 from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Profile, Settings
@@ -155,8 +155,8 @@ def test_room_that_frees_elsewhere_is_taken_at_once():
         ),
         pytest.param(
             pod("high", cpu=200, priority=10),
-            "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: no room even without all "
-            "1 pods (1 units) of lower priority.",
+            "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: it does not fit even "
+            "without the only pod of lower priority.",
             id="nobody leaves for a pod that would not fit even then",
         ),
     ],
@@ -328,13 +328,29 @@ def test_a_successor_evicts_nobody_when_all_victims_are_going():
 def test_both_sides_learn_of_it_and_tenants_do_not_see_each_others_names():
     stranger = replace(LOW, key=Key(Kind.POD, "other", "secret"), uid="uid-secret")
     steps = preempted(node("n", cpu=200), LOW, stranger, pod("high", cpu=200, priority=10))
-    told = {effect.target.key.name: effect.message for effect in steps.effects if isinstance(effect, EmitEvent)}
+    told = steps.events
+    assert sorted(told) == ["high"], "victims are told when they were evicted"
+    told |= steps.accepted().events
     assert "pod default/high" in told["low"]
     assert "high," not in told["secret"]
     assert "a pod of another namespace" in told["secret"]
     assert "pod low" in told["high"]
     assert "secret" not in told["high"]
-    assert "1 pods of other namespaces" in told["high"]
+    assert "1 pod of other namespaces" in told["high"]
+
+
+@pytest.mark.parametrize("trouble", [WriteError.REFUSED, WriteError.CONFLICT])
+def test_an_eviction_that_failed_is_told_as_failed(trouble):
+    steps = preempted(FULL, LOW, HIGH)
+    steps.step(Outcome(steps.only(Evict), trouble, "you may not"))
+    assert steps.events == {"low": "not evicted: you may not"}
+    assert ("keep", "EvictionFailed", "low") in steps.story
+
+
+def test_an_eviction_of_a_pod_that_is_gone_is_no_failure_of_anybody():
+    steps = preempted(FULL, LOW, HIGH)
+    steps.step(Outcome(steps.only(Evict), WriteError.GONE))
+    assert steps.events == {}
 
 
 def test_the_receipt_says_who_for_whom_by_which_rule_and_at_what_cost():

@@ -8,7 +8,7 @@ from steps import Steps
 from test_preempting import evictions, gone, nominations, preempted, recorded
 
 from headgate.api.requests import calls_for
-from headgate.model.effects import EmitEvent, Evict
+from headgate.model.effects import Evict
 from headgate.model.events import Gone, Observed
 
 HIGH = priority_class("high", 10)
@@ -27,7 +27,7 @@ class Counting:
     def __init__(self):
         self.asked = 0
 
-    def refusal(self, pod):
+    def refusal(self, pod, cluster):
         self.asked += 1
 
 
@@ -46,7 +46,7 @@ def test_a_group_clears_less_important_promises_on_every_node_it_takes():
 
 def test_a_victim_is_told_the_node_it_leaves_and_not_the_name_of_a_domain():
     steps = preempted(*TWO, *LOW, HIGH, TRAIN, *MEMBERS)
-    said = {each.target.key.name: each.message for each in steps.effects if isinstance(each, EmitEvent)}
+    said = steps.accepted().events
     assert said["low-n"].endswith("on node n")
     assert said["low-m"].endswith("on node m")
 

@@ -9,6 +9,7 @@ import pytest
 
 from headgate.apiserver import ADMISSION, INITIAL_OBJECTS, ApiServer, Json, Request, Response
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
+from headgate.model.settings import Settings
 from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 
 API = "/apis/kueue.x-k8s.io/v1beta2"
@@ -20,7 +21,7 @@ THEN = "2026-01-01T00:00:00Z"
 
 class Cluster:
     def __init__(self) -> None:
-        webhooks = our_webhooks(QuotaSettings(frameworks=FRAMEWORKS), lookup_in(lambda: self.server))
+        webhooks = our_webhooks(Settings(quota=QuotaSettings(frameworks=FRAMEWORKS)), lookup_in(lambda: self.server))
         objects = (*INITIAL_OBJECTS, *installed_objects())
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
 

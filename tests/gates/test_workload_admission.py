@@ -25,6 +25,7 @@ from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Classes, PriorityClass
 from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 from headgate.simulator.cluster import installed_objects, lookup_in, our_webhooks
 
 WORKLOADS = "/apis/scheduling.headgate.dev/v1alpha1/namespaces/default/workloads"
@@ -153,7 +154,7 @@ class Cluster:
     """A small Kubernetes as every scenario has it."""
 
     def __init__(self) -> None:
-        webhooks = our_webhooks(QuotaSettings(), lookup_in(lambda: self.server))
+        webhooks = our_webhooks(Settings(), lookup_in(lambda: self.server))
         objects = (*INITIAL_OBJECTS, *installed_objects())
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
 

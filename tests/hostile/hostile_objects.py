@@ -232,6 +232,9 @@ def pod(dice: Random, name: str) -> Json:
                 "headgate.dev/checkpoint-every": "60s",
                 "kueue.x-k8s.io/pod-group-total-count": "2",
                 "scheduling.k8s.io/group-name": "a",
+                "scheduling.volcano.sh/queue-allocation-gate": "true",
+                "scheduling.volcano.sh/queue-name": "q",
+                "scheduling.headgate.dev/queue-reserved-at": "2026-01-01T00:00:00Z",
             },
         )
     )
@@ -517,6 +520,20 @@ MAKERS: dict[Kind, Any] = {
         {"minMember": 2, "queue": "q", "priorityClassName": "high", "minResources": _LIMITS},
         {"phase": "Pending"},
     ),
+    Kind.VOLCANO_QUEUE: _spec_of(
+        Kind.VOLCANO_QUEUE,
+        {
+            "capability": {"cpu": "1000", "memory": "1Ti"},
+            "guarantee": {"resource": {"cpu": "1"}},
+            "deserved": {"cpu": "2"},
+            "parent": "root",
+            "priority": 1,
+            "reclaimable": True,
+            "weight": 1,
+            "dequeueStrategy": "fifo",
+        },
+        {"state": "Open", "allocated": {"cpu": "1"}, "reservation": {"resource": {"cpu": "1"}}},
+    ),
     Kind.KUEUE_WORKLOAD: queued_workload,
     Kind.CLUSTER_QUEUE: cluster_queue,
     Kind.LOCAL_QUEUE: _spec_of(
@@ -559,6 +576,7 @@ MAKERS: dict[Kind, Any] = {
 }
 
 USUAL = {
+    Kind.VOLCANO_QUEUE: ("q",),
     Kind.NODE: ("n-0", "n-1"),
     Kind.NAMESPACE: ("default",),
     Kind.CLUSTER_QUEUE: ("cq",),

@@ -11,7 +11,7 @@ from test_live_pages import ask
 
 from headgate.live.health import Readiness
 from headgate.live.metrics import Metrics
-from headgate.model.effects import PatchStatus
+from headgate.model.effects import Bind, PatchStatus
 from headgate.model.events import Outcome
 
 TWO = node("n", cpu=100), node("m", cpu=100)
@@ -26,14 +26,14 @@ WHOLE = workload("train", gang(2, whole=True)), bound(member("w0"), "n"), bound(
 
 
 def answered(steps: Steps) -> Steps:
-    """The server accepts every promise and every mark of the last step."""
-    return steps.step(*(Outcome(effect) for effect in steps.effects if isinstance(effect, PatchStatus)))
+    """The server accepts every nomination, mark and binding of the last step."""
+    return steps.step(*(Outcome(effect) for effect in steps.effects if isinstance(effect, PatchStatus | Bind)))
 
 
 async def read(steps: Steps) -> dict[str, float]:
     """What the page says of an engine that went through these steps."""
     metrics = Metrics("headgate")
-    metrics.stepped(1, 0.0, steps.engine.journal.take())
+    metrics.told(steps.engine.journal.take(), 0.0)
     metrics.start_leading(steps.engine.gauges)
     async with pages_served(Readiness(), metrics.render) as port:
         lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()

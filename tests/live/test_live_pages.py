@@ -17,7 +17,7 @@ from headgate.engine.scheduler.plugins import plugins_for
 from headgate.live.health import LIMITS, Readiness, everybody, page_handler
 from headgate.live.http_server import CannotListen, Listen, http_server
 from headgate.live.logs import Log, LogLevel, json_line, text_line
-from headgate.live.metrics import Metrics
+from headgate.live.metrics import Metrics, seconds_of_attempts
 from headgate.live.plugin_timing import Stopwatch
 from headgate.model.effects import Bind
 from headgate.model.events import WriteError
@@ -124,7 +124,8 @@ def plugin_seconds(point: str, plugin: str, status: str, seconds: float) -> str:
 
 async def test_metrics_tell_the_journal_the_effects_and_the_engine():
     metrics = Metrics("headgate")
-    metrics.stepped(3, 0.002, [BOUND, REFUSED, BOUND])
+    metrics.stepped(3, 0.002)
+    metrics.told([BOUND, REFUSED, BOUND], 0.001)
     metrics.performed(Bind(Target(POD, "u"), "n"), None, 0.25)
     metrics.performed(Bind(Target(POD, "u"), "n"), WriteError.CONFLICT, 0.5)
     metrics.restarted(Kind.NODE)
@@ -166,7 +167,7 @@ async def test_metrics_tell_how_long_and_how_often_pods_were_tried():
         bound(5.0, profile="p", attempts=3, queued_ms=4000),
         bound(5.0, profile="q", attempts=99, queued_ms=60_000),
     ]
-    metrics.stepped(3, 0.009, [*entries, REFUSED])
+    metrics.told([*entries, REFUSED], seconds_of_attempts([*entries, REFUSED], 0.009))
     async with pages_served(Readiness(), metrics.render) as port:
         lines = (await ask(port, "GET /metrics HTTP/1.1"))[2].splitlines()
     for line in (

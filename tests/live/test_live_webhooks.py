@@ -17,12 +17,19 @@ from click.testing import CliRunner
 from tiny_cluster import tiny_cluster
 from virtual_clock import VirtualClock
 
-from headgate.api.install_manifests import AtService, AtUrl, queue_definitions, rights, tenant_rights
+from headgate.api.install_manifests import (
+    AtService,
+    AtUrl,
+    queue_definitions,
+    rights,
+    tenant_rights,
+    volcano_definitions,
+)
 from headgate.api.requests import Call
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
 from headgate.live.connection import HttpResponse, NeverSent
-from headgate.live.http_server import Listen, http_server
+from headgate.live.http_server import HttpRequest, Listen, http_server
 from headgate.live.install import NotInstalled, install, manifests
 from headgate.live.logs import Outages
 from headgate.live.service import UNENFORCED, RunPlan, serve
@@ -281,6 +288,19 @@ async def test_a_bad_question_is_told_what_was_expected(path: str, body: bytes, 
     assert text.startswith(said)
 
 
+async def test_without_queues_only_workloads_are_asked_about():
+    responder = ReviewResponder(with_classes(low=1).perform, RULES, queues=False)
+
+    async def asked(path: str) -> int:
+        return (await responder(HttpRequest("POST", path, {}, review(), "10.0.0.1", True, {}))).status
+
+    assert [await asked("/validate-workload"), await asked("/default-job"), await asked("/validate-pod")] == [
+        200,
+        404,
+        404,
+    ]
+
+
 async def test_while_the_classes_cannot_be_read_there_is_no_verdict():
     store = with_classes()
     store.down = True
@@ -327,7 +347,7 @@ async def test_a_certificate_from_files_is_shown(log, ca, tmp_path):
     plan = WebhookPlan(Listen("127.0.0.1", 0), "ns", chain, key)
     async with tiny_cluster() as cluster:
         client = Client(cluster.server.access(), time.monotonic, time.time, asyncio.sleep)
-        async with webhooks_served(plan, client, ServerTls(), around, QuotaSettings()) as port:
+        async with webhooks_served(plan, client, ServerTls(), around, Settings()) as port:
             trusting = ssl.create_default_context(cafile=str(ca.certificate))
             connection = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
             code, _ = await ask(connection, "/nowhere", b"")
@@ -383,6 +403,39 @@ async def test_kinds_that_kueue_has_installed_are_left_as_they_are():
     assert {path: store.objects[path] for path in before} == before
 
 
+async def test_kinds_that_volcano_has_installed_are_left_as_they_are():
+    store = Store()
+    for definition in volcano_definitions():
+        name = definition["metadata"]["name"]
+        theirs = {"metadata": {"name": name}, "spec": {"versions": [{"name": "v1beta1", "served": True}]}}
+        store._put(f"{DEFINITIONS}/{name}", {**definition, **theirs})
+    told = [str(step.outcome) async for step in install(volcano_definitions(), store.perform, asyncio.sleep)]
+    assert told == ["left as it is, because somebody else installed it"] * 2
+
+
+def test_volcanos_kinds_and_their_webhooks_come_with_a_flag():
+    def names(*flags: str) -> set[str]:
+        printed = yaml.safe_load_all(
+            CliRunner().invoke(main, ["install", "--dry-run", "--service", "a/b", *flags]).output
+        )
+        return {
+            named
+            for one in printed
+            for named in (one["metadata"]["name"], *(h["name"] for h in one.get("webhooks", ())))
+        }
+
+    more = names("--volcano") - names()
+    assert more == {
+        "queues.scheduling.volcano.sh",
+        "podgroups.scheduling.volcano.sh",
+        *(
+            f"{verb}.{kind}.volcano.headgate.dev"
+            for verb in ("default", "validate")
+            for kind in ("queues", "podgroups")
+        ),
+    }
+
+
 async def test_a_kueue_too_old_for_us_is_told_before_anything_depends_on_it():
     store, path = Store(), f"{DEFINITIONS}/cohorts.kueue.x-k8s.io"
     old = {"name": "v1beta1", "served": True}
@@ -415,11 +468,12 @@ def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
     ]
 
 
-def test_without_queues_nobody_is_asked_about_jobs_and_pods_and_nothing_more_is_allowed():
+def test_without_queues_nobody_is_asked_about_jobs_and_other_pods_than_annotated_ones_and_nothing_more_is_allowed():
     flags = ["install", "--dry-run", "--no-queues", "--service", "a/b"]
     printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
     hooks = [hook["name"] for one in printed for hook in one.get("webhooks", ())]
-    assert hooks == ["default.workloads.headgate.dev", "validate.workloads.headgate.dev"]
+    gate = "default.pods-gated-by-queue.headgate.dev"
+    assert hooks == ["default.workloads.headgate.dev", gate, "validate.workloads.headgate.dev"]
     assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
     [policy] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicy"]
     asked = [rule["resources"][0] for rule in policy["matchConstraints"]["resourceRules"]]
@@ -465,8 +519,14 @@ current-context: x
     [
         pytest.param({"webhook_listen": "nowhere"}, "--webhook-listen: expected HOST:PORT", id="a bad address"),
         pytest.param({"webhook_cert": "cert"}, "expected both of them, and --webhook-listen", id="a lone certificate"),
+        pytest.param({"webhook_listen": "127.0.0.1:0"}, "expected --roles quota,integrations", id="nobody who admits"),
         pytest.param(
-            {"webhook_listen": "127.0.0.1:0", "webhook_cert": "cert", "webhook_key": "key"},
+            {"webhook_listen": "127.0.0.1:0", "roles": ("scheduler", "quota")},
+            "--webhook-listen: the webhooks suspend Jobs and gate pods that name a queue",
+            id="nobody who starts what is admitted",
+        ),
+        pytest.param(
+            {"webhook_listen": "127.0.0.1:0", "webhook_cert": "cert", "webhook_key": "key", "queues": False},
             "cert: No such file or directory",
             id="no such certificate",
         ),
@@ -481,6 +541,8 @@ def test_wrong_webhook_flags_end_the_start(flags: dict[str, str], said: str, tmp
 
     config = tmp_path / "config"
     config.write_text(KUBECONFIG)
-    files = {name: tmp_path / value if name != "webhook_listen" else value for name, value in flags.items()}
+    files = {
+        name: tmp_path / value if name in ("webhook_cert", "webhook_key") else value for name, value in flags.items()
+    }
     assert start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing()) == 2
     assert said in capsys.readouterr().err

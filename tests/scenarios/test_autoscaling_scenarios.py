@@ -1,6 +1,7 @@
 """The contract with autoscalers on the whole stack: what quota allows and no node takes becomes Unschedulable, and
 nothing else does. So neither autoscaler orders a node for nothing, and none that is needed is missing."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,53 @@ def test_without_a_queue_nodes_are_ordered_for_all_at_once(autoscaler):
     assert report.summary["autoscaler"]["nodesAdded"] == 4
 
 
+def of_another_scheduler(**fields):
+    """A cluster without nodes and one pod that no scheduler of ours looks at."""
+    spec = {"schedulerName": "other", "containers": [{"name": "c", "image": "i"}], **fields.pop("spec", {})}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": spec,
+        **fields,
+    }
+    return {"kind": "Scenario", "timeline": [{"at": "5s", "apply": [made]}], "until": "10m"}
+
+
+UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+
+
+@pytest.mark.parametrize(
+    "given, reasons, missed",
+    [
+        pytest.param(
+            of_another_scheduler(spec={"schedulingGates": [{"name": "example.com/quota"}]}, status=UNSCHEDULABLE),
+            {"quota": 1, "victims": 0, "unused": 0},
+            0,
+            id="a gated pod that somebody calls Unschedulable",
+        ),
+        pytest.param(
+            of_another_scheduler(),
+            {"quota": 0, "victims": 0, "unused": 0},
+            1,
+            id="a pod that nobody calls Unschedulable",
+        ),
+        pytest.param(
+            of_another_scheduler(status=UNSCHEDULABLE),
+            {"quota": 0, "victims": 0, "unused": 1},
+            0,
+            id="a pod that does not use the node ordered for it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("autoscaler", AUTOSCALERS)
+def test_wrong_signals_are_counted(autoscaler, given, reasons, missed):
+    group = {"name": "big", "max": 1, "delay": "60s", "node": {"capacity": {"cpu": "4"}}}
+    cluster = {"name": "main", "autoscaler": {"kind": autoscaler, "groups": [group]}}
+    found = run(parse_scenario(json.dumps(given | {"clusters": [cluster]}), "wrong.yaml")).summary["autoscaler"]
+    assert (found["falseReasons"], found["missedScaleUps"]) == (reasons, missed)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)
 @pytest.mark.parametrize("name", ["full-queue", "gang", "gated-pods", "victims"])
@@ -52,12 +100,13 @@ def test_crashes_and_lost_answers_order_no_node_that_quota_does_not_allow(name, 
     assert (found["falseReasons"]["quota"], found["missedScaleUps"]) == (0, 0)
 
 
+@pytest.mark.parametrize("fault", [WriteFault.CRASH_AFTER, WriteFault.CONFLICT, WriteFault.LOST])
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)
-def test_whatever_write_a_crash_comes_after_no_node_is_ordered_for_a_pod_that_waits_for_its_victims(autoscaler):
+def test_whatever_write_a_fault_concerns_no_node_is_ordered_for_a_pod_that_waits_for_its_victims(autoscaler, fault):
     given = replace(scenario("victims", autoscaler), expectations=())
     for number in range(run(given).summary["effects"]):
-        report = run(given, faults=Faults(at={number: WriteFault.CRASH_AFTER}, restart=20.0))
-        assert report.summary["autoscaler"]["nodesAdded"] == 0, f"crash after write {number}"
+        report = run(given, faults=Faults(at={number: fault}, restart=20.0))
+        assert report.summary["autoscaler"]["nodesAdded"] == 0, f"write {number}"
 
 
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)

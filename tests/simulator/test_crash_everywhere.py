@@ -11,6 +11,7 @@ from small_scenarios import member, nodes, pod, priority_class, scenario, where,
 from headgate.simulator.scenario import load_scenario, parse_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+VOLCANO = Path(__file__).parents[1] / "scenarios" / "volcano"
 
 CROWDED = """
 kind: Scenario
@@ -85,6 +86,9 @@ def gangs_at_odds():
         pytest.param(kept_apart(), id="gated pods that keep apart from each other"),
         pytest.param(load_scenario(str(EXAMPLES / "07-gang" / "scenario.yaml")), id="a gang that waits for a node"),
         pytest.param(gangs_at_odds(), id="a gang that preempts a gang and a pod"),
+        pytest.param(load_scenario(str(VOLCANO / "three-pods.yaml")), id="a pod that reserves capacity of its queue"),
+        pytest.param(load_scenario(str(VOLCANO / "displaced.yaml")), id="a reservation that is displaced"),
+        pytest.param(load_scenario(str(VOLCANO / "gang.yaml")), id="a gang that reserves capacity of its queue"),
     ],
 )
 def test_a_crash_before_or_after_any_write_changes_nothing(story):

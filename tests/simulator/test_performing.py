@@ -9,7 +9,7 @@ from headgate.apiserver import INITIAL_OBJECTS, ApiServer
 from headgate.model.effects import Create
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Kind
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 from headgate.simulator.clients import perform
 from headgate.simulator.cluster import CONTROLLER_MANAGER, installed_objects, lookup_in, our_webhooks
 
@@ -25,7 +25,7 @@ def refused_flavor() -> Create:
 
 @pytest.fixture
 def server() -> ApiServer:
-    webhooks = our_webhooks(QuotaSettings(), lookup_in(lambda: made))
+    webhooks = our_webhooks(Settings(), lookup_in(lambda: made))
     made = ApiServer(admission=(webhooks,), objects=(*INITIAL_OBJECTS, *installed_objects()))
     return made
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from headgate.api.errors import InvalidField
 from headgate.api.kueue_configuration import QuotaSections, quota_settings
+from headgate.api.kueue_file import is_kueue_file, read_kueue_file
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import (
@@ -24,16 +25,19 @@ from headgate.model.settings import (
     ScoringStrategy,
     Settings,
     Switches,
+    VolcanoSettings,
 )
 
 MULTI_POINT = "multiPoint"
 GATES = "SchedulingGates"
 
 FEATURE_GATES = {
+    "DisableWaitForPodsReady": False,
     "FailureRecoveryPolicy": False,
     "MultiKueueOrchestratedPreemption": True,
     "PodIntegrationFastQuotaRelease": True,
     "PodSchedulingReadiness": True,
+    "SchedulingGatesQueueAdmission": True,
     "WorkloadAwarePreemption": True,
 }
 """Every feature gate, with its default."""
@@ -90,6 +94,10 @@ class PreemptionSection(Struct, frozen=True, forbid_unknown_fields=True, rename=
     certify_timeout: str | None = None
 
 
+class VolcanoSection(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    reservation_timeout: str | None = None
+
+
 class Document(QuotaSections, frozen=True):
     """The whole file."""
 
@@ -98,18 +106,27 @@ class Document(QuotaSections, frozen=True):
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     scheduler: SchedulerSection = SchedulerSection()
     preemption: PreemptionSection = PreemptionSection()
+    volcano: VolcanoSection = VolcanoSection()
 
 
 def settings_from(document: object, source: str, installed: Sequence[str] = ()) -> Settings:
     """The settings the file asks for; an empty file asks for the defaults. Nothing unknown is passed over.
 
+    A file of Kueue's own may have fields that do not apply here; they are listed in the settings.
+
     `installed` names the plugins that are there besides the built-in ones; each is off until a profile enables it.
     """
+    not_applied: tuple[str, ...] = ()
     try:
+        if is_kueue_file(document):
+            found = read_kueue_file(cast("Mapping[str, Any]", document))
+            document, not_applied = found.document, found.not_applied
         read = msgspec.convert(document if document is not None else {}, Document)
+    except InvalidField as wrong:
+        raise InvalidConfiguration(source, wrong.path, wrong.expected) from None
     except msgspec.ValidationError as wrong:
         raise _located(source, str(wrong)) from None
-    return _Reader(source, installed).settings(read)
+    return msgspec.structs.replace(_Reader(source, installed).settings(read), not_applied=not_applied)
 
 
 def plain_profile(name: str, features: Mapping[str, bool]) -> Profile:
@@ -151,6 +168,7 @@ class _Reader:
             features=features,
             preemption=self._preemption(read.preemption, features),
             quota=self._quota(read, features),
+            volcano=self._volcano(read.volcano, features),
         )
 
     def _quota(self, read: Document, features: Mapping[str, bool]) -> QuotaSettings:
@@ -160,6 +178,7 @@ class _Reader:
                 preemption_gates=features["MultiKueueOrchestratedPreemption"],
                 fast_release=features["PodIntegrationFastQuotaRelease"],
                 recovers_failures=features["FailureRecoveryPolicy"],
+                waits_for_pods=not features["DisableWaitForPodsReady"],
             )
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None
@@ -168,14 +187,24 @@ class _Reader:
         gangs = GangPreemption.TOGETHER if features["WorkloadAwarePreemption"] else GangPreemption.POD_BY_POD
         if section.certify_timeout is None:
             return PreemptionSettings(section.certify, gangs=gangs)
-        path = "preemption.certifyTimeout"
+        seconds = self._duration("preemption.certifyTimeout", section.certify_timeout)
+        return PreemptionSettings(section.certify, seconds, gangs)
+
+    def _volcano(self, section: VolcanoSection, features: Mapping[str, bool]) -> VolcanoSettings:
+        gates = features["SchedulingGatesQueueAdmission"]
+        if section.reservation_timeout is None:
+            return VolcanoSettings(gates)
+        return VolcanoSettings(gates, self._duration("volcano.reservationTimeout", section.reservation_timeout))
+
+    def _duration(self, path: str, text: str) -> float:
+        """A duration above zero, in seconds."""
         try:
-            seconds = parse_duration(section.certify_timeout)
+            seconds = parse_duration(text)
         except InvalidDuration as wrong:
             raise self._wrong(path, str(wrong)) from None
         if seconds <= 0:
-            raise self._wrong(path, f"expected a duration above 0s, got {section.certify_timeout!r}")
-        return PreemptionSettings(section.certify, seconds, gangs)
+            raise self._wrong(path, f"expected a duration above 0s, got {text!r}")
+        return seconds
 
     def _check_gates(self, given: Mapping[str, bool]) -> None:
         for gate in given:

@@ -43,8 +43,9 @@ from headgate.api.policies import (
     decode_priority_class,
     decode_runtime_class,
 )
+from headgate.api.volcano import decode_volcano_pod_group, decode_volcano_queue
 from headgate.api.wire import Buffer, Wire
-from headgate.api.workloads import decode_pod_group, decode_volcano_pod_group, decode_workload
+from headgate.api.workloads import decode_pod_group, decode_workload
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
@@ -85,6 +86,7 @@ _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.WORKLOAD: decode_workload,
     Kind.POD_GROUP: decode_pod_group,
     Kind.VOLCANO_POD_GROUP: decode_volcano_pod_group,
+    Kind.VOLCANO_QUEUE: decode_volcano_queue,
     Kind.KUEUE_WORKLOAD: decode_queued_workload,
     Kind.CLUSTER_QUEUE: decode_cluster_queue,
     Kind.LOCAL_QUEUE: decode_local_queue,

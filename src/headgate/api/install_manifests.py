@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, auto
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, assert_never
@@ -15,12 +16,13 @@ from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
 from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
+from headgate.model.volcano import QUEUE_GATES
 
 ASKING_TIMEOUT = 5  # seconds an API server waits for our answer
 OWN_ACCOUNT = "system:serviceaccount:headgate-system:headgate"
 """Our own account, whose writes are not reviewed."""
 
-_CREATE, _WRITE = ("CREATE",), ("CREATE", "UPDATE")
+_CREATE, _WRITE, _ANY = ("CREATE",), ("CREATE", "UPDATE"), ("CREATE", "UPDATE", "DELETE")
 
 
 class AtUrl(Struct, frozen=True):
@@ -56,6 +58,22 @@ class Labelled(Struct, frozen=True):
 QUEUED = Labelled(has=QUEUE_NAME)
 OTHERS = Labelled(lacks=QUEUE_NAME, called="-without-queue")
 MANAGED_OTHERS = Labelled(has=MANAGED, lacks=QUEUE_NAME, called="-without-queue")
+ANNOTATED = Labelled(called="-gated-by-queue")
+
+
+class MatchCondition(Struct, frozen=True):
+    """A CEL expression that holds for the requests we are asked about."""
+
+    name: str
+    expression: str
+
+
+class Part(Enum):
+    """What a webhook is installed with."""
+
+    ALWAYS = auto()
+    QUEUES = auto()  # of Kueue
+    VOLCANO = auto()
 
 
 class WebhookResource(Struct, frozen=True):
@@ -72,6 +90,9 @@ class WebhookResource(Struct, frozen=True):
         return cls(resource.group, resource.version, resource.plural, resource.namespaced)
 
 
+_DOMAINS = {"kueue.x-k8s.io": "kueue.headgate.dev", "scheduling.volcano.sh": "volcano.headgate.dev"}
+
+
 class Webhook(Struct, frozen=True):
     """One reason to ask. `optional`: while nobody answers, the object is stored all the same."""
 
@@ -81,12 +102,13 @@ class Webhook(Struct, frozen=True):
     status: bool = False  # changes of the status too
     among: Labelled | None = None
     optional: bool = False
+    condition: MatchCondition | None = None
+    part: Part = Part.QUEUES
 
     @property
     def name(self) -> str:
         verb, called = self.webhook.partition("-")[0], self.among.called if self.among else ""
-        ours = "kueue.headgate.dev" if self.resource.group == "kueue.x-k8s.io" else "headgate.dev"
-        return f"{verb}.{self.resource.plural}{called}.{ours}"
+        return f"{verb}.{self.resource.plural}{called}.{_DOMAINS.get(self.resource.group, 'headgate.dev')}"
 
     @property
     def path(self) -> str:
@@ -98,10 +120,20 @@ _CLUSTER_QUEUE, _COHORT, _RESOURCE_FLAVOR = map(
     WebhookResource.of, (Kind.CLUSTER_QUEUE, Kind.COHORT, Kind.RESOURCE_FLAVOR)
 )
 _JOB, _POD = WebhookResource.of(Kind.JOB), WebhookResource.of(Kind.POD)
+_VOLCANO_QUEUE, _VOLCANO_POD_GROUP = map(WebhookResource.of, (Kind.VOLCANO_QUEUE, Kind.VOLCANO_POD_GROUP))
 _DEPLOYMENT, _STATEFUL_SET = WebhookResource.of(Kind.DEPLOYMENT), WebhookResource.of(Kind.STATEFUL_SET)
 
+_ASKS_FOR_GATE = (
+    "has(object.metadata.annotations) && ("
+    + " || ".join(
+        f"('{name}' in object.metadata.annotations && object.metadata.annotations['{name}'] == 'true')"
+        for name in sorted(QUEUE_GATES)
+    )
+    + ")"
+)
+
 WEBHOOKS: tuple[Webhook, ...] = (
-    Webhook(AdmissionWebhook.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE),  # its classes cannot be changed later
+    Webhook(AdmissionWebhook.DEFAULT_WORKLOAD, _WORKLOAD, _CREATE, part=Part.ALWAYS),  # its classes cannot be changed
     Webhook(AdmissionWebhook.DEFAULT_CLUSTER_QUEUE, _CLUSTER_QUEUE, _CREATE),
     Webhook(AdmissionWebhook.DEFAULT_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _CREATE),
     Webhook(AdmissionWebhook.DEFAULT_QUEUED_WORKLOAD, _KUEUE_WORKLOAD, _CREATE),
@@ -113,7 +145,17 @@ WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(AdmissionWebhook.DEFAULT_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=OTHERS, optional=True),
     Webhook(AdmissionWebhook.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
     Webhook(AdmissionWebhook.DEFAULT_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=OTHERS, optional=True),
-    Webhook(AdmissionWebhook.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE),
+    Webhook(
+        AdmissionWebhook.DEFAULT_QUEUE_GATE,
+        _POD,
+        _CREATE,
+        among=ANNOTATED,
+        condition=MatchCondition("asks-for-the-gate", _ASKS_FOR_GATE),
+        part=Part.ALWAYS,
+    ),
+    Webhook(AdmissionWebhook.DEFAULT_VOLCANO_QUEUE, _VOLCANO_QUEUE, _CREATE, part=Part.VOLCANO),
+    Webhook(AdmissionWebhook.DEFAULT_VOLCANO_POD_GROUP, _VOLCANO_POD_GROUP, _CREATE, part=Part.VOLCANO),
+    Webhook(AdmissionWebhook.VALIDATE_WORKLOAD, _WORKLOAD, _CREATE, part=Part.ALWAYS),
     Webhook(AdmissionWebhook.VALIDATE_CLUSTER_QUEUE, _CLUSTER_QUEUE, _WRITE),
     Webhook(AdmissionWebhook.VALIDATE_COHORT, _COHORT, _WRITE),
     Webhook(AdmissionWebhook.VALIDATE_RESOURCE_FLAVOR, _RESOURCE_FLAVOR, _WRITE),
@@ -124,13 +166,22 @@ WEBHOOKS: tuple[Webhook, ...] = (
     Webhook(AdmissionWebhook.VALIDATE_POD, _POD, _WRITE, among=MANAGED_OTHERS),
     Webhook(AdmissionWebhook.VALIDATE_DEPLOYMENT, _DEPLOYMENT, _WRITE, among=QUEUED),
     Webhook(AdmissionWebhook.VALIDATE_STATEFUL_SET, _STATEFUL_SET, _WRITE, among=QUEUED),
+    Webhook(AdmissionWebhook.VALIDATE_VOLCANO_QUEUE, _VOLCANO_QUEUE, _ANY, part=Part.VOLCANO),
+    Webhook(AdmissionWebhook.VALIDATE_VOLCANO_POD_GROUP, _VOLCANO_POD_GROUP, _WRITE, part=Part.VOLCANO),
 )
 """In the order they are called. Those for objects without a queue name are optional: an outage never blocks them."""
 
 
-def webhook_configurations(place: WebhookPlace, *, queues: bool = True) -> tuple[Manifest, Manifest]:
-    """What makes an API server ask us that finds us at this place; without `queues`, about our own kind only."""
-    hooks = [hook for hook in WEBHOOKS if queues or hook.resource == _WORKLOAD]
+def webhook_configurations(
+    place: WebhookPlace, *, queues: bool = True, volcano: bool = False
+) -> tuple[Manifest, Manifest]:
+    """What makes an API server ask us that finds us at this place.
+
+    About our own kind and pods that ask for the queue-allocation gate in any case; about the kinds of Kueue and what
+    waits for its quota with `queues`, about those of Volcano with `volcano`.
+    """
+    parts = {Part.ALWAYS} | ({Part.QUEUES} if queues else set()) | ({Part.VOLCANO} if volcano else set())
+    hooks = [hook for hook in WEBHOOKS if hook.part in parts]
     return (
         _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.webhook.is_mutating], place),
         _configuration(
@@ -154,12 +205,18 @@ def _entry(hook: Webhook, place: WebhookPlace) -> Manifest:
         "clientConfig": _client_config(place, hook.path),
         "rules": [_rule(hook)],
         **_selectors(hook),
-        "matchConditions": [{"name": "not-our-own", "expression": f"request.userInfo.username != '{OWN_ACCOUNT}'"}],
+        "matchConditions": _match_conditions(hook),
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Ignore" if hook.optional else "Fail",
         "timeoutSeconds": ASKING_TIMEOUT,
     }
+
+
+def _match_conditions(hook: Webhook) -> list[Manifest]:
+    own = MatchCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
+    conditions = (own,) if hook.condition is None else (own, hook.condition)
+    return [{"name": each.name, "expression": each.expression} for each in conditions]
 
 
 def _rule(hook: Webhook) -> Manifest:
@@ -198,7 +255,7 @@ CONFIGURATION = "headgate"
 QUOTA_ROLE = "headgate-quota"
 """The name of the rights that only queues need."""
 OURS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "headgate"}
-"""The label of those of Kueue's definitions that came from us."""
+"""The label of those of Kueue's and Volcano's definitions that came from us."""
 _OF_KUEUE = (
     "resourceflavors",
     "cohorts",
@@ -208,6 +265,7 @@ _OF_KUEUE = (
     "admissionchecks",
     "workloads",
 )
+_OF_VOLCANO = ("queues", "podgroups")
 
 
 def definitions() -> tuple[Manifest, ...]:
@@ -217,7 +275,15 @@ def definitions() -> tuple[Manifest, ...]:
 
 def queue_definitions() -> tuple[Manifest, ...]:
     """The CustomResourceDefinitions of Kueue's kinds, as far as we serve them, labelled as ours."""
-    found = (document for name in _OF_KUEUE for document in _documents("crds", f"kueue-{name}.yaml"))
+    return _labelled(document for name in _OF_KUEUE for document in _documents("crds", f"kueue-{name}.yaml"))
+
+
+def volcano_definitions() -> tuple[Manifest, ...]:
+    """The CustomResourceDefinitions of Volcano's kinds, as far as we serve them, labelled as ours."""
+    return _labelled(document for name in _OF_VOLCANO for document in _documents("crds", f"volcano-{name}.yaml"))
+
+
+def _labelled(found: Iterable[Manifest]) -> tuple[Manifest, ...]:
     return tuple({**one, "metadata": {**one["metadata"], "labels": dict(OURS)}} for one in found)
 
 

@@ -58,6 +58,7 @@ _ALL = (
     Resource(Kind.WORKLOAD, "scheduling.headgate.dev", "v1alpha1", "workloads", "Workload", True, True),
     Resource(Kind.POD_GROUP, "scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True, True, ("v1alpha2",)),
     Resource(Kind.VOLCANO_POD_GROUP, "scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True, True),
+    Resource(Kind.VOLCANO_QUEUE, "scheduling.volcano.sh", "v1beta1", "queues", "Queue", False, True),
     _of_kueue(Kind.KUEUE_WORKLOAD, "workloads", "Workload", namespaced=True),
     _of_kueue(Kind.CLUSTER_QUEUE, "clusterqueues", "ClusterQueue"),
     _of_kueue(Kind.LOCAL_QUEUE, "localqueues", "LocalQueue", namespaced=True),

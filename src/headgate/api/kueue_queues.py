@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw, structs
+from msgspec import structs
 
 from headgate.api.affinities import WireToleration, tolerations
 from headgate.api.amounts import amount_at, billionths_at, resources_at
@@ -149,7 +149,7 @@ class WireClusterQueueSpec(Wire, frozen=True):
     stop_policy: StopPolicy | None = None
     fair_sharing: WireFairSharing | None = None
     admission_scope: WireAdmissionScope | None = None
-    concurrent_admission_policy: Raw | None = None
+    concurrent_admission_policy: dict[str, Any] | None = None
 
 
 class WireOwedResource(Wire, frozen=True):

@@ -45,7 +45,8 @@ from headgate.model.claims import ClaimName
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MANAGED
-from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, pods_together
+from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, eviction_mark
+from headgate.model.volcano import RESERVED_AT
 
 WORKLOAD = "scheduling.headgate.dev/workload"
 POD_GROUP = "scheduling.headgate.dev/pod-group"
@@ -171,14 +172,15 @@ def decode_pod(raw: Buffer) -> Pod:
         owner=controller(metadata) if metadata.owner_references else None,
         scheduled=_scheduled(status.conditions) if status.conditions else None,
         preempted=mark is not None,
-        leaves_with=pods_together(mark) if mark else 0,
+        mark=eviction_mark(mark) if mark else None,
         nominated=status.nominated_node_name,
         started=time_at("$.status.startTime", status.start_time),
         group=group,
         group_total=group_total,
-        checkpointed=checkpointed_at(annotations[CHECKPOINTED_AT]) if CHECKPOINTED_AT in annotations else None,
+        checkpointed=time_if_any(annotations[CHECKPOINTED_AT]) if CHECKPOINTED_AT in annotations else None,
         checkpoint_every=checkpoint_every(annotations[CHECKPOINT_EVERY]) if CHECKPOINT_EVERY in annotations else None,
         held=held_pod(raw) if metadata.labels and MANAGED in metadata.labels else None,
+        reserved_at=time_if_any(annotations[RESERVED_AT]) if RESERVED_AT in annotations else None,
         of_daemon_set=is_of_daemon_set(metadata) if metadata.owner_references else False,
     )
 
@@ -265,8 +267,8 @@ CHECKPOINTED_AT = "headgate.dev/checkpointed-at"
 CHECKPOINT_EVERY = "headgate.dev/checkpoint-every"
 
 
-def checkpointed_at(text: str) -> float | None:
-    """When the work was saved last (RFC 3339); None for text that is no time."""
+def time_if_any(text: str) -> float | None:
+    """The time that an annotation holds (RFC 3339); None for text that is no time."""
     try:
         return parse_time(text)
     except InvalidTime:

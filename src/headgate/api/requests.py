@@ -12,7 +12,7 @@ from msgspec import Struct
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.statuses import status_of
 from headgate.api.wire import Wire, format_micro_time
-from headgate.api.work_changes import Merged, merged, pod_start
+from headgate.api.work_changes import Merged, merged, pod_start, reserving
 from headgate.model.effects import (
     Activation,
     Bind,
@@ -27,12 +27,14 @@ from headgate.model.effects import (
     PodCondition,
     PodStart,
     QueuePriority,
+    QueueReservation,
     QueueStatus,
     RemoveGate,
     Scale,
     SpecChange,
     Suspension,
     Unschedulability,
+    VolcanoStatus,
     WorkloadStatus,
     Write,
 )
@@ -44,7 +46,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-WrittenWhole = QueueStatus | JobProgress | WorkloadStatus
+WrittenWhole = QueueStatus | JobProgress | WorkloadStatus | VolcanoStatus
 """Changes of status whose lists replace what was there."""
 
 
@@ -74,6 +76,9 @@ def calls_for(write: Write, reporter: str) -> tuple[Call, ...]:
             return (_remove_gate(write),)
         case PatchSpec(target, PodStart() as start):
             steps = pod_start(start, _precondition(target))
+            return (_call("PATCH", object_path(target.key), steps, JSON_PATCH),)
+        case PatchSpec(target, QueueReservation() as reservation):
+            steps = pod_start(reserving(reservation), _precondition(target))
             return (_call("PATCH", object_path(target.key), steps, JSON_PATCH),)
         case PatchSpec(target, change):
             return (_call("PATCH", object_path(target.key), _changed(target, change), MERGE_PATCH),)
@@ -142,7 +147,7 @@ def _changed(target: Target, change: SpecChange) -> dict[str, Any]:
             return {"metadata": precondition, "spec": {"priority": priority}}
         case Finalizers(names):
             return {"metadata": {**precondition, "finalizers": list(names)}}
-        case PodStart():
+        case PodStart() | QueueReservation():
             raise AssertionError("a pod is started by a JSON patch")
         case _ if isinstance(change, Merged):
             return merged(change, precondition)

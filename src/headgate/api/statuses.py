@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from headgate.api.amounts import amount_texts, billionth_texts
+from headgate.api.volcano import volcano_status_of
 from headgate.api.wire import LONGEST_MESSAGE, Wire, WireWrittenCondition, condition_entries, format_time
 from headgate.model.effects import (
     AdmissionCheckStatus,
@@ -29,6 +30,7 @@ from headgate.model.effects import (
     QueueStatus,
     ReplicaCounts,
     StatusChange,
+    VolcanoStatus,
     WorkloadStatus,
 )
 from headgate.model.pod import Phase
@@ -58,6 +60,8 @@ def status_of(change: StatusChange) -> dict[str, Any] | WireWrittenWorkload:
     """The fields of `status` to set; None removes a field."""
     if isinstance(change, QueueStatus):
         return queue_status_of(change)
+    if isinstance(change, VolcanoStatus):
+        return volcano_status_of(change)
     match change:
         case PodCondition(type_, status, reason, message, at):
             return {"conditions": [_condition(type_, status, reason, message, at)]}

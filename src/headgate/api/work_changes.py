@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headgate.api.kinds import RESOURCES
+from headgate.api.wire import format_time
 from headgate.model.affinity import Toleration
 from headgate.model.effects import (
     Annotations,
@@ -16,9 +17,11 @@ from headgate.model.effects import (
     JobSuspend,
     Owners,
     PodStart,
+    QueueReservation,
     WorkloadRewrite,
 )
 from headgate.model.keys import Target
+from headgate.model.volcano import RESERVED_AT
 
 STOPPING = "kueue.x-k8s.io/stopping"
 Merged = JobStart | JobStop | JobSuspend | JobRestore | WorkloadRewrite | Owners | Annotations
@@ -55,6 +58,11 @@ def pod_start(start: PodStart, precondition: dict[str, str]) -> list[dict[str, A
         *_additions(start),
         *({"op": "remove", "path": f"/spec/schedulingGates/{index}"} for index, _ in reversed(start.gates)),
     ]
+
+
+def reserving(reservation: QueueReservation) -> PodStart:
+    stamp = Directives(annotations={RESERVED_AT: format_time(reservation.at)})
+    return PodStart(stamp, reservation.gates, has_annotations=reservation.has_annotations)
 
 
 def _additions(start: PodStart) -> Iterator[dict[str, Any]]:

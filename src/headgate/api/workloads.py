@@ -1,4 +1,4 @@
-"""Decodes Workloads of headgate.dev and the PodGroups of Kubernetes, Volcano and Kueue."""
+"""Decodes Workloads of headgate.dev and the PodGroups of Kubernetes."""
 
 from __future__ import annotations
 
@@ -137,18 +137,7 @@ class WirePodGroup(Wire, frozen=True):
     spec: WirePodGroupSpec
 
 
-class WireVolcanoPodGroupSpec(Wire, frozen=True):
-    min_member: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
-    priority_class_name: str = ""
-
-
-class WireVolcanoPodGroup(Wire, frozen=True):
-    metadata: WireMetadata
-    spec: WireVolcanoPodGroupSpec = WireVolcanoPodGroupSpec()
-
-
 _pod_groups = msgspec.json.Decoder(WirePodGroup)
-_volcano_pod_groups = msgspec.json.Decoder(WireVolcanoPodGroup)
 
 
 def decode_pod_group(raw: Buffer) -> Workload:
@@ -164,21 +153,6 @@ def decode_pod_group(raw: Buffer) -> Workload:
         priority_class=spec.priority_class_name,
         priority=spec.priority,
         preempts=_preempts(spec.preemption_policy),
-        deleted=metadata.deleted,
-    )
-
-
-def decode_volcano_pod_group(raw: Buffer) -> Workload:
-    """A PodGroup of Volcano; its gangs are preempted as a whole."""
-    wire = _volcano_pod_groups.decode(raw)
-    metadata, least = wire.metadata, wire.spec.min_member
-    return Workload(
-        key=metadata.key(Kind.VOLCANO_POD_GROUP),
-        uid=metadata.uid,
-        version=metadata.resource_version,
-        created=metadata.created,
-        groups=(PodGroup("", Gang(least, PreemptionMode.POD_GROUP) if least else None),),
-        priority_class=wire.spec.priority_class_name,
         deleted=metadata.deleted,
     )
 

@@ -26,6 +26,7 @@ from headgate.gates.kueue_workloads import (
 from headgate.gates.pods import gated_if_managed, pod_errors
 from headgate.gates.queues import cluster_queue_errors, cohort_errors, flavor_errors
 from headgate.gates.replicas import pods_wait, replicas_errors, stateful_set_errors
+from headgate.gates.volcano import default_pod_group, default_queue, gated_by_queue, validate_pod_group, validate_queue
 from headgate.model.admission import (
     AdmissionAllowed,
     AdmissionDenied,
@@ -232,6 +233,11 @@ _HANDLERS: Mapping[AdmissionWebhook, AdmissionHandler] = {
     ),
     AdmissionWebhook.DEFAULT_STATEFUL_SET: pods_wait(STATEFUL_SETS),
     AdmissionWebhook.VALIDATE_STATEFUL_SET: checked(stateful_set_errors, STATEFUL_SETS),
+    AdmissionWebhook.DEFAULT_QUEUE_GATE: gated_by_queue,
+    AdmissionWebhook.DEFAULT_VOLCANO_QUEUE: default_queue,
+    AdmissionWebhook.VALIDATE_VOLCANO_QUEUE: validate_queue,
+    AdmissionWebhook.DEFAULT_VOLCANO_POD_GROUP: default_pod_group,
+    AdmissionWebhook.VALIDATE_VOLCANO_POD_GROUP: validate_pod_group,
 }
 
 HANDLERS: Mapping[AdmissionWebhook, AdmissionHandler] = {

@@ -17,6 +17,7 @@ from headgate.api.install_manifests import (
     queue_definitions,
     rights,
     tenant_rights,
+    volcano_definitions,
     webhook_configurations,
 )
 from headgate.api.priority_class_policy import SYSTEM_CLASS_NAMESPACES, priority_policy
@@ -58,18 +59,26 @@ class InstallStep(Struct, frozen=True):
 
 
 def manifests(
-    place: WebhookPlace | None, *, queues: bool = True, system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES
+    place: WebhookPlace | None,
+    *,
+    queues: bool = True,
+    volcano: bool = False,
+    system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES,
 ) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
 
-    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. Classes of
-    the system may be used in the namespaces `system_classes`.
+    Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. With
+    `volcano`, also Volcano's Queues and PodGroups and their validation. Classes of the system may be used in the
+    namespaces `system_classes`.
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
-    configurations: Sequence[Manifest] = webhook_configurations(place, queues=queues) if place is not None else ()
+    of_volcano: Sequence[Manifest] = volcano_definitions() if volcano else ()
+    configurations: Sequence[Manifest] = ()
+    if place is not None:
+        configurations = webhook_configurations(place, queues=queues, volcano=volcano)
     roles = (*rights(queues=queues), *tenant_rights(queues=queues))
     policy = priority_policy(OWN_ACCOUNT, system_classes, queues=queues)
-    return (*definitions(), *of_kueue, *roles, *policy, *configurations)
+    return (*definitions(), *of_kueue, *of_volcano, *roles, *policy, *configurations)
 
 
 async def install(
@@ -95,7 +104,7 @@ async def _apply(manifest: Manifest, perform: Perform) -> str:
 
 
 def _is_anothers(manifest: Manifest, found: Manifest) -> bool:
-    """One of Kueue's definitions that came from somebody else, most likely Kueue."""
+    """One of Kueue's or Volcano's definitions that came from somebody else, most likely from them."""
     return OURS.items() <= _labels(manifest).items() and not OURS.items() <= _labels(found).items()
 
 

@@ -110,6 +110,12 @@ class EventQueue:
             del self._unlisted[kind]
             self._news.set()
 
+    def take_outcomes(self) -> list[Outcome]:
+        """The answers that no batch will hold, because the last step is over."""
+        outcomes = [event for event in self._others if isinstance(event, Outcome)]
+        self._others.clear()
+        return outcomes
+
     async def next(self) -> list[Seen]:
         """All pending events, as soon as there are any: observations kind by kind, then timers and outcomes."""
         while self._unlisted or not self._news.is_set():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
 
@@ -52,6 +52,9 @@ _QUEUES: Mapping[str, str] = {
 """Metrics of cluster queues that exist for local queues too, under another name."""
 
 TEXTS: Mapping[str, str] = {
+    "headgate_queue_reserved_pods": "Pods without a node that reserve capacity of their Volcano queue.",
+    "headgate_queue_waiting_pods": "Pods that their Volcano queue has no capacity for.",
+    "headgate_queue_gates_removed_total": "Pods whose queue-allocation gate was removed before they had a node.",
     "headgate_quarantined_objects": "Objects in quarantine, until they change.",
     "headgate_quarantines_total": "Quarantines of objects.",
     "headgate_engine_rebuilds_total": "Restarts of the engine after it failed.",
@@ -108,6 +111,12 @@ STEP_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10
 BATCH_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
 CYCLE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # Kueue's
 
+
+def seconds_of_attempts(entries: Iterable[Entry], seconds: float) -> float:
+    """The time of a step shared evenly among the attempts in it."""
+    return seconds / max(1, sum(entry.decision in ATTEMPT_RESULTS for entry in entries))
+
+
 STANDALONE, LEADER = "standalone", "leader"  # what this process is while it decides, as Kueue's metrics call it
 
 
@@ -163,10 +172,10 @@ class Metrics:
 
     def _count_preemptions(self) -> None:
         self._victims = self._histogram(
-            "scheduler_preemption_victims", "Pods asked to leave in one preemption.", VICTIMS_BUCKETS
+            "scheduler_preemption_victims", "Pods evicted in one preemption.", VICTIMS_BUCKETS
         )
         self._workload_victims = self._histogram(
-            "scheduler_workload_preemption_victims", "Pods asked to leave for one group.", VICTIMS_BUCKETS
+            "scheduler_workload_preemption_victims", "Pods evicted for one group.", VICTIMS_BUCKETS
         )
         self._disruptions = self._histogram(
             "scheduler_preemption_workload_disruptions",
@@ -175,7 +184,7 @@ class Metrics:
             ("preemptor",),
         )
         self._violations = self._counter(
-            "scheduler_preemption_pdb_violations", "Pods asked to leave beyond a disruption budget.", ("preemptor",)
+            "scheduler_preemption_pdb_violations", "Pods evicted beyond a disruption budget.", ("preemptor",)
         )
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
@@ -184,17 +193,19 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: Sequence[float], labels: tuple[str, ...] = ()) -> Histogram:
         return Histogram(name, text, labels, registry=self.registry, buckets=buckets)
 
-    def stepped(self, events: int, seconds: float, entries: Sequence[Entry]) -> None:
-        """One step of the engine took so many events and so many seconds, and wrote these entries."""
+    def stepped(self, events: int, seconds: float) -> None:
+        """One step of the engine took so many events and so many seconds."""
         self._batches.observe(events)
         self._steps.observe(seconds)
-        tries = [(entry, result) for entry in entries if (result := ATTEMPT_RESULTS.get(entry.decision))]
+
+    def told(self, entries: Iterable[Entry], attempt_seconds: float) -> None:
+        """These decisions hold; each attempt among them took so many seconds."""
         for entry in entries:
             self._decisions.labels(entry.decision, entry.reason).inc()
             if entry.decision == "preempt":
                 self._preempted(entry)
-        for entry, result in tries:
-            self._tried(entry, result, seconds / len(tries))
+            if result := ATTEMPT_RESULTS.get(entry.decision):
+                self._tried(entry, result, attempt_seconds)
 
     def _tried(self, entry: Entry, result: str, seconds: float) -> None:
         profile = str(entry.numbers.get("profile", self._profile))

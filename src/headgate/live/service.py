@@ -77,6 +77,8 @@ async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
             log.info(UNENFORCED)
         else:
             await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages, readiness))
+        if plan.settings.not_applied:
+            log.info("fields of the configuration file that do not apply", fields=", ".join(plan.settings.not_applied))
         log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
         if plan.lease is None:
             await _decide(dependencies, readiness, stop)
@@ -139,7 +141,7 @@ async def _webhooks(
     readiness.has_webhook_certificate = lambda: tls.shows_a_certificate
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        async with webhooks_served(webhooks, client, tls, dependencies, plan.settings.quota) as port:
+        async with webhooks_served(webhooks, client, tls, dependencies, plan.settings) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:

@@ -14,10 +14,11 @@ from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
 from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.live.announcements import Announcement, Announcements
 from headgate.live.logs import Log
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps
-from headgate.live.metrics import Metrics
-from headgate.live.performer import Performer
+from headgate.live.metrics import Metrics, seconds_of_attempts
+from headgate.live.performer import Performer, object_of
 from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
@@ -33,7 +34,7 @@ from headgate.model.effects import (
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Unreadable
+from headgate.model.events import Outcome, Unreadable, WriteError
 from headgate.model.keys import Key
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
@@ -82,7 +83,9 @@ class LeaderTerm:
         client, sleep = dependencies.reflector.client, dependencies.reflector.sleep
         self._performer = Performer(client, self._events.tell, dependencies.metrics, sleep, dependencies.clock)
         self._timers = Timers(dependencies.wall, self._events.tell)
-        self._step_began = 0.0
+        self._announcements = Announcements()
+        self._effects: list[Effect] = []  # of the step
+        self._step_began = self._now = 0.0
         self.journal = self._engine.journal
         self.absorbed = False  # the whole cluster has been read and decided on once
         self._raised = asyncio.Event()  # the engine did, so this term is over
@@ -148,6 +151,7 @@ class LeaderTerm:
     async def _drain(self) -> None:
         if not await self._performer.drain():
             self._dependencies.log.warning("stopping with unanswered writes")
+        self._tell_answered(self._events.take_outcomes(), self._dependencies.wall())
 
     def _observe(self, event: Observation, raw: Raw) -> None:
         if self._dependencies.recorder is not None and not isinstance(event, Unreadable):
@@ -155,6 +159,7 @@ class LeaderTerm:
         self._events.observe(event)
 
     def _perform(self, effect: Effect) -> None:
+        self._effects.append(effect)
         match effect:
             case WakeAt():
                 self._timers.set(effect)
@@ -168,9 +173,32 @@ class LeaderTerm:
     def before_step(self, batch: Sequence[Seen], now: float) -> None:
         if self._dependencies.recorder is not None:
             self._dependencies.recorder.write([event for event in batch if not isinstance(event, Unreadable)], now)
-        self._step_began = self._dependencies.clock()
+        self._now, self._step_began = now, self._dependencies.clock()
 
     def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None:
-        self._dependencies.metrics.stepped(len(batch), self._dependencies.clock() - self._step_began, entries)
-        self._dependencies.log.entries(entries)
+        metrics, seconds = self._dependencies.metrics, self._dependencies.clock() - self._step_began
+        metrics.stepped(len(batch), seconds)
+        self._tell_answered(batch, self._now)
+        share, effects, self._effects = seconds_of_attempts(entries, seconds), self._effects, []
+        at_once = self._announcements.hold(entries, effects, share)
+        metrics.told(at_once, share)
+        self._dependencies.log.entries(at_once)
         self.absorbed = True
+
+    def _tell_answered(self, batch: Sequence[Seen], now: float) -> None:
+        """Logs and counts what came true, and logs what did not; writes are counted by their outcome anyway."""
+        log, entries = self._dependencies.log, list[Entry]()
+        for outcome in batch:
+            if isinstance(outcome, Outcome) and outcome.trouble is WriteError.REFUSED:
+                what, error = type(outcome.effect).__name__, outcome.message or outcome.trouble
+                log.warning(
+                    "the server refuses a write", effect=what, object=str(object_of(outcome.effect)), error=error
+                )
+        for answered in self._announcements.answered(batch, now):
+            if isinstance(answered, Announcement):
+                self._dependencies.metrics.told((answered.entry,), answered.seconds)
+                entries.append(answered.entry)
+            else:
+                entry, error = answered.entry, answered.message or answered.trouble
+                log.warning(f"{entry.decision} failed", object=str(entry.key), reason=entry.reason, error=error)
+        log.entries(entries)

@@ -21,9 +21,9 @@ from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimits, http_server
 from headgate.live.webhook_certificates import CertificateDependencies, Trust
-from headgate.model.admission import AdmissionHandler, Json, Lookup, WebhookSettings
+from headgate.model.admission import AdmissionHandler, AdmissionWebhook, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 
 LIMITS = ServerLimits(
     connections=384,
@@ -38,20 +38,23 @@ Perform = Callable[[Call], Awaitable[HttpResponse]]
 """Sends a request to the API server."""
 
 PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, handler in HANDLERS.items()}
+OF_PODS = frozenset({f"/{AdmissionWebhook.DEFAULT_WORKLOAD}", f"/{AdmissionWebhook.VALIDATE_WORKLOAD}"})
+"""The webhooks that no queue depends on."""
 
 
 class ReviewResponder:
     """Answers AdmissionReviews. Lookups read the API server: a cache might be stale."""
 
-    def __init__(self, perform: Perform, settings: WebhookSettings) -> None:
+    def __init__(self, perform: Perform, settings: WebhookSettings, *, queues: bool = True) -> None:
         self._perform, self._settings, self._turns = perform, settings, _Turns()
+        self._paths = {path: handler for path, handler in PATHS.items() if queues or path in OF_PODS}
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
-        handler = PATHS.get(request.path)
+        handler = self._paths.get(request.path)
         if request.method != "POST":
             return HttpReply(400, b"expected a POST with a Content-Length\n")
         if handler is None:
-            return HttpReply(404, f"try {', '.join(PATHS)}\n".encode())
+            return HttpReply(404, f"try {', '.join(self._paths)}\n".encode())
         return await self._reply(handler, request)
 
     async def _reply(self, handler: AdmissionHandler, request: HttpRequest) -> HttpReply:
@@ -127,17 +130,21 @@ class _Turns:
 
 
 class WebhookPlan(Struct, frozen=True):
-    """Where to listen. Without a certificate of the user's (`chain` and `key`) one is kept in the `namespace`."""
+    """Where to listen. Without a certificate of the user's (`chain` and `key`) one is kept in the `namespace`.
+
+    Without `queues`, only the webhooks of our own Workloads are served.
+    """
 
     listen: Listen
     namespace: str
     chain: Path | None = None
     key: Path | None = None
+    queues: bool = True
 
 
 @asynccontextmanager
 async def webhooks_served(
-    plan: WebhookPlan, client: Client, tls: ServerTls, dependencies: CertificateDependencies, quota: QuotaSettings
+    plan: WebhookPlan, client: Client, tls: ServerTls, dependencies: CertificateDependencies, settings: Settings
 ) -> AsyncIterator[int]:
     """Serves all webhooks while the block lasts; yields the port. Raises CannotListen and InvalidCertificate."""
     if plan.chain is not None and plan.key is not None:
@@ -148,7 +155,8 @@ async def webhooks_served(
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, dependencies))
     try:
-        responder = ReviewResponder(client.perform, WebhookSettings(quota, role_hash))
+        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        responder = ReviewResponder(client.perform, given, queues=plan.queues)
         async with http_server(plan.listen, responder, LIMITS, "--webhook-listen", tls.context) as port:
             yield port
     finally:

@@ -43,6 +43,11 @@ class AdmissionWebhook(StrEnum):
     VALIDATE_DEPLOYMENT = "validate-deployment"
     DEFAULT_STATEFUL_SET = "default-stateful-set"
     VALIDATE_STATEFUL_SET = "validate-stateful-set"
+    DEFAULT_QUEUE_GATE = "default-queue-gate"
+    DEFAULT_VOLCANO_QUEUE = "default-volcano-queue"
+    VALIDATE_VOLCANO_QUEUE = "validate-volcano-queue"
+    DEFAULT_VOLCANO_POD_GROUP = "default-volcano-pod-group"
+    VALIDATE_VOLCANO_POD_GROUP = "validate-volcano-pod-group"
 
     @property
     def is_mutating(self) -> bool:
@@ -63,7 +68,10 @@ def unmemoized(make: Callable[[P], R], of: P, /, *_parts: object) -> R:
 
 
 class AdmissionRequest(Struct, frozen=True):
-    """An object about to be stored, as it is on the wire; `old` is None for a new one."""
+    """An object about to be stored, as it is on the wire; `old` is None for a new one.
+
+    `new` is empty for one that is about to be deleted.
+    """
 
     namespace: str
     new: Json
@@ -109,6 +117,8 @@ class WebhookSettings(Struct, frozen=True):
     quota: QuotaSettings
     role_hash: Callable[[PodShape, int], str]
     """Pods of a group with equal hashes are one pod set."""
+    gated_schedulers: frozenset[str] = frozenset()
+    """The schedulerNames whose pods get the queue-allocation gate they ask for."""
 
 
 HandlerResult = AdmissionResponse | DeferredResponse

@@ -13,6 +13,7 @@ from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
 from headgate.model.queues import FlavorDebt, QueuedWorkloadStatus
 from headgate.model.resources import Resources
+from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
 
 class FlavorUse(Struct, frozen=True, gc=False):
@@ -158,6 +159,25 @@ class WorkloadStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
+class VolcanoQueueStatus(Struct, frozen=True, gc=False):
+    """The whole status of a Queue of Volcano."""
+
+    state: QueueState
+    counts: QueueCounts = QueueCounts()
+    allocated: Resources = Resources()  # of pods on nodes
+    reserved: Resources = Resources()  # of pods whose gate was removed and that have no node yet
+
+
+class PodGroupStatus(Struct, frozen=True, gc=False):
+    """The whole status of a PodGroup of Volcano."""
+
+    phase: PodGroupPhase
+    conditions: tuple[Condition, ...] = ()
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
 class BudgetStatus(Struct, frozen=True, gc=False):
     """What the disruption controller reports of a PodDisruptionBudget."""
 
@@ -168,6 +188,7 @@ class BudgetStatus(Struct, frozen=True, gc=False):
     allowed: int
 
 
+VolcanoStatus = VolcanoQueueStatus | PodGroupStatus
 StatusChange = (
     PodCondition
     | Nomination
@@ -179,6 +200,7 @@ StatusChange = (
     | WorkloadStatus
     | BudgetStatus
     | QueueStatus
+    | VolcanoStatus
 )
 
 
@@ -235,6 +257,17 @@ class PodStart(Struct, frozen=True, gc=False):
     has_selector: bool = False
     has_tolerations: bool = False
     has_annotations: bool = False
+
+
+class QueueReservation(Struct, frozen=True, gc=False):
+    """Take the queue-allocation gates off a pod and note since when it reserves capacity of its queue.
+
+    Refused if other gates stand there by now. Without gates only the time is noted.
+    """
+
+    at: float
+    gates: tuple[tuple[int, str], ...] = ()
+    has_annotations: bool = True
 
 
 class WorkloadRewrite(Struct, frozen=True, gc=False):
@@ -295,7 +328,9 @@ class Scale(Struct, frozen=True, gc=False):
     replicas: int
 
 
-SpecChange = Suspension | Scale | Unschedulability | Activation | QueuePriority | Finalizers | WorkChange
+SpecChange = (
+    Suspension | Scale | Unschedulability | Activation | QueuePriority | Finalizers | QueueReservation | WorkChange
+)
 
 
 class PatchSpec(Struct, frozen=True, gc=False):

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
+from headgate.model.volcano import VolcanoGroup
 
 
 class PreemptionMode(StrEnum):
@@ -66,6 +67,7 @@ class Workload(Struct, frozen=True, gc=False):
     preempts: bool | None = None  # None: as its priority class says
     conditions: tuple[Condition, ...] = ()
     deleted: float | None = None
+    volcano: VolcanoGroup | None = None  # of a PodGroup of Volcano
 
     @property
     def target(self) -> Target:

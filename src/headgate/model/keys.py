@@ -32,6 +32,7 @@ class Kind(StrEnum):
     WORKLOAD = "workloads.scheduling.headgate.dev"
     POD_GROUP = "podgroups.scheduling.k8s.io"
     VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
+    VOLCANO_QUEUE = "queues.scheduling.volcano.sh"
     KUEUE_WORKLOAD = "workloads.kueue.x-k8s.io"
     CLUSTER_QUEUE = "clusterqueues.kueue.x-k8s.io"
     LOCAL_QUEUE = "localqueues.kueue.x-k8s.io"

@@ -15,6 +15,7 @@ from headgate.model.owners import CronJob, ReplicaOwner, Service
 from headgate.model.pod import Pod, PodTemplate
 from headgate.model.queues import QueuedWorkload, QueueObject
 from headgate.model.selectors import Requirement
+from headgate.model.volcano import VolcanoQueue
 
 
 class Namespace(Struct, frozen=True, gc=False):
@@ -108,7 +109,7 @@ class Job(Struct, frozen=True, gc=False):
 
 ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
-QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass
+QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass | VolcanoQueue
 Object = (
     Pod
     | Node

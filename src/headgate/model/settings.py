@@ -120,6 +120,11 @@ class PreemptionSettings(Struct, frozen=True):
     gangs: GangPreemption = GangPreemption.TOGETHER
 
 
+class VolcanoSettings(Struct, frozen=True):
+    gates: bool = True  # pods that ask for it are gated until their queue has capacity; otherwise none stays gated
+    reservation_timeout: float = 600.0  # seconds a pod without a node may reserve capacity of its queue
+
+
 class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0  # seconds a refused pod waits before its next try; doubles with each refusal
@@ -129,8 +134,15 @@ class Settings(Struct, frozen=True):
     features: Mapping[str, bool] = {}
     preemption: PreemptionSettings = PreemptionSettings()
     quota: QuotaSettings = QuotaSettings()
+    volcano: VolcanoSettings = VolcanoSettings()
     seed: int = 0  # settles ties between equally good nodes
     roles: frozenset[Role] = frozenset({Role.SCHEDULER})
+    not_applied: tuple[str, ...] = ()  # fields of a configuration file of Kueue that do not apply
+
+    @property
+    def gated_schedulers(self) -> frozenset[str]:
+        """The schedulerNames whose pods get the queue-allocation gate they ask for."""
+        return frozenset(profile.scheduler_name for profile in self.profiles) if self.volcano.gates else frozenset()
 
     def profiles_in_full(self) -> tuple[Profile, ...]:
         """The profiles with what they leave to the settings filled in."""

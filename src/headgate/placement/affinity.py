@@ -57,7 +57,7 @@ class InterPodAffinity:
         return all(met[row] for _, met in self.demands(pod))
 
     def hopeless(self, pod: Pod) -> Mask | bool:
-        """Pods that leave bring none of those nearer that must be near."""
+        """Evicting pods brings none of those nearer that must be near."""
         return ~self._near(pod)
 
     def foresee(self, pod: Pod) -> Foresight | None:

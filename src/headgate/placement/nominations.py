@@ -16,7 +16,7 @@ from headgate.placement.filters import ON_ROOM
 from headgate.placement.plugins import MANY, Each, Foresight, Mask, Rows
 from headgate.placement.table import ONE_POD, PODS, NodeTable
 
-REASON = "node(s) had room promised to pods of higher or equal priority"
+REASON = "node(s) had capacity reserved for nominated pods of higher or equal priority"
 
 
 class NominationLevel(Struct):
@@ -120,7 +120,7 @@ class Nominations:
         return False
 
     def foresee(self, pod: Pod) -> Foresight | None:
-        """Pods like this one leave alone what was promised before they came."""
+        """Pods like this one do not use what was nominated before they came."""
         most: Amounts = np.full(len(self._nodes.nodes), MANY)
         rows, more = self.capacity_beside(pod)
         most[rows] = more

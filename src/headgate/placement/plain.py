@@ -16,9 +16,9 @@ from headgate.placement.table import PODS
 
 
 def is_plain(placer: Placer, pods: Sequence[Pod]) -> bool:
-    """Whether rows can be judged each by itself and by amounts alone for these pods, promised room aside.
+    """Whether rows can be judged each by itself and by amounts alone for these pods, nominated capacity aside.
 
-    Wishes that compare nodes are left out of account when others have to leave for a placement.
+    Preferences that compare nodes do not count when others are evicted for a placement.
     """
     rules = placer.rules
     near = [rule for rule in rules.peer_filters if rule is not placer.nominations]

@@ -25,7 +25,7 @@ class DepartedPod(Struct, frozen=True, gc=False):
 
 
 class PlacementTrial:
-    """Pods leave and come for as long as the block lasts; then every charge, port and census is as it was before.
+    """Pods are released and charged while the block lasts; then every charge, port and census is as it was before.
 
     Trials nest; an inner one must end before anything more happens in the outer one.
     """

@@ -14,6 +14,7 @@ from headgate.api.install_manifests import (
     Webhook,
     definitions,
     queue_definitions,
+    volcano_definitions,
     webhook_configurations,
 )
 from headgate.api.rereading import Rereading
@@ -41,7 +42,7 @@ from headgate.model.effects import WakeAt
 from headgate.model.events import Event, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
-from headgate.model.quota_settings import QuotaSettings
+from headgate.model.settings import Settings
 from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector, Faults
@@ -105,13 +106,15 @@ def _gates(pod: Json | None) -> object:
 def installed_objects() -> tuple[Json, ...]:
     """CRDs and webhook configurations, as `headgate install` leaves them."""
     place = AtService("headgate-system", "headgate")
-    return (*definitions(), *queue_definitions(), *webhook_configurations(place))
+    configurations = webhook_configurations(place, volcano=True)
+    return (*definitions(), *queue_definitions(), *volcano_definitions(), *configurations)
 
 
-def our_webhooks(quota: QuotaSettings, look_up: LookUp, reading: Rereading | None = None) -> WebhookAdmission:
+def our_webhooks(settings: Settings, look_up: LookUp, reading: Rereading | None = None) -> WebhookAdmission:
     """Our webhooks, called in process; `look_up` reads from the server that calls them."""
-    settings, reading = WebhookSettings(quota, role_hash), reading or Rereading()
-    return WebhookAdmission({hook.name: _handler(hook, settings, look_up, reading) for hook in WEBHOOKS})
+    given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+    reading = reading or Rereading()
+    return WebhookAdmission({hook.name: _handler(hook, given, look_up, reading) for hook in WEBHOOKS})
 
 
 def lookup_in(server: Callable[[], ApiServer]) -> LookUp:
@@ -215,7 +218,7 @@ class SimulatedCluster:
     ) -> None:
         self.name = name
         reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
-        webhooks = our_webhooks(plan.settings.quota, lookup_in(lambda: self.server), reading)
+        webhooks = our_webhooks(plan.settings, lookup_in(lambda: self.server), reading)
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),

@@ -7,13 +7,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.scheduler.groups import Described, Groups
 from headgate.engine.scheduler.preemption_events import named
-from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, RemoveGate
+from headgate.model.effects import (
+    Bind,
+    Effect,
+    Evict,
+    Nomination,
+    PatchSpec,
+    PatchStatus,
+    QueueReservation,
+    RemoveGate,
+)
 from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.groups import Gang, GroupKey, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import Object, PriorityClass
 from headgate.model.pod import Pod, PodShape
+from headgate.model.volcano import QUEUE_GATES
 from headgate.simulator.observing import ObjectChange
 
 IN_DOUBT = frozenset({WriteError.UNKNOWN})
@@ -23,7 +33,6 @@ KNOWN_KINDS = GROUP_KINDS | {Kind.POD, Kind.PRIORITY_CLASS}
 PODS = "pods"
 CAPACITY_KINDS = frozenset({Kind.POD, Kind.NODE})
 """The kinds NodeCapacityInvariant must observe."""
-OUR_GATES = frozenset({"scheduling.volcano.sh/queue-allocation-gate"})
 
 
 class BrokenInvariant(AssertionError):
@@ -119,8 +128,16 @@ class NodeCapacityInvariant:
 
 def check_gates(effect: Effect, journal: Journal | None) -> None:
     """Gates of other controllers are never removed."""
-    if isinstance(effect, RemoveGate) and effect.gate not in OUR_GATES:
-        raise BrokenInvariant(f"was to lose another controller's gate {effect.gate}", effect.target.key, journal)
+    match effect:
+        case RemoveGate(gate=gate):
+            removed = [gate]
+        case PatchSpec(change=QueueReservation(gates=gates)):
+            removed = [gate for _, gate in gates]
+        case _:
+            return
+    for gate in removed:
+        if gate not in QUEUE_GATES:
+            raise BrokenInvariant(f"was to lose another controller's gate {gate}", effect.target.key, journal)
 
 
 def check_nothing_lost(objects: Iterable[Object], served: frozenset[str], journal: Journal) -> None:

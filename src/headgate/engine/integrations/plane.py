@@ -30,6 +30,7 @@ from headgate.model.effects import (
     PatchStatus,
     PodStart,
     WakeAt,
+    Write,
 )
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key, Kind
@@ -113,6 +114,7 @@ class IntegrationsPlane:
                 self._touched.update(dict.fromkeys(self._lose(key, uid)))
             case Outcome():
                 self._answer(event, now)
+                return self._writes.take_events(event)
             case TimerFired():
                 self._has_news = True
             case _:
@@ -364,11 +366,21 @@ class IntegrationsPlane:
         return self._debt.may_release(job.key, workload.status.admission)
 
     def _send(self, job: Key, effects: list[Effect]) -> Iterator[Effect]:
-        """Those of the effects that may be sent now; their events are written to the journal."""
+        """Those of the effects that may be sent now. Events are in the journal, and sent when their write is done.
+
+        A warning is about the job as it is, and waits for no write.
+        """
         versions = {key: self._index.version_of(key) for key in _targets(effects)}
+        last: Write | None = None
         for effect in self._writes.passing(job, effects, versions):
-            if isinstance(effect, EmitEvent) and not self._record(job, effect):
-                continue
+            if isinstance(effect, EmitEvent):
+                if not self._record(job, effect):
+                    continue
+                if last is not None and effect.type is EventType.NORMAL:
+                    self._writes.hold(last, effect)
+                    continue
+            elif not isinstance(effect, WakeAt):
+                last = effect
             if isinstance(effect, PatchSpec) and isinstance(effect.change, JobStart | PodStart):
                 self._started.append(job)
                 self._starting[job] = None

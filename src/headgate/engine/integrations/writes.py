@@ -34,9 +34,10 @@ class JobWrites:
         self.in_flight = InFlightWrites[Key, Write](POLICY)
         self._retried: dict[Key, dict[Key, None]] = {}  # objects whose writes failed, by job, while that is there
         self.pending: dict[Key, Key] = {}  # the job, by object with a write in flight
+        self._events: dict[Key, list[tuple[Write, EmitEvent]]] = {}  # of unanswered writes, by object
 
     def passing(self, job: Key, effects: Iterable[Effect], versions: Mapping[Key, str]) -> Iterator[Effect]:
-        """Those of the effects for that job that may be sent now; the event of a write is sent with it."""
+        """Those of the effects for that job that may be sent now; the event of a write comes after it."""
         mine: set[Key] = set()
         passed = True
         for effect in effects:
@@ -45,7 +46,7 @@ class JobWrites:
                     yield effect
                 continue
             assert not isinstance(effect, WakeAt), "jobs set no timers"
-            key = effect.key if isinstance(effect, Create) else effect.target.key
+            key = _object_of(effect)
             if key in mine:
                 passed = not isinstance(effect, Create) and not effect.target.version
                 if passed:
@@ -59,6 +60,20 @@ class JobWrites:
             if passed:
                 yield effect
 
+    def hold(self, write: Write, event: EmitEvent) -> None:
+        """The event says what the write does, so it is sent when the write has succeeded."""
+        self._events.setdefault(_object_of(write), []).append((write, event))
+
+    def take_events(self, outcome: Outcome) -> list[EmitEvent]:
+        """The events of the write that this answers; none if it failed."""
+        key = _object_of(outcome.effect)
+        held = self._events.pop(key, None)
+        if held is None:
+            return []
+        if others := [each for each in held if each[0] != outcome.effect]:
+            self._events[key] = others
+        return [event for write, event in held if write == outcome.effect and outcome.trouble is None]
+
     def observe(self, key: Key, version: str) -> None:
         """The object of a write in flight is observed in this version."""
         if self.in_flight.observe(key, version) is not WriteResult.PENDING:
@@ -67,14 +82,16 @@ class JobWrites:
     def gone(self, key: Key) -> None:
         """The object is gone; the creation of another of its name stays in flight."""
         flight = self.in_flight.get(key)
-        if flight is not None and flight.base:
+        if flight is None:
+            self._events.pop(key, None)
+        elif flight.base:
             self.in_flight.forget(key)
             self._settled(key)
 
     def answer(self, outcome: Outcome, now: float) -> Key | None:
         """The job for which this was written, if it was one of these and is still in flight."""
         effect = outcome.effect
-        key = effect.key if isinstance(effect, Create) else effect.target.key
+        key = _object_of(effect)
         flight, job = self.in_flight.get(key), self.pending.get(key)
         if flight is None or job is None:
             return None
@@ -105,3 +122,7 @@ class JobWrites:
             failed.pop(key, None)
             if not failed:
                 del self._retried[job]
+
+
+def _object_of(write: Write) -> Key:
+    return write.key if isinstance(write, Create) else write.target.key

@@ -14,12 +14,16 @@ from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.groups import GROUP_KINDS
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_gates import QueueGates
+from headgate.engine.scheduler.queue_status import QueueStatuses
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
-from headgate.model.keys import Key
+from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.resources import saturated
+from headgate.model.volcano import VolcanoQueue
 from headgate.queueing.queue import PodQueue, same_demand
 
 
@@ -36,6 +40,9 @@ class AbsorbStage:
         capacity: CapacityStages,
         preempt: PreemptStage,
         bind: BindStage,
+        queue_capacity: QueueCapacity,
+        gates: QueueGates,
+        queue_statuses: QueueStatuses,
         conditions: PodConditions,
         journal: Journal,
         ours: frozenset[str],  # the schedulerNames whose pods are placed here
@@ -47,6 +54,9 @@ class AbsorbStage:
         self._capacity = capacity
         self._preempt = preempt
         self._bind = bind
+        self._queue_capacity = queue_capacity
+        self._gates = gates
+        self._queue_statuses = queue_statuses
         self._conditions = conditions
         self._journal = journal
         self._ours = ours
@@ -54,6 +64,8 @@ class AbsorbStage:
     def observe(self, found: Object, now: float) -> list[Effect]:
         if isinstance(found, Pod):
             return self._observe_pod(found, now)
+        if isinstance(found, VolcanoQueue):
+            self._queue_capacity.observe(self._cache.volcano_queues.get(found.name), found)
         return self._observe_again(self._cache.observe(found), now)
 
     def lose(self, key: Key, uid: str, now: float) -> list[Effect]:
@@ -64,6 +76,8 @@ class AbsorbStage:
             self._lose_pod(known)
         elif key.kind in GROUP_KINDS:
             self._journal.forget(key)
+        elif key.kind is Kind.VOLCANO_QUEUE:
+            self._queue_capacity.lose(key.name)
         return effects
 
     def drop(self, pod: Pod) -> None:
@@ -72,6 +86,7 @@ class AbsorbStage:
         nominated = self._stops_waiting(pod)
         self._gangs.gone(pod)
         self._capacity.release(pod.key)
+        self._gates.forget(pod.key)
         if self._cache.nodes.release(pod.key) or reserved or nominated:
             self._cache.note(ClusterEvent.ROOM_FREED)
             self._preempt.left(pod)
@@ -95,14 +110,16 @@ class AbsorbStage:
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache, effects = self._cache, list[Effect]()
+        self._gangs.quarantined(observed.key, None)
         known = cache.pods.get(observed.key)
         if known is not None and known.uid != observed.uid:
             effects += self.lose(observed.key, known.uid, now)
             known = None
         if known is not None and _changed_group(known, observed):
             self._leave_group(known)
-        pod = self._preempt.as_assumed(self._with_group_priority(observed, known))
+        pod = self._gates.as_assumed(self._preempt.as_assumed(self._with_group_priority(observed, known)))
         cache.pods[pod.key] = pod
+        self._queue_statuses.observe_pod(pod)
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
             entry = saturated_entry(pod.key, names, now)
             self._journal.write(entry)
@@ -117,8 +134,9 @@ class AbsorbStage:
             if cache.nominations.put(pod):
                 cache.note(ClusterEvent.ROOM_FREED)
             same = known is not None and same_demand(known, pod) and known.gates == pod.gates
-            if not same and self._pre_enqueue.concerns_lone_members(pod):
+            if not same and self._pre_enqueue.is_member_that_matters(pod):
                 cache.note(ClusterEvent.MEMBERS_CHANGED)
+            effects += self._gates.observed(pod)
             effects += self._pre_enqueue.enqueue(pod, now)
         return effects
 
@@ -142,7 +160,7 @@ class AbsorbStage:
             return
         groups, workload = self._cache.groups, pod.group.workload
         groups.drop_pod(pod)
-        if self._pre_enqueue.concerns_lone_members(pod):
+        if self._pre_enqueue.is_member_that_matters(pod):
             self._cache.note(ClusterEvent.MEMBERS_CHANGED)
         self._cache.touch_workload(workload)
         if workload not in groups.workloads and not groups.has_pods(workload):
@@ -161,6 +179,7 @@ class AbsorbStage:
     def _confirm(self, pod: Pod, known: Pod | None) -> None:
         """The pod runs on the node it names, whatever was assumed."""
         cache = self._cache
+        self._bind.observed(pod.key, pod.node)
         if self._stops_waiting(pod):
             cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)
@@ -186,6 +205,7 @@ class AbsorbStage:
     def _lose_pod(self, pod: Pod) -> None:
         self.drop(pod)
         self._drop_member(pod)
+        self._queue_statuses.lose_pod(pod)
         del self._cache.pods[pod.key]
         self._journal.forget(pod.key)
 

@@ -10,6 +10,7 @@ from headgate.engine.in_flight import InFlightWrites, WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.capacity import CapacityStages
+from headgate.engine.scheduler.metrics import GroupAttempt, SchedulerMetrics
 from headgate.engine.scheduler.plugins import Plugins
 from headgate.model.effects import Bind, Effect
 from headgate.model.events import WriteError
@@ -23,21 +24,31 @@ class AssumedPod(Struct):
 
     info: QueuedPodInfo
     bind: Bind
+    attempt: GroupAttempt | None = None  # of its gang
     doubtful: bool = False  # an answer was lost: only an observation or a yes settles it
+    counted: bool = False  # as scheduled
 
 
 class BindStage:
     def __init__(
-        self, profiles: Mapping[str, Plugins], capacity: CapacityStages, journal: Journal, policy: WritePolicy
+        self,
+        profiles: Mapping[str, Plugins],
+        capacity: CapacityStages,
+        journal: Journal,
+        policy: WritePolicy,
+        metrics: SchedulerMetrics,
     ) -> None:
         self._profiles = profiles
         self._capacity = capacity
         self._journal = journal
+        self._metrics = metrics
         self._assumed: dict[Key, AssumedPod] = {}
         self.writes = InFlightWrites[Key, Bind](policy)
         self.decided: list[Bind] = []  # since the caller last cleared it
 
-    def run(self, info: QueuedPodInfo, found: Placement, now: float) -> list[Effect]:
+    def run(
+        self, info: QueuedPodInfo, found: Placement, now: float, attempt: GroupAttempt | None = None
+    ) -> list[Effect]:
         """Reserves what the pod takes and returns the binder's effects in their order.
 
         Effects for one object are carried out in order, so what a binder puts before its Bind is done before it.
@@ -51,7 +62,7 @@ class BindStage:
         effects = list(plugins.binder.bind(pod, found.node))
         for effect in effects:
             if isinstance(effect, Bind):
-                self._assumed[pod.key] = AssumedPod(info, effect)
+                self._assumed[pod.key] = AssumedPod(info, effect, attempt)
                 self.writes.send(pod.key, effect)
                 self.decided.append(effect)
         return effects
@@ -76,12 +87,24 @@ class BindStage:
         if trouble is None:
             assumed.doubtful = False
             self.writes.confirm(key)
+            self._count(assumed)
         elif trouble is WriteError.UNKNOWN or (assumed.doubtful and trouble is not WriteError.GONE):
             assumed.doubtful = True
             self.writes.retry(key, bind, now)
         else:
             return assumed
         return None
+
+    def observed(self, key: Key, node: str) -> None:
+        """The pod runs on this node, whether or not its binding was answered."""
+        assumed = self._assumed.get(key)
+        if assumed is not None and assumed.bind.node == node:
+            self._count(assumed)
+
+    def _count(self, assumed: AssumedPod) -> None:
+        if not assumed.counted:
+            assumed.counted = True
+            self._metrics.bound(assumed.info.pod.scheduler_name, assumed.attempt)
 
     def due(self, now: float) -> list[Bind]:
         """The bindings to be sent again."""

@@ -7,19 +7,38 @@ from collections.abc import Iterable
 from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
 from headgate.engine.scheduler.resolving import READS, Resolver
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import Workload
+from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import DisruptionBudget, Namespace, Object, PriorityClass
 from headgate.model.pod import Pod
 from headgate.model.settings import Profile
+from headgate.model.volcano import VolcanoQueue
 from headgate.placement.neighbours import Neighbours
 from headgate.placement.table import NodeTable
 from headgate.placement.volumes import Attachments
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.units import Running
 
-CACHED_KINDS = (Kind.NAMESPACE, *GROUP_KINDS, Kind.DISRUPTION_BUDGET, Kind.NODE, *READS, Kind.POD)
+CACHED_KINDS = (
+    Kind.NAMESPACE,
+    *GROUP_KINDS,
+    Kind.VOLCANO_QUEUE,
+    Kind.DISRUPTION_BUDGET,
+    Kind.NODE,
+    *READS,
+    Kind.POD,
+)
+
+
+STARTING = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "karpenter.sh/unregistered",
+    }
+)
+"""Taints of nodes that are being brought up."""
 
 
 class ClusterCache:
@@ -34,8 +53,10 @@ class ClusterCache:
         self.resolver = Resolver(profiles, self.attachments)
         self.groups = Groups()
         self.budgets = Budgets()
+        self.volcano_queues: dict[str, VolcanoQueue] = {}
         self.running = Running(self.nodes, self.groups.standing)
         self.touched_workloads: dict[Key, None] = {}  # their status may be outdated
+        self.touched_pod_groups: dict[Key, None] = {}  # of Volcano; likewise
         self._events: dict[ClusterEvent, None] = {}
 
     def note(self, *events: ClusterEvent) -> None:
@@ -48,10 +69,16 @@ class ClusterCache:
         taken, self._events = self._events, {}
         return taken
 
+    def node_is_coming(self) -> bool:
+        """Whether a node is known that is not ready yet, as new ones are."""
+        return any(each.key in STARTING for node in self.nodes.nodes if node is not None for each in node.taints)
+
     def touch_workload(self, key: Key) -> None:
         """The workload, one of its pods or the value of its priority classes has changed."""
         if key.kind is Kind.WORKLOAD:
             self.touched_workloads[key] = None
+        elif key.kind is Kind.VOLCANO_POD_GROUP:
+            self.touched_pod_groups[key] = None
 
     def observe(self, found: Object) -> list[Pod]:
         """Takes in an object that is not a pod; returns the pods whose priority or group is described differently."""
@@ -68,6 +95,8 @@ class ClusterCache:
                 return self.groups.put(found)
             case DisruptionBudget():
                 self.budgets.put(found)
+            case VolcanoQueue(key=key):
+                self.volcano_queues[key.name] = found
             case _:
                 self.note(*self.resolver.observe(found))
         return []
@@ -84,6 +113,9 @@ class ClusterCache:
                 return self._pods_of(self.groups.drop_class(key.name, uid))
             case Kind.DISRUPTION_BUDGET:
                 self.budgets.drop(key)
+            case Kind.VOLCANO_QUEUE:
+                if key.name in self.volcano_queues and self.volcano_queues[key.name].uid == uid:
+                    del self.volcano_queues[key.name]
             case kind if kind in GROUP_KINDS:
                 self.touch_workload(key)
                 return self.groups.drop(key, uid)
@@ -108,6 +140,38 @@ class ClusterCache:
         if known is not None and known.uid == uid:
             self.nodes.drop(name)
             self.note(ClusterEvent.NODE_CHANGED)
+
+
+class CacheView:
+    """The cluster as plugins see it. Objects are immutable, and what is returned does not change afterwards."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(node for node in self._cache.nodes.nodes if node is not None)
+
+    def node(self, name: str) -> Node | None:
+        return self._cache.nodes.get(name)
+
+    def pods(self) -> tuple[Pod, ...]:
+        return tuple(self._cache.pods.values())
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._cache.pods.get(key)
+
+    def node_of(self, pod: Key) -> str:
+        charge = self._cache.nodes.charge_of(pod)
+        return "" if charge is None else charge[0]
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        return tuple(self._cache.nodes.pods_on(node))
+
+    def workload(self, key: Key) -> Workload | None:
+        return self._cache.groups.workloads.get(key)
+
+    def members(self, group: GroupKey) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self._cache.groups.pods_of(group.workload) if pod.group == group)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -1,7 +1,7 @@
 """The capacity stages: between choosing an entry of the queue and placing it, each may answer "not now, because".
 
-A stage that limits more than nodes do, such as the capacity of a queue, goes into `CAPACITY_STAGES`. It is told of
-every pod that takes capacity, assumed and observed alike, so after a restart it counts the same.
+A stage that limits more than nodes do, such as the capacity of a queue (`queue_capacity`), goes into the list in
+`plane`. It is told of every pod that takes capacity, assumed and observed alike, so after a restart it counts the same.
 """
 
 from __future__ import annotations
@@ -46,10 +46,6 @@ class CapacityStage(Protocol):
         """The pod takes no capacity any more; it may never have taken any."""
 
 
-CAPACITY_STAGES: tuple[CapacityStage, ...] = ()
-"""In the order they are asked. The one that allows the fewest pods decides."""
-
-
 class DeferredEntry(Struct, frozen=True):
     """An entry of the queue that a stage does not let pass now."""
 
@@ -64,6 +60,8 @@ class DeferredEntry(Struct, frozen=True):
 
 
 class CapacityStages:
+    """In the order they are asked. The one that allows the fewest pods decides."""
+
     def __init__(self, stages: tuple[CapacityStage, ...]) -> None:
         self._stages = stages
 

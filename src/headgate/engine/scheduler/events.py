@@ -20,7 +20,6 @@ from headgate.queueing.queue import QueuedPodInfo
 POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
 RELEASED = "nothing keeps the pod from being scheduled any more"
-SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # what an API server writes at creation
 
 
 def bound(info: QueuedPodInfo, found: Placement, now: float) -> Entry:
@@ -49,8 +48,14 @@ def deferred(pod: Pod, stage: str, not_now: NotNow, now: float) -> Entry:
     return Entry(now, pod.key, "wait", not_now.reason, not_now.message, numbers)
 
 
+def reserved(pod: Pod, queue: str, now: float) -> Entry:
+    """The gate of a pod that no node fits is removed."""
+    message = f"queue {queue} has capacity and no node fits: the pod reserves that capacity until one does"
+    return Entry(now, pod.key, "reserve", "QueueCapacityReserved", message, {"queue": queue})
+
+
 def gated(pod: Pod, held: Held, now: float) -> Entry:
-    return Entry(now, pod.key, "gate", GATED, held.reason, {"plugin": held.plugin, "gates": len(pod.gates)})
+    return Entry(now, pod.key, "gate", GATED, held.reason, {"plugin": held.plugin, "gates": ", ".join(pod.gates)})
 
 
 def released(pod: Pod, now: float) -> Entry:
@@ -67,8 +72,9 @@ def scheduled_event(pod: Pod, node: str, now: float) -> EmitEvent:
     return EmitEvent(pod.target, EventType.NORMAL, "Scheduled", "Binding", message, now)
 
 
-def released_event(pod: Pod, now: float) -> EmitEvent:
-    return EmitEvent(pod.target, EventType.NORMAL, "SchedulingGatesRemoved", "Scheduling", RELEASED, now)
+def failed_event(pod: Pod, entry: Entry) -> EmitEvent:
+    """The binding failed."""
+    return EmitEvent(pod.target, EventType.WARNING, "FailedScheduling", "Binding", entry.message, entry.at)
 
 
 def queued(pod: Pod) -> PatchStatus:
@@ -89,17 +95,21 @@ def condition_and_event(pod: Pod, entry: Entry) -> Iterator[PatchStatus | EmitEv
 
 
 def gated_condition_and_event(pod: Pod, entry: Entry) -> Iterator[PatchStatus | EmitEvent]:
-    """What the held pod's owner sees: the condition as gates go, the event once."""
+    """What the held pod's owner sees: the condition, and an event when it was not called gated before."""
     if _shows(pod, entry):
         return
     yield _condition(pod, entry)
-    if not shown_as_gated(pod) or (pod.scheduled is not None and pod.scheduled.message == SERVERS_OWN_TEXT):
+    if not shown_as_gated(pod):
         yield EmitEvent(pod.target, EventType.NORMAL, GATED, "Scheduling", entry.message, entry.at)
 
 
 def _shows(pod: Pod, entry: Entry) -> bool:
-    shown = pod.scheduled
-    return shown is not None and (shown.status, shown.reason, shown.message) == ("False", entry.reason, entry.message)
+    return pod.scheduled == _condition_of(entry)
+
+
+def shows(pod: Pod, gated: str) -> bool:
+    """Whether the pod is called gated with this text."""
+    return pod.scheduled == ScheduledCondition("False", GATED, gated)
 
 
 def _condition(pod: Pod, entry: Entry) -> PatchStatus:
@@ -129,6 +139,10 @@ class PodConditions:
             return []
         self._journal.write(entry)
         return self._write(pod.key, condition, list(condition_and_event(self._as_written(pod), entry)))
+
+    def held_back(self, pod: Pod, entry: Entry) -> list[Report]:
+        """As `waits`, for a pod that is shown as gated: its queue has no capacity for it."""
+        return [] if self._written.get(pod.key) == _condition_of(entry) else self.gated(pod, entry)
 
     def gated(self, pod: Pod, entry: Entry) -> list[Report]:
         self._journal.write(entry)

@@ -13,6 +13,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import GROUP_TOTAL
 from headgate.model.objects import Classes, PriorityClass
 from headgate.model.pod import Pod
+from headgate.model.volcano import VolcanoGroup
 from headgate.preemption.units import Standing
 
 
@@ -175,6 +176,8 @@ class Groups:
         group = workload.group(pod.group.group)
         if group is None:
             return Undescribed(f'{_named(workload.key)} has no pod group "{pod.group.group}"')
+        if workload.volcano is not None and workload.volcano.unsupported:
+            return Undescribed(f"{_named(workload.key)} has {workload.volcano.unsupported}, which is not served")
         rank = self.rank(workload)
         return Undescribed(str(rank)) if isinstance(rank, UnknownClass) else Described(group, rank)
 
@@ -217,8 +220,14 @@ def _disagreement(totals: Iterable[int]) -> str:
 
 def _same_for_pods(old: Workload, new: Workload) -> bool:
     """Nothing that concerns its pods has changed; the status we write does not."""
-    unconcerned = {"version": "", "conditions": ()}
-    return msgspec.structs.replace(old, **unconcerned) == msgspec.structs.replace(new, **unconcerned)
+    return _without_status(old) == _without_status(new)
+
+
+def _without_status(workload: Workload) -> Workload:
+    volcano = workload.volcano
+    if volcano is not None:
+        volcano = VolcanoGroup(volcano.queue, volcano.min_resources, unsupported=volcano.unsupported)
+    return msgspec.structs.replace(workload, version="", conditions=(), volcano=volcano)
 
 
 _KIND_NAMES = {Kind.POD_GROUP: "PodGroup", Kind.VOLCANO_POD_GROUP: "PodGroup"}

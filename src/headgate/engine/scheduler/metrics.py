@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 
+from msgspec import Struct
+
 from headgate.engine.planes import Number
 from headgate.queueing.queue import PodQueue, QueuedPodInfo
 
@@ -19,6 +21,12 @@ class AttemptResult(StrEnum):
     ERROR = "error"  # the binding failed
 
 
+class GroupAttempt(Struct):
+    """An attempt to schedule a gang: it succeeds with the last of its bindings."""
+
+    bindings: int  # that are not known to have succeeded
+
+
 class SchedulerMetrics:
     def __init__(self, queue: PodQueue) -> None:
         self._queue = queue
@@ -28,11 +36,18 @@ class SchedulerMetrics:
         self._group_searches: Counter[str] = Counter()
 
     def attempted(self, info: QueuedPodInfo, result: AttemptResult, pods: int) -> None:
-        """An attempt of a queue entry with so many pods has ended."""
+        """An attempt of a queue entry with so many pods has ended without a placement."""
         profile = info.pod.scheduler_name
         self._pods[AttemptResult.UNSCHEDULABLE if result is AttemptResult.WAITING else result, profile] += pods
         if info.group is not None:
             self._groups[result, profile] += 1
+
+    def bound(self, profile: str, attempt: GroupAttempt | None) -> None:
+        """A binding succeeded; `attempt` is that of its gang, if it was tried as one."""
+        self._pods[AttemptResult.SCHEDULED, profile] += 1
+        if attempt is not None:
+            attempt.bindings -= 1
+            self._groups[AttemptResult.SCHEDULED, profile] += not attempt.bindings
 
     def failed(self, profile: str, *, as_group: bool) -> None:
         """A binding failed; `as_group` for the first one of a gang's attempt."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
+from msgspec import structs
+
 from headgate.engine.deadlines import Timer
 from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
 from headgate.engine.in_flight import WritePolicy
@@ -16,22 +18,37 @@ from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
-from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
-from headgate.engine.scheduler.capacity import CAPACITY_STAGES, CapacityStage, CapacityStages, DeferredEntry
+from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
+from headgate.engine.scheduler.capacity import CapacityStage, CapacityStages, DeferredEntry, NotNow
 from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
-from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
+from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
+from headgate.engine.scheduler.metrics import AttemptResult, GroupAttempt, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
-from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
+from headgate.engine.scheduler.preempt import PreemptStage
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_gates import queue_gates
+from headgate.engine.scheduler.queue_preempt import QueuePreemption
+from headgate.engine.scheduler.queue_status import QueueStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.engine.scheduler.writes import FailedWrites, Retried, may_take_hold_later
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.effects import Bind, Effect, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
+from headgate.model.effects import (
+    Bind,
+    Effect,
+    Evict,
+    Nomination,
+    PatchSpec,
+    PatchStatus,
+    PodCondition,
+    VolcanoStatus,
+    WorkloadStatus,
+)
 from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired, WriteError
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
@@ -68,7 +85,7 @@ class SchedulerPlane:
         certifier: Certifier | None = None,
         watch: PluginObserver = unwatched,
         *,
-        capacity: tuple[CapacityStage, ...] = CAPACITY_STAGES,
+        capacity: tuple[CapacityStage, ...] = (),
     ) -> None:
         profiles = settings.profiles_in_full()
         backoff = Backoff(settings.initial_backoff, settings.max_backoff)
@@ -80,11 +97,13 @@ class SchedulerPlane:
         self._metrics = SchedulerMetrics(queue)
         self._failed_writes = FailedWrites(WritePolicy(backoff))
         self._conditions = PodConditions(journal, self._failed_writes)
-        self._statuses = WorkloadStatuses(cache, WritePolicy(backoff, STATUS_PATIENCE, resends=False))
+        status_writes = WritePolicy(backoff, STATUS_PATIENCE, resends=False)
+        self._statuses = WorkloadStatuses(cache, status_writes)
         plugins = {p.scheduler_name: plugins_for(p, cache.neighbours, cache.attachments, watch) for p in profiles}
         placers = {name: Placer(each.rules) for name, each in plugins.items()}
         resolver = PodResolver(cache.resolver, gangs, cache.nodes)
         with_gangs = _having(PLUGIN, Point.PRE_ENQUEUE, profiles)
+        preempting = _having(PREEMPTION, Point.POST_FILTER, profiles)
         # the stages
         self._pre_enqueue = PreEnqueueStage(
             {p.scheduler_name: p.kept(pre_enqueue, Point.PRE_ENQUEUE) for p in profiles},
@@ -92,9 +111,19 @@ class SchedulerPlane:
             queue,
             gangs,
             self._conditions,
+            view=CacheView(cache),
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
-        self._capacity = CapacityStages(capacity)
+        self._queue_capacity = QueueCapacity(
+            cache.volcano_queues,
+            cache.groups,
+            settings.volcano.reservation_timeout,
+            note=cache.note,
+            node_is_coming=cache.node_is_coming,
+        )
+        self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
+        self._capacity = CapacityStages((self._queue_capacity, *capacity))
+        self._queue_statuses = QueueStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
         self._preempt = PreemptStage(
             cache,
@@ -106,11 +135,12 @@ class SchedulerPlane:
                 POST_FILTER,
             ),
             placers=placers,
-            enabled=_having(PREEMPTION, Point.POST_FILTER, profiles),
+            enabled=preempting,
             journal=journal,
             metrics=self._metrics,
         )
-        self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff))
+        self._queue_preemption = QueuePreemption(cache, self._queue_capacity, self._preempt, preempting)
+        self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
             cache,
             queue,
@@ -119,11 +149,17 @@ class SchedulerPlane:
             capacity=self._capacity,
             preempt=self._preempt,
             bind=self._bind,
+            queue_capacity=self._queue_capacity,
+            gates=self._gates,
+            queue_statuses=self._queue_statuses,
             conditions=self._conditions,
             journal=journal,
             ours=frozenset(plugins),
         )
-        writes = (self._failed_writes.writes, self._bind.writes, self._statuses.writes)
+        writes = (
+            *(self._failed_writes.writes, self._bind.writes, self._statuses.writes),
+            *(self._queue_statuses.writes, self._gates.removals.writes),
+        )
         self._timer = Timer(TIMER, queue, *(each.deadlines for each in writes))
         self._flush_timer = Timer(TIMER, idle=True)
         self._flush_at: float | None = None
@@ -132,14 +168,17 @@ class SchedulerPlane:
         match event:
             case Observed(object=found):
                 return self._absorb.observe(found, now)
-            case Gone(key=key, uid=uid):
+            case Gone(key=key, uid=uid, quarantined_in=group):
+                self._gangs.quarantined(key, group)
                 return self._absorb.lose(key, uid, now)
             case Outcome(effect=Bind() as bind):
                 return self._bind_answered(bind, event, now)
             case Outcome(effect=PatchStatus() as patch):
                 return self._patch_answered(patch, event, now)
             case Outcome(effect=Evict() as evict):
-                self._evict_answered(evict, event, now)
+                return self._evict_answered(evict, event, now)
+            case Outcome(effect=PatchSpec() as patch):
+                return self._removal_answered(patch, event, now)
             case Outcome() | TimerFired():
                 pass
             case _:
@@ -148,15 +187,13 @@ class SchedulerPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._bind.decided.clear()
+        self._queue_capacity.refresh(now)
         yield from self._wake(now)
         if self._gangs.touched:
             yield from self._pre_enqueue.enqueue_gangs(now)
-        for batch in self._choose.run(self._most_bindings):
-            for part in self._capacity.run(batch):
-                if isinstance(part, DeferredEntry):
-                    yield from self._defer(part, now)
-                else:
-                    yield from self._place_and_bind(part, now)
+        yield from self._schedule(now)
+        while self._reservations_changed(now):
+            yield from self._schedule(now)
         if self._pre_enqueue.released:
             yield from self._pre_enqueue.report_queued()
         if self._pre_enqueue.newly_gated:
@@ -166,7 +203,27 @@ class SchedulerPlane:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
+        yield from self._queue_statuses.settle(now)
         yield from self._wake_later(now)
+
+    def _schedule(self, now: float) -> Iterator[Effect]:
+        for batch in self._choose.run(self._most_bindings):
+            for part in self._capacity.run(batch):
+                if isinstance(part, DeferredEntry):
+                    yield from self._defer(part, now)
+                else:
+                    yield from self._place_and_bind(part, now)
+
+    def _reservations_changed(self, now: float) -> bool:
+        """Activates the pods whose reservation came into force or lost it: what is said of them is outdated."""
+        self._queue_capacity.refresh(now)
+        changed, self._queue_capacity.changed = self._queue_capacity.changed, {}
+        pods = [pod for key in changed if (pod := self._cache.pods.get(key)) is not None]
+        entries = dict.fromkeys(self._gangs.queue_key(pod) for pod in pods)
+        waiting = [entry for entry in entries if self._queue.queue_of(entry) is QueueName.UNSCHEDULABLE]
+        for entry in waiting:
+            self._queue.activate(entry)
+        return bool(waiting)
 
     @property
     def deciding(self) -> Key | None:
@@ -181,7 +238,9 @@ class SchedulerPlane:
             assert bind.target.key not in self._queue, f"{bind.target.key} both waits and is assumed"
 
     def collect(self) -> Iterator[Number]:
-        return self._metrics.collect()
+        yield from self._metrics.collect()
+        yield from self._queue_capacity.collect()
+        yield "headgate_queue_gates_removed_total", (), self._gates.removals.count
 
     # the answers of the server
 
@@ -195,11 +254,23 @@ class SchedulerPlane:
             effects += self._forget(failed, outcome, now)
         return effects
 
+    def _removal_answered(self, patch: PatchSpec, outcome: Outcome, now: float) -> list[Effect]:
+        """A pod whose gates were not removed is gated as before, and tried again after a back-off."""
+        failed = self._gates.removals.answer(patch, outcome.trouble, now)
+        if failed is None or outcome.trouble is WriteError.GONE:
+            return []
+        effects = self._absorb.observe(failed, now)
+        self._queue.back_off(self._gangs.queue_key(failed), now)
+        return effects
+
     def _forget(self, assumed: AssumedPod, outcome: Outcome, now: float) -> list[Effect]:
         """The binding failed: the node is released and the pod, or its gang, is tried again after a back-off."""
         info, effects = assumed.info, list[Effect]()
         pod = info.pod
-        self._journal.write(events.forgotten(pod, assumed.bind, outcome, now))
+        entry = events.forgotten(pod, assumed.bind, outcome, now)
+        self._journal.write(entry)
+        if outcome.trouble is not WriteError.GONE:
+            effects.append(events.failed_event(pod, entry))
         self._absorb.drop(pod)
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
@@ -212,6 +283,9 @@ class SchedulerPlane:
         change = patch.change
         if isinstance(change, WorkloadStatus):
             self._statuses.answer(patch, outcome.trouble, now)
+            return ()
+        if isinstance(change, VolcanoStatus):
+            self._queue_statuses.answer(patch, outcome.trouble, now)
             return ()
         if may_take_hold_later(outcome) and self._still_matters(patch):
             self._failed_writes.add(patch, now)
@@ -239,18 +313,19 @@ class SchedulerPlane:
         waits = pod.key in self._queue or self._gangs.queue_key(pod) in self._queue
         return not outdated and not pod.holds_room and waits
 
-    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> None:
+    def _evict_answered(self, evict: Evict, outcome: Outcome, now: float) -> list[Effect]:
         if may_take_hold_later(outcome) or self._preempt.must_repeat(evict, outcome):
             self._failed_writes.add(evict, now)
-        else:
-            self._failed_writes.settled(evict)
-            self._preempt.evicted(evict, outcome, now)
+            return []
+        self._failed_writes.settled(evict)
+        return list(self._preempt.evicted(evict, outcome, now))
 
     # what to do
 
     def _wake(self, now: float) -> list[Effect]:
         """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
         effects: list[Effect] = []
+        self._reservations_changed(now)
         cluster_events = self._cache.take_events()
         if self._flush_at is not None and self._flush_at <= now:
             self._flush_at = None
@@ -258,13 +333,14 @@ class SchedulerPlane:
             effects += self._pre_enqueue.recheck_all(now)
         if cluster_events:
             self._preempt.forget_failed_searches()
+            self._queue_preemption.forget_failed_searches()
             effects += self._pre_enqueue.recheck(cluster_events, now)
             self._queue.wake(cluster_events, now)
         self._queue.flush_backoff(now)
         return effects
 
     def _wake_later(self, now: float) -> Iterator[Effect]:
-        yield from self._timer.wake_at(now)
+        yield from self._timer.wake_at(now, self._queue_capacity.next_deadline)
         sizes = self._queue.sizes
         if self._flush_at is None and (sizes[QueueName.UNSCHEDULABLE] or sizes[QueueName.GATED]):
             self._flush_at = now + FLUSH_AFTER
@@ -275,31 +351,31 @@ class SchedulerPlane:
 
     def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
         for info, found in self._place.run(batch):
-            yield from self._act(info, found, now)
+            yield from self._act(info, found, batch.members or [info.pod], now)
             if self._gangs.touched:
                 yield from self._pre_enqueue.enqueue_gangs(now)
 
-    def _act(self, info: QueuedPodInfo, found: Found | None, now: float) -> Iterable[Effect]:
+    def _act(self, info: QueuedPodInfo, found: Found | None, pods: list[Pod], now: float) -> Iterable[Effect]:
+        """`pods` are those of the entry that every capacity stage allows."""
         if found is None:
             self._queue.requeue(info)
             return ()
         info.attempts += 1
         match found:
             case Placement():
-                self._metrics.attempted(info, AttemptResult.SCHEDULED, 1)
                 self._queue.done(info)
-                return self._assume(info, found, now)
+                return self._assume(info, found, now, GroupAttempt(1) if info.group is not None else None)
             case GroupPlacement(placements=placements):
-                self._metrics.attempted(info, AttemptResult.SCHEDULED, len(placements))
                 self._queue.done(info)
+                attempt = GroupAttempt(len(placements))
                 members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
-                return [effect for member, each in members for effect in self._assume(member, each, now)]
+                return [effect for member, each in members for effect in self._assume(member, each, now, attempt)]
             case NoPlacement():
-                return self._refuse(info, found, now)
+                return self._refuse(info, found, pods, now)
             case _:
                 assert_never(found)
 
-    def _assume(self, info: QueuedPodInfo, found: Placement, now: float) -> list[Effect]:
+    def _assume(self, info: QueuedPodInfo, found: Placement, now: float, attempt: GroupAttempt | None) -> list[Effect]:
         pod = info.pod
         self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
@@ -307,24 +383,44 @@ class SchedulerPlane:
         self._preempt.charged(found.node, pod.priority)
         self._gangs.scheduled(pod, found.node)
         self._cache.note(ClusterEvent.NEIGHBOURS_CHANGED)
-        return self._bind.run(info, found, now)
+        return self._bind.run(info, found, now, attempt)
 
-    def _refuse(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> list[Effect]:
+    def _refuse(self, info: QueuedPodInfo, found: NoPlacement, pods: list[Pod], now: float) -> list[Effect]:
         self._queue.set_equivalence(info, self._place.equivalence(info))
         info.rejected_by = found.filters
         post_filter = self._preempt.run(info, found, now)
         result = AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE
         self._metrics.attempted(info, result, info.pods)
         self._queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)
-        effects: list[Effect] = []
-        for pod in self._gangs.pods_of(info):
-            effects += self._conditions.waits(pod, events.refused(pod, found, post_filter.says, now))
-        # an autoscaler orders a node for a pod that is Unschedulable and not nominated: nominations go first
+        expired = {pod.key: why for pod in pods if (why := self._queue_capacity.expired(pod, now)) is not None}
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
-        return [*nominations, *effects, *(effect for effect in post_filter.effects if not _nominates(effect))]
+        others = [effect for effect in post_filter.effects if not _nominates(effect)]
+        effects = [*nominations, *self._reserve(info, [pod for pod in pods if pod.key not in expired], now)]
+        allowed = {pod.key for pod in pods}
+        for pod in self._gangs.pods_of(info):
+            not_now = expired.get(pod.key) if pod.key in allowed else self._queue_capacity.beyond(pod, len(pods))
+            if not_now is not None:
+                effects += self._report_deferred(pod, self._queue_capacity.name, not_now, now)
+            else:
+                effects += self._conditions.waits(pod, events.refused(pod, found, post_filter.says, now))
+        return [*effects, *others]
+
+    def _reserve(self, info: QueuedPodInfo, pods: list[Pod], now: float) -> list[Effect]:
+        """Removes the queue-allocation gates of pods that no node fits: autoscalers may bring one."""
+        effects: list[Effect] = [*self._gates.unplaced(pods, now)]
+        for effect in effects:
+            assert isinstance(effect, PatchSpec)
+            pod = self._gates.as_assumed(self._cache.pods[effect.target.key])
+            self._cache.pods[pod.key] = pod
+            self._journal.write(events.reserved(pod, self._queue_capacity.queue_of(pod), now))
+            if info.group is None:
+                info.pod = pod
+            else:
+                self._gangs.ready(pod)
+        return effects
 
     def _defer(self, deferred: DeferredEntry, now: float) -> list[Effect]:
-        """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting anyone."""
+        """A capacity stage says "not now": the entry waits like an unschedulable one, without preempting on nodes."""
         info, not_now = deferred.info, deferred.not_now
         info.attempts += 1
         self._queue.set_equivalence(info, deferred.equivalence)
@@ -332,18 +428,31 @@ class SchedulerPlane:
         self._metrics.attempted(info, AttemptResult.UNSCHEDULABLE, info.pods)
         self._queue.add_unschedulable(info, not_now.wake_on, now)
         effects, pods = list[Effect](), self._gangs.pods_of(info)
+        effects += self._preempt.cancel_for(pods)
+        if self._queue_capacity.is_short(deferred.stage, not_now):
+            made = self._queue_preemption.run(info, pods, self._gangs.needed(info), not_now.equivalence, now)
+            effects += made.effects
+            if made.says:
+                not_now = structs.replace(not_now, message=f"{not_now.message}; {made.says}")
         for pod in pods:
-            effects += self._conditions.waits(pod, events.deferred(pod, deferred.stage, not_now, now))
-        return [*effects, *self._preempt.cancel_for(pods)]
+            effects += self._report_deferred(pod, deferred.stage, not_now, now)
+        return effects
+
+    def _report_deferred(self, pod: Pod, stage: str, not_now: NotNow, now: float) -> list[events.Report]:
+        entry = events.deferred(pod, stage, not_now, now)
+        gated = not_now.reason == events.GATED
+        return self._conditions.held_back(pod, entry) if gated else self._conditions.waits(pod, entry)
 
     def _send_again(self, now: float) -> Iterator[Effect]:
         yield from self._bind.due(now)
+        yield from self._gates.removals.due(now)
         for effect in self._failed_writes.due(now):
             if self._still_matters(effect):
                 yield effect
             else:
                 self._failed_writes.settled(effect)
         self._statuses.recheck_due(now)
+        self._queue_statuses.recheck_due(now)
 
 
 def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset[str]:
@@ -352,6 +461,7 @@ def _having(plugin: str, point: Point, profiles: Iterable[Profile]) -> frozenset
 
 
 def _nominates(effect: Effect) -> bool:
+    """Nominations are written before the condition that autoscalers act on, so that they buy no node for the pod."""
     return isinstance(effect, PatchStatus) and isinstance(effect.change, Nomination)
 
 

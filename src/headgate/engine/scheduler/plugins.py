@@ -12,10 +12,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from headgate.engine.extension_points import FILTER, RESERVE, SCORE, PluginObserver, R, unwatched
-from headgate.model.effects import Bind, Effect
+from headgate.model.effects import Bind, Effect, RemoveGate
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.model.settings import Point, Profile
+from headgate.model.volcano import QUEUE_GATES
 from headgate.placement.affinity import InterPodAffinity
 from headgate.placement.filters import LOAD_FILTERS, NODE_FILTERS, NodeAffinity, TaintToleration
 from headgate.placement.neighbours import Neighbours
@@ -72,7 +73,12 @@ class NodeReservation:
 
 
 class DefaultBinder:
-    def bind(self, pod: Pod, node: str) -> Iterator[Bind]:
+    """Removes the queue-allocation gates first, those at the end before those at the front, as places shift."""
+
+    def bind(self, pod: Pod, node: str) -> Iterator[RemoveGate | Bind]:
+        for index in range(len(pod.gates) - 1, -1, -1):
+            if pod.gates[index] in QUEUE_GATES:
+                yield RemoveGate(pod.target, pod.gates[index], index)
         yield Bind(pod.target, node)
 
 

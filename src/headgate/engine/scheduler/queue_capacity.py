@@ -1,0 +1,487 @@
+"""The capacity of Volcano's queues: what their pods use, and what is reserved for pods that have no node yet.
+
+A pod whose queue has capacity for it, and that no node fits, loses its queue-allocation gate and reserves that capacity
+until it is bound, deleted or its time is over. Which pods reserve is read from the pods alone: they asked for the gate,
+have none of ours any more, and no node. Reservations are in force in the order of the queue, each only if it fits on
+top of what is in use and of those before it. So usage and reservations never exceed a capability, at any level, and no
+two reservations can wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from headgate.engine.planes import Number
+from headgate.engine.scheduler.capacity import NotNow
+from headgate.engine.scheduler.groups import Groups
+from headgate.model.cluster_events import ClusterEvent
+from headgate.model.groups import GroupKey
+from headgate.model.keys import Key, Kind
+from headgate.model.pod import Pod
+from headgate.model.resources import Resources, amount_text
+from headgate.model.volcano import (
+    DEFAULT_QUEUE,
+    QUEUE_GATES,
+    DequeueStrategy,
+    QueueCounts,
+    QueueState,
+    VolcanoQueue,
+    asks_for_gate,
+    queue_named,
+)
+from headgate.queueing.queue import QueuedPodInfo, QueueOrder
+from headgate.quota.volcano import QueueTree, VolcanoQueueNode
+
+GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
+WAKE_ON = frozenset({ClusterEvent.QUEUE_CAPACITY_FREED})
+
+
+class PodUse(Struct, frozen=True):
+    """What a pod on a node uses of its queue."""
+
+    queue: str
+    requests: Resources
+
+
+class Reservation(Struct, frozen=True):
+    """A pod that was let go and has no node."""
+
+    pod: Pod
+    queue: str
+
+    @property
+    def order(self) -> QueueOrder:
+        return QueuedPodInfo(self.pod).order
+
+    def since(self, now: float) -> float:
+        """Times that are not over, which only others can have written, do not count."""
+        at = self.pod.reserved_at
+        return at if at is not None and at <= now else self.pod.created
+
+
+class QueueCapacity:
+    """`changed` names the pods whose reservation came into force or lost it: they are to be tried again."""
+
+    name = "QueueCapacity"
+
+    def __init__(
+        self,
+        queues: Mapping[str, VolcanoQueue],
+        groups: Groups,
+        timeout: float,
+        *,
+        note: Callable[[ClusterEvent], None],
+        node_is_coming: Callable[[], bool],
+    ) -> None:
+        self._queues = queues
+        self._groups = groups
+        self._timeout = timeout
+        self._note = note
+        self._node_is_coming = node_is_coming
+        self._tree = QueueTree(())
+        self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
+        self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
+        self.use_changes = 0  # how often the use or the limits of a queue changed
+        self._reserving: dict[Key, Reservation] = {}  # in force or not
+        self.in_force: dict[Key, Reservation] = {}
+        self._refused: dict[Key, str] = {}  # the queue that had no capacity, by pod
+        self._heads: dict[str, tuple[QueueOrder, Key]] = {}  # of fifo queues: the first pod that was refused
+        self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
+        self.changed: dict[Key, None] = {}
+        self.touched: dict[str, None] = {}  # queues whose use has changed
+        self._tree_stale = True
+        self._stale = False
+        self._next: float | None = None  # when a reservation expires, or may be made anew
+        self._now = self._settled_at = 0.0
+
+    # what is now true
+
+    def observe(self, known: VolcanoQueue | None, found: VolcanoQueue) -> None:
+        """Takes in a queue that was `known` as another before; what its status counts decides nothing."""
+        if known is None or _limits(known) != _limits(found):
+            self.queues_changed()
+        self.touched[found.name] = None
+
+    def queues_changed(self) -> None:
+        """A queue has another limit, place or state, or is new or gone."""
+        self._tree_stale = True
+        self.use_changes += 1
+        self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def lose(self, queue: str) -> None:
+        self.touched[queue] = None
+        self._heads.pop(queue, None)
+        self.queues_changed()
+
+    def queue_of(self, pod: Pod) -> str:
+        """The queue of its PodGroup, else the one it names; empty for a pod that belongs to none."""
+        group = pod.group
+        if group is not None and group.workload.kind is Kind.VOLCANO_POD_GROUP:
+            workload = self._groups.workloads.get(group.workload)
+            if workload is not None and workload.volcano is not None:
+                return workload.volcano.queue
+        if not pod.annotations:
+            return ""
+        named = queue_named(pod.annotations)
+        return DEFAULT_QUEUE if not named and opted_in(pod) else named
+
+    def charge(self, pod: Pod) -> None:
+        queue, known = self.queue_of(pod), self._use.get(pod.key)
+        if known is None and not queue:
+            return
+        use = PodUse(queue, pod.shape.requests)
+        if known == use:
+            return
+        in_force = self.in_force.get(pod.key)
+        held = in_force is not None and PodUse(in_force.queue, in_force.pod.shape.requests) == use
+        self._drop(pod.key)
+        if not queue:
+            return
+        self._use[pod.key] = use
+        self._pods.setdefault(queue, {})[pod.key] = None
+        self.use_changes += 1
+        self._add(use)
+        self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
+
+    def release(self, pod: Key) -> None:
+        if self._drop(pod):
+            self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+            self._stale |= len(self._reserving) > len(self.in_force)
+        queue = self._refused.pop(pod, None)
+        if queue is not None:
+            self._pass_head(queue, pod)
+
+    def waits(self, pod: Pod) -> None:
+        """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
+        known = self._reserving.get(pod.key)
+        if known is None and not pod.annotations:
+            return
+        queue = self.queue_of(pod)
+        if self._refused.get(pod.key, queue) != queue:
+            self.changed[pod.key] = None
+        if not queue or pod.gates or not opted_in(pod):
+            if known is not None:
+                self.release(pod.key)
+            return
+        found = Reservation(pod, queue)
+        if known is not None and _same(known, found):
+            self._reserving[pod.key] = found
+            if pod.key in self.in_force:
+                self.in_force[pod.key] = found
+            return
+        if known is not None:
+            self.release(pod.key)
+        self._reserving[pod.key] = found
+        if pod.key in self._fitting and pod.key not in self._use:
+            self._reserve(found)
+            self.in_force[pod.key] = found
+            self._wake_at((found,), self._now)
+        else:
+            self._stale = True
+
+    def _drop(self, pod: Key) -> bool:
+        """Whether the pod used or reserved anything; it does no longer."""
+        use, reserving = self._use.pop(pod, None), self._reserving.pop(pod, None)
+        held = self.in_force.pop(pod, None)
+        if held is not None:
+            self._unreserve(held)
+        if use is not None:
+            self.use_changes += 1
+            self._pods[use.queue].pop(pod)
+            if not self._pods[use.queue]:
+                del self._pods[use.queue]
+            self._remove(use)
+        return use is not None or reserving is not None
+
+    def _add(self, use: PodUse) -> None:
+        node = self._tree.get(use.queue)
+        self.touched[use.queue] = None
+        if node is not None and not self._tree_stale:
+            node.add(use.requests)
+
+    def _remove(self, use: PodUse) -> None:
+        node = self._tree.get(use.queue)
+        self.touched[use.queue] = None
+        if node is not None and not self._tree_stale:
+            node.remove(use.requests)
+
+    def _reserve(self, each: Reservation) -> None:
+        node = self._tree.get(each.queue)
+        self.touched[each.queue] = None
+        if node is not None and not self._tree_stale:
+            node.reserve(each.pod.shape.requests)
+
+    def _unreserve(self, each: Reservation) -> None:
+        node = self._tree.get(each.queue)
+        self.touched[each.queue] = None
+        if node is not None and not self._tree_stale:
+            node.unreserve(each.pod.shape.requests)
+
+    # reservations in force
+
+    def refresh(self, now: float) -> None:
+        """Brings the reservations in force up to date with queues, usage and time."""
+        self._now = now
+        self._fitting.clear()
+        if self._tree_stale:
+            self._rebuild()
+        if self._stale or (self._next is not None and self._next <= now):
+            self._settle(now)
+
+    @property
+    def next_deadline(self) -> float | None:
+        return self._next
+
+    def _rebuild(self) -> None:
+        self._tree = QueueTree(self._queues.values())
+        self._tree_stale = False
+        for use in self._use.values():
+            self._add(use)
+        for held in self.in_force.values():
+            self._reserve(held)
+        self._heads = {name: head for name, head in self._heads.items() if name in self._queues}
+        self._stale = True
+
+    def _settle(self, now: float) -> None:
+        before, self.in_force = self.in_force, {}
+        for held in before.values():
+            self._unreserve(held)
+        self._stale, self._next = False, None
+        units = _units(self._reserving.values())
+        coming = self._node_is_coming() if any(self._is_over(unit, now) for unit in units) else False
+        for unit in units:
+            over = self._is_over(unit, now)
+            self._wake_at(unit, now)
+            if self._settled_at < self._rests_until(unit, now) <= now:
+                self.changed.update((each.pod.key, None) for each in unit)
+            if (over and not (coming and now < self._rests_until(unit, now))) or not self._fit_together(unit):
+                continue
+            for each in unit:
+                self._reserve(each)
+                self.in_force[each.pod.key] = each
+        self._settled_at = now
+        differ = before.keys() ^ self.in_force.keys()
+        self.changed.update(dict.fromkeys(sorted(differ)))
+        if before.keys() - self.in_force.keys():
+            self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    def _fit_together(self, unit: Sequence[Reservation]) -> bool:
+        taken: list[Reservation] = []
+        for each in unit:
+            node = self._tree.get(each.queue)
+            if node is None or not node.queue.is_open or not node.fits(each.pod.shape.requests):
+                break
+            node.add(each.pod.shape.requests)
+            taken.append(each)
+        for each in taken:
+            node = self._tree.get(each.queue)
+            assert node is not None
+            node.remove(each.pod.shape.requests)
+        return len(taken) == len(unit)
+
+    def _since(self, unit: Sequence[Reservation], now: float) -> float:
+        return max(each.since(now) for each in unit)
+
+    def _is_over(self, unit: Sequence[Reservation], now: float) -> bool:
+        return now >= self._since(unit, now) + self._timeout
+
+    def _rests_until(self, unit: Sequence[Reservation], now: float) -> float:
+        """When pods whose reservation has expired may reserve again, so that they do not do so at once."""
+        return self._since(unit, now) + 2 * self._timeout
+
+    def _wake_at(self, unit: Sequence[Reservation], now: float) -> None:
+        for at in (self._since(unit, now) + self._timeout, self._rests_until(unit, now)):
+            if at > now and (self._next is None or at < self._next):
+                self._next = at
+
+    def expired(self, pod: Pod, now: float) -> NotNow | None:
+        """Why the pod does not reserve capacity again yet, although its queue has some and no node fits."""
+        known = self._reserving.get(pod.key)
+        if known is None or pod.key in self.in_force or known.pod.reserved_at is None:
+            return None
+        rest = known.since(now) + 2 * self._timeout - now
+        if not 0 < rest <= self._timeout:
+            return None
+        message = (
+            f"no node came within {self._timeout:g}s: it does not reserve capacity of queue {known.queue} any more, "
+            f"and may again in {rest:.0f}s"
+        )
+        return NotNow(GATED, message, WAKE_ON, {"queue": known.queue, "timeout": str(self._timeout)})
+
+    def beyond(self, pod: Pod, members: int) -> NotNow:
+        """What is said of a gang's member when the queue has capacity for so many of the others only."""
+        queue = self.queue_of(pod)
+        message = f"waiting for queue capacity: queue {queue} has some for {members} pods of its group only"
+        return _not_now(pod, message, {"queue": queue}, 0, ())
+
+    # the decision
+
+    def check(self, pods: Sequence[Pod], needed: int) -> NotNow | None:
+        if self._stale or self._tree_stale:
+            self.refresh(self._now)
+        taken: list[tuple[VolcanoQueueNode, Resources]] = []
+        displaced: dict[Key, Reservation] = {}
+        found = None
+        for allowed, pod in enumerate(pods):
+            queue = self.queue_of(pod)
+            if not queue or pod.key in self.in_force:
+                continue
+            found = self._group_refusal(pod, queue, allowed) or self._refusal(pod, queue, allowed, taken, displaced)
+            if found is not None:
+                self._refused[pod.key] = queue
+                break
+            if not displaced:
+                self._fitting.add(pod.key)
+            if self._refused.pop(pod.key, None) is not None:
+                self._pass_head(queue, pod.key)
+        for node, requests in reversed(taken):
+            node.remove(requests)
+        for each in displaced.values():
+            self._reserve(each)
+        return found
+
+    def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
+        """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
+        workload = self._groups.workloads.get(pod.group.workload) if pod.group is not None else None
+        if workload is None or workload.volcano is None or not workload.volcano.min_resources.items or allowed:
+            return None
+        node, wanted = self._tree.get(queue), workload.volcano.min_resources
+        if node is None or node.fits(wanted):
+            return None
+        members = self._groups.pods_of(workload.key)
+        if any(member.key in self._use or member.key in self.in_force for member in members):
+            return None
+        message = f"waiting for queue capacity for the minResources of its group: {node.shortage(wanted)}"
+        return _not_now(pod, message, {"queue": queue}, allowed, (queue, workload.key))
+
+    def _refusal(
+        self,
+        pod: Pod,
+        queue: str,
+        allowed: int,
+        taken: list[tuple[VolcanoQueueNode, Resources]],
+        displaced: dict[Key, Reservation],
+    ) -> NotNow | None:
+        """Why the queue has no capacity for the pod on top of those `taken`; otherwise it is taken too."""
+        node, requests = self._tree.get(queue), pod.shape.requests
+        alike = (queue, requests, pod.priority, opted_in(pod))
+        if node is None:
+            why = self._tree.misplaced.get(queue, f"queue {queue} does not exist")
+            return _not_now(pod, f"waiting for its queue: {why}", {"queue": queue}, allowed, alike)
+        if not node.queue.is_open:
+            state = node.queue.state or "Closing"
+            return _not_now(
+                pod, f"waiting for queue {queue} to be open: it is {state}", {"queue": queue}, allowed, alike
+            )
+        head = self._heads.get(queue)
+        order = QueuedPodInfo(pod).order
+        if head is not None and node.queue.dequeue is DequeueStrategy.FIFO and head[0] < order:
+            message = f"waiting behind {head[1].namespace}/{head[1].name}, the first in queue {queue}"
+            return _not_now(pod, message, {"queue": queue}, allowed, alike)
+        if not node.fits(requests) and not self._displace(node, pod, displaced):
+            short = node.shortage(requests)
+            if head is None or order < head[0]:
+                self._heads[queue] = order, pod.key
+            numbers: dict[str, int | str] = {"queue": queue}
+            if short is not None:
+                numbers |= {
+                    "level": short.level,
+                    "requested": f"{short.resource} {amount_text(short.resource, short.requested)}",
+                    "used": f"{short.resource} {amount_text(short.resource, short.used)}",
+                    "limit": f"{short.resource} {amount_text(short.resource, short.limit)}",
+                }
+            return _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
+        node.add(requests)
+        taken.append((node, requests))
+        return None
+
+    def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, Reservation]) -> bool:
+        """Whether the pod fits once reservations of lower priority, the last in order first, are set aside."""
+        lower = [each for each in self.in_force.values() if each.pod.priority < pod.priority]
+        lower = [each for each in lower if each.pod.key not in displaced]
+        aside: list[Reservation] = []
+        for each in sorted(lower, key=lambda one: one.order, reverse=True):
+            self._unreserve(each)
+            aside.append(each)
+            if node.fits(pod.shape.requests):
+                displaced |= {one.pod.key: one for one in aside}
+                return True
+        for each in aside:
+            self._reserve(each)
+        return False
+
+    def _pass_head(self, queue: str, pod: Key) -> None:
+        head = self._heads.get(queue)
+        if head is not None and head[1] == pod:
+            del self._heads[queue]
+            self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+
+    # what is shown
+
+    def node(self, queue: str) -> VolcanoQueueNode | None:
+        return self._tree.get(queue)
+
+    def is_short(self, stage: str, not_now: NotNow) -> bool:
+        """Whether this stage said so because a queue has too little capacity, which victims can give back."""
+        return stage == self.name and "level" in not_now.numbers
+
+    def nodes(self) -> Iterator[VolcanoQueueNode]:
+        return iter(self._tree)
+
+    def pods_of(self, queue: str) -> Iterable[Key]:
+        """The pods of this queue on nodes."""
+        return tuple(self._pods.get(queue, ()))
+
+    def uses_any(self, queue: str) -> bool:
+        """Whether a pod of this queue is on a node or reserves capacity."""
+        return queue in self._pods or any(each.queue == queue for each in self.in_force.values())
+
+    def misplaced(self, queue: str) -> str:
+        return self._tree.misplaced.get(queue, "")
+
+    def collect(self) -> Iterator[Number]:
+        """Pods of each queue that reserve capacity of it, and that wait for some."""
+        reserved = Counter(each.queue for each in self.in_force.values())
+        waiting = Counter(self._refused.values())
+        for metric, pods in (("headgate_queue_reserved_pods", reserved), ("headgate_queue_waiting_pods", waiting)):
+            for queue in sorted({*self._queues, *pods}):
+                yield metric, (("queue", queue),), pods[queue]
+
+
+def opted_in(pod: Pod) -> bool:
+    """Whether the pod waits for its queue behind our gate, or did."""
+    if asks_for_gate(pod.annotations) or pod.reserved_at is not None:
+        return True
+    return any(gate in QUEUE_GATES for gate in pod.gates)
+
+
+def _limits(queue: VolcanoQueue) -> VolcanoQueue:
+    """The queue without what only its status says, and with whether it is open."""
+    shown = {"version": "", "counts": QueueCounts(), "allocated": Resources(), "reserved": Resources()}
+    state = QueueState.OPEN if queue.is_open else QueueState.CLOSED
+    return msgspec.structs.replace(queue, state=state, **shown)
+
+
+def _same(one: Reservation, other: Reservation) -> bool:
+    same_order = one.order == other.order and one.pod.reserved_at == other.pod.reserved_at
+    same_pod = one.pod.uid == other.pod.uid and one.pod.group == other.pod.group
+    return same_order and same_pod and one.queue == other.queue and one.pod.shape.requests == other.pod.shape.requests
+
+
+def _units(reserving: Iterable[Reservation]) -> list[list[Reservation]]:
+    """Pods by themselves and groups as a whole, in the order of the queue."""
+    units: dict[Key | GroupKey, list[Reservation]] = {}
+    for each in sorted(reserving, key=lambda one: one.order):
+        units.setdefault(each.pod.group or each.pod.key, []).append(each)
+    return list(units.values())
+
+
+def _not_now(
+    pod: Pod, message: str, numbers: Mapping[str, int | str], allowed: int, alike: tuple[object, ...]
+) -> NotNow:
+    """Pods that did not ask for the gate are called unschedulable, as Volcano does."""
+    return NotNow(GATED if opted_in(pod) else UNSCHEDULABLE, message, WAKE_ON, numbers, allowed, alike)

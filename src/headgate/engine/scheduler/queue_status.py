@@ -1,0 +1,237 @@
+"""The status of Volcano's queues and PodGroups that have pods of ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+
+from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
+from headgate.engine.scheduler.cache import ClusterCache
+from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.model.conditions import Condition
+from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
+from headgate.model.events import WriteError
+from headgate.model.groups import Workload
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.pod import ENDED, Phase, Pod
+from headgate.model.resources import Resources
+from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState, VolcanoQueue
+
+WAITING_PHASES = frozenset({PodGroupPhase.PENDING, PodGroupPhase.INQUEUE})
+SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
+
+
+class QueueStatuses:
+    """Writes a status when it is outdated, at most one write at a time for each object.
+
+    Queues and groups without a pod of ours are somebody else's, perhaps Volcano's own.
+    """
+
+    def __init__(self, cache: ClusterCache, capacity: QueueCapacity, ours: frozenset[str], policy: WritePolicy) -> None:
+        self._cache = cache
+        self._capacity = capacity
+        self._ours = ours
+        self.writes = InFlightWrites[Key, PatchStatus](policy)
+        self._pods: dict[Key, str] = {}  # the queue of each pod of ours, whatever has become of it
+        self._served: Counter[str] = Counter()  # the number of these by queue
+        self._phases: dict[str, dict[Key, PodGroupPhase]] = {}  # of PodGroups, by queue
+        self._queue_of: dict[Key, str] = {}  # of these PodGroups
+        self._touched: dict[str, None] = {}
+
+    def observe_pod(self, pod: Pod) -> None:
+        queue = self._capacity.queue_of(pod) if pod.scheduler_name in self._ours else ""
+        known = self._pods.get(pod.key, "")
+        if queue != known:
+            self._leave(pod.key)
+            if queue:
+                self._pods[pod.key] = queue
+                self._served[queue] += 1
+        if queue and pod.group is not None:
+            self._cache.touch_workload(pod.group.workload)
+
+    def lose_pod(self, pod: Pod) -> None:
+        self._leave(pod.key)
+        if pod.group is not None:
+            self._cache.touch_workload(pod.group.workload)
+
+    def _leave(self, pod: Key) -> None:
+        queue = self._pods.pop(pod, None)
+        if queue is not None:
+            self._touched[queue] = None
+            self._served[queue] -= 1
+            if not self._served[queue]:
+                del self._served[queue]
+
+    def answer(self, patch: PatchStatus, trouble: WriteError | None, now: float) -> None:
+        """Takes in the server's answer. A write that failed is decided anew, as the object may be another by now."""
+        key = patch.target.key
+        result = self.writes.answer(key, patch, trouble, self._version(key), now)
+        if result is WriteResult.CONFIRMED or result is WriteResult.FORGOTTEN:
+            self._touch(key)
+
+    def recheck_due(self, now: float) -> None:
+        for key, _, _ in self.writes.due(now):
+            self._touch(key)
+
+    def settle(self, now: float) -> Iterator[PatchStatus]:
+        touched, self._capacity.touched = self._capacity.touched | self._touched, {}
+        self._touched = {}
+        groups, self._cache.touched_pod_groups = self._cache.touched_pod_groups, {}
+        if not touched and not groups:
+            return
+        for queue in list(touched):
+            groups |= {key: None for key, phase in self._phases.get(queue, {}).items() if phase in WAITING_PHASES}
+        for key in groups:
+            yield from self._settle_group(key, touched, now)
+        for queue in list(touched):
+            touched |= {level.name: None for level in self._path(queue)}
+        served = {level.name for queue in self._served for level in self._path(queue)} | self._served.keys()
+        for queue in touched:
+            yield from self._settle_queue(queue, served)
+
+    def _path(self, queue: str) -> Iterator[VolcanoQueue]:
+        node = self._capacity.node(queue)
+        return (level.queue for level in node.path()) if node is not None else iter(())
+
+    def _touch(self, key: Key) -> None:
+        if key.kind is Kind.VOLCANO_QUEUE:
+            self._touched[key.name] = None
+        else:
+            self._cache.touch_workload(key)
+
+    def _version(self, key: Key) -> str:
+        found = (
+            self._cache.volcano_queues.get(key.name)
+            if key.kind is Kind.VOLCANO_QUEUE
+            else self._cache.groups.workloads.get(key)
+        )
+        return found.version if found is not None else ""
+
+    def _write(
+        self, found: VolcanoQueue | Workload, wanted: VolcanoQueueStatus | PodGroupStatus, *, shown: bool
+    ) -> Iterator[PatchStatus]:
+        """The write, unless the object shows it already or another one is in flight."""
+        flight = self.writes.get(found.key)
+        if flight is not None and flight.write.target.uid != found.uid:
+            self.writes.forget(found.key)  # it was written to another object of this name
+        self.writes.observe(found.key, found.version)
+        if shown:
+            self.writes.confirm(found.key)
+        elif found.key not in self.writes:
+            patch = PatchStatus(Target(found.key, found.uid, found.version), wanted)
+            yield self.writes.send(found.key, patch, found.version)
+
+    # queues
+
+    def _settle_queue(self, name: str, served: Set[str]) -> Iterator[PatchStatus]:
+        """`served` are the queues with a pod of ours in them or below them."""
+        queue = self._cache.volcano_queues.get(name)
+        if queue is None:
+            self.writes.forget(Key(Kind.VOLCANO_QUEUE, "", name))
+            return
+        if queue.deleted is not None or name not in served:
+            return
+        node = self._capacity.node(name)
+        phases = Counter(self._phases.get(name, {}).values())
+        reserved = Resources.of(node.reserved) if node is not None else Resources()
+        allocated = (Resources.of(node.totals) if node is not None else Resources()) - reserved
+        wanted = VolcanoQueueStatus(
+            self._state(queue, phases),
+            QueueCounts(
+                phases[PodGroupPhase.PENDING],
+                phases[PodGroupPhase.INQUEUE],
+                phases[PodGroupPhase.RUNNING],
+                phases[PodGroupPhase.UNKNOWN],
+                phases[PodGroupPhase.COMPLETED],
+            ),
+            _shown_with(allocated, queue.allocated),
+            _shown_with(reserved, queue.reserved),
+        )
+        shown = VolcanoQueueStatus(queue.state or QueueState.UNKNOWN, queue.counts, queue.allocated, queue.reserved)
+        yield from self._write(queue, wanted, shown=queue.state is not None and shown == wanted)
+
+    def _state(self, queue: VolcanoQueue, phases: Counter[PodGroupPhase]) -> QueueState:
+        if queue.state is QueueState.CLOSED:
+            return QueueState.CLOSED
+        if queue.state is QueueState.CLOSING:
+            left = sum(phases.values()) - phases[PodGroupPhase.COMPLETED]
+            return QueueState.CLOSING if left or self._capacity.uses_any(queue.name) else QueueState.CLOSED
+        return QueueState.UNKNOWN if self._capacity.misplaced(queue.name) else QueueState.OPEN
+
+    # PodGroups
+
+    def _settle_group(self, key: Key, touched: dict[str, None], now: float) -> Iterator[PatchStatus]:
+        group = self._cache.groups.workloads.get(key)
+        before = self._queue_of.pop(key, None)
+        if before is not None:
+            touched[before] = None
+            self._phases[before].pop(key, None)
+            if not self._phases[before]:
+                del self._phases[before]
+        if group is None or group.volcano is None:
+            self.writes.forget(key)
+            return
+        pods = [self._cache.pods.get(pod.key, pod) for pod in self._cache.groups.pods_of(key)]
+        if group.deleted is not None or not any(pod.scheduler_name in self._ours for pod in pods):
+            return
+        queue = group.volcano.queue
+        wanted = self._status(group, pods, now)
+        self._queue_of[key] = queue
+        self._phases.setdefault(queue, {})[key] = wanted.phase
+        touched[queue] = None
+        said = group.volcano
+        shown = (said.phase, group.conditions, said.running, said.succeeded, said.failed)
+        same = shown == (wanted.phase, wanted.conditions, wanted.running, wanted.succeeded, wanted.failed)
+        yield from self._write(group, wanted, shown=same)
+
+    def _status(self, group: Workload, pods: list[Pod], now: float) -> PodGroupStatus:
+        phases = Counter(pod.phase for pod in pods)
+        placed = sum(bool(pod.node) and pod.phase not in ENDED and pod.deleted is None for pod in pods)
+        done = phases[Phase.SUCCEEDED]
+        gang = group.groups[0].gang
+        needed = max(1, gang.min_count if gang is not None else 1)
+        if placed == 0 and done + phases[Phase.FAILED] and all(pod.phase in ENDED for pod in pods):
+            phase, why = PodGroupPhase.COMPLETED, ("", "")
+        elif placed + done >= needed:
+            phase, why = PodGroupPhase.RUNNING, ("", "")
+        elif placed:
+            why = "NotEnoughResources", f"{placed} of {needed} needed pods have a node"
+            phase = PodGroupPhase.UNKNOWN
+        else:
+            phase, why = self._waiting(group, pods, needed)
+        conditions = _conditions(group, phase, why, now)
+        return PodGroupStatus(phase, conditions, phases[Phase.RUNNING], done, phases[Phase.FAILED])
+
+    def _waiting(self, group: Workload, pods: list[Pod], needed: int) -> tuple[PodGroupPhase, tuple[str, str]]:
+        """Inqueue once the queue has capacity for what the group says it needs, or for what its pods reserve."""
+        assert group.volcano is not None
+        node = self._capacity.node(group.volcano.queue)
+        if node is None or not node.queue.is_open:
+            return PodGroupPhase.PENDING, ("NotEnoughResources", f"queue {group.volcano.queue} takes no pods")
+        short = node.shortage(group.volcano.min_resources)
+        if short is not None and not any(pod.key in self._capacity.in_force for pod in pods):
+            return PodGroupPhase.PENDING, ("NotEnoughResources", str(short))
+        if len(pods) < needed:
+            return PodGroupPhase.INQUEUE, ("NotEnoughTasks", f"{len(pods)} of {needed} needed pods exist")
+        return PodGroupPhase.INQUEUE, ("", "")
+
+
+def _conditions(group: Workload, phase: PodGroupPhase, why: tuple[str, str], now: float) -> tuple[Condition, ...]:
+    """The conditions it shows, ours among them brought up to date: Scheduled, Unschedulable, or neither is True."""
+    ours = {SCHEDULED: ("True", "Ready", "") if phase is PodGroupPhase.RUNNING else None}
+    ours[UNSCHEDULABLE] = ("True", *why) if why[0] else None
+    made: list[Condition] = [each for each in group.conditions if each.type not in ours]
+    for type_, said in ours.items():
+        shown = next((each for each in group.conditions if each.type == type_), None)
+        if said is None and shown is None:
+            continue
+        status, reason, message = said or ("False", shown.reason if shown else "", "")
+        at = shown.at if shown is not None and shown.status == status else float(now // 1)
+        made.append(Condition(type_, status, reason, message, at))
+    return tuple(made)
+
+
+def _shown_with(amounts: Resources, before: Resources) -> Resources:
+    """With a zero for what was shown before: a merge patch leaves what it does not name."""
+    named = {name: amount for name, amount in amounts if amount}
+    return Resources.of({**dict.fromkeys((name for name, _ in before), 0), **named})

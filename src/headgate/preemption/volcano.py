@@ -1,0 +1,136 @@
+"""Which pods leave for a pod that its Volcano queue has no capacity for.
+
+Of its own queue, pods of lower priority. Of other queues, whatever their priority, if its queue stays within what it
+deserves: those of queues that are reclaimable, use more than they deserve, and keep what they are guaranteed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from headgate.model.resources import Resources
+from headgate.preemption.units import Unit
+from headgate.quota.volcano import VolcanoQueueNode
+
+Use = tuple[VolcanoQueueNode, Resources]
+"""What a pod uses, or wants, of its queue."""
+
+
+class QueueUnit(Struct, frozen=True):
+    """Pods that leave together, and what that gives back to their queues."""
+
+    unit: Unit
+    uses: tuple[Use, ...]
+    created: float  # of the youngest
+
+    @property
+    def queue(self) -> VolcanoQueueNode:
+        return self.uses[0][0]
+
+
+def victims_within(
+    wanted: Sequence[Use], priority: int, running: Iterable[QueueUnit], going: Sequence[Use]
+) -> list[QueueUnit] | None:
+    """Those pods of the queue that leave; none if it is enough that others are going; None if nothing helps."""
+    lower = _youngest_first(each for each in running if each.unit.priority < priority)
+    lower.sort(key=lambda each: each.unit.priority)
+    return _search(wanted, lower, going, lambda _: True)
+
+
+def may_reclaim(wanted: Sequence[Use]) -> bool:
+    """Whether the queue, with this much more, uses no more than it deserves of any resource that is wanted."""
+    node = wanted[0][0]
+    deserved = dict(node.queue.deserved.items)
+    more: dict[str, int] = {}
+    for _, requests in wanted:
+        for name, amount in requests.items:
+            more[name] = more.get(name, 0) + amount
+    named = [name for name in more if name in deserved]
+    return bool(named) and all(node.totals.get(name, 0) + more[name] <= deserved[name] for name in named)
+
+
+def victims_elsewhere(
+    wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]
+) -> list[QueueUnit] | None:
+    """As `victims_within`, of other queues: those of lower priority first, then those beside it in the tree."""
+    node = wanted[0][0]
+    resources = {name for _, requests in wanted for name, _ in requests.items}
+    others = _youngest_first(each for each in running if each.queue is not node and each.queue.queue.reclaimable)
+    others.sort(key=lambda each: (each.queue.queue.priority, each.queue.parent is not node.parent, each.unit.priority))
+    return _search(wanted, others, going, lambda each: all(_may_give(use, resources) for use in each.uses))
+
+
+def _youngest_first(units: Iterable[QueueUnit]) -> list[QueueUnit]:
+    return sorted(units, key=lambda each: (each.created, str(each.unit.key)), reverse=True)
+
+
+def _may_give(use: Use, resources: set[str]) -> bool:
+    """Whether its queue uses more than it deserves of one of these, and keeps its guarantee without this."""
+    node, requests = use
+    over = any(node.totals.get(name, 0) > node.queue.deserved[name] for name in resources)
+    kept = all(node.totals.get(name, 0) - amount >= node.queue.guarantee[name] for name, amount in requests.items)
+    return over and kept
+
+
+def _search(
+    wanted: Sequence[Use], candidates: Sequence[QueueUnit], going: Sequence[Use], allowed: Callable[[QueueUnit], bool]
+) -> list[QueueUnit] | None:
+    """Takes candidates in order until it fits, then gives back those that are not needed, the last first.
+
+    The tree is as before when it returns.
+    """
+    for node, requests in going:
+        node.remove(requests)
+    taken: list[QueueUnit] = []
+    found: list[QueueUnit] | None = [] if _fit(wanted) else None
+    for each in candidates if found is None else ():
+        if not allowed(each):
+            continue
+        _take(each)
+        taken.append(each)
+        if _fit(wanted):
+            found = list(taken)
+            break
+    for each in reversed(taken):
+        _give_back(each)
+    for each in list(reversed(found or ())):
+        others = [one for one in found or () if one is not each]
+        if _fits_without(wanted, others):
+            found = others
+    for node, requests in going:
+        node.add(requests)
+    return found
+
+
+def _fits_without(wanted: Sequence[Use], victims: Sequence[QueueUnit]) -> bool:
+    for each in victims:
+        _take(each)
+    fits = _fit(wanted)
+    for each in victims:
+        _give_back(each)
+    return fits
+
+
+def _fit(wanted: Sequence[Use]) -> bool:
+    """Whether all of it fits together."""
+    added: list[Use] = []
+    for node, requests in wanted:
+        if not node.fits(requests):
+            break
+        node.add(requests)
+        added.append((node, requests))
+    for node, requests in added:
+        node.remove(requests)
+    return len(added) == len(wanted)
+
+
+def _take(each: QueueUnit) -> None:
+    for node, requests in each.uses:
+        node.remove(requests)
+
+
+def _give_back(each: QueueUnit) -> None:
+    for node, requests in each.uses:
+        node.add(requests)

@@ -1,0 +1,127 @@
+"""Victims for pods that their Volcano queue has no capacity for, within it and of queues beyond their due."""
+
+import pytest
+from builders import bound, node, pod
+from msgspec.structs import replace
+from steps import Steps
+from volcano_scenes import grouped, pod_group, queue, queued
+
+from headgate.model.effects import Evict, PatchStatus, PodCondition
+from headgate.model.events import Gone, Outcome, WriteError
+
+
+def running(name, cpu=1000, of="team", **fields):
+    return bound(queued(name, cpu, of, gates=(), **fields), "n")
+
+
+def evicted(steps):
+    return sorted(each.target.key.name for each in steps.effects if isinstance(each, Evict))
+
+
+def said(steps, name):
+    found = [e.change for e in steps.effects if isinstance(e, PatchStatus) and e.target.key.name == name]
+    return next((each.reason, each.message) for each in found if isinstance(each, PodCondition))
+
+
+BIG = node("n", cpu=64_000)
+
+
+def test_d8_a_gated_pod_preempts_pods_of_lower_priority_in_its_full_queue():
+    steps = Steps(queue("team", 1000), BIG, low := running("low"), queued("high", priority=10))
+    assert evicted(steps) == ["low"]
+    reason, message = said(steps, "high")
+    assert reason == "SchedulingGated"
+    assert message.endswith("requested cpu 1; preempting 1 pods for it")
+    assert steps.binds == {}
+    steps.see(replace(low, deleted=50.0))
+    assert evicted(steps) == []
+    steps.step(Gone(low.key, low.uid))
+    assert steps.binds == {"high": "n"}, "at once, without a back-off"
+
+
+def test_nobody_of_equal_or_higher_priority_leaves():
+    steps = Steps(queue("team", 1000), BIG, running("old", priority=5), queued("new", priority=5))
+    assert evicted(steps) == []
+
+
+def test_nobody_leaves_where_that_does_not_help():
+    steps = Steps(queue("team", 1000), BIG, running("low"), queued("high", 2000, priority=10))
+    assert evicted(steps) == []
+
+
+def test_the_least_important_and_youngest_leave_and_no_more_than_needed():
+    pods = [running("old", created=1.0), running("young", created=2.0), running("better", priority=3, created=3.0)]
+    steps = Steps(queue("team", 3000), BIG, *pods, queued("high", priority=10))
+    assert evicted(steps) == ["young"]
+
+
+def test_pods_that_are_leaving_already_are_waited_for():
+    steps = Steps(queue("team", 1000), BIG, replace(running("low"), deleted=30.0), queued("high", priority=10))
+    assert evicted(steps) == []
+    assert said(steps, "high")[1].endswith("; waiting for pods that are leaving")
+
+
+def test_a_pod_that_never_preempts_does_not():
+    steps = Steps(queue("team", 1000), BIG, running("low"), queued("high", priority=10, preempts=False))
+    assert evicted(steps) == []
+
+
+def test_a_gang_in_a_queue_leaves_as_a_whole_and_for_a_gang_as_a_whole():
+    group = pod_group("old", members=2)
+    members = [replace(bound(grouped(f"o{n}", "old"), "n"), gates=()) for n in range(2)]
+    steps = Steps(queue("team", 2000), BIG, group, *members, queued("high", priority=10))
+    assert evicted(steps) == ["o0", "o1"]
+    told = [each.message for each in steps.effects if isinstance(each, Evict)]
+    assert all(message.endswith("are evicted together") and "; all 2 pods of " in message for message in told)
+    lows = [running(f"low-{n}") for n in range(3)]
+    arriving = [grouped(f"m{n}", priority=10) for n in range(2)]
+    wanted = replace(pod_group(members=2), priority=10)
+    together = Steps(queue("team", 3000), BIG, *lows, wanted, *arriving)
+    assert len(evicted(together)) == 2
+
+
+def test_an_eviction_whose_answer_is_lost_is_sent_again():
+    steps = Steps(queue("team", 1000), BIG, running("low"), queued("high", priority=10))
+    evict = steps.only(Evict)
+    steps.step(Outcome(evict, WriteError.UNKNOWN))
+    assert evicted(steps.later(5)) == ["low"]
+
+
+# between queues
+
+
+def shared(**other):
+    """Two queues share 2 CPU; the second uses both, and deserves one."""
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=1000), queue("other", None, "org", **other)]
+    return [*tree, BIG, running("b0", of="other", priority=9), running("b1", of="other", priority=9, created=1.0)]
+
+
+def test_a_queue_takes_back_what_it_deserves_from_one_that_uses_more():
+    steps = Steps(*shared(deserved=1000), queued("mine"))
+    assert evicted(steps) == ["b1"], "whatever its priority: the youngest"
+
+
+@pytest.mark.parametrize(
+    "other, mine",
+    [
+        pytest.param({"deserved": 1000, "reclaimable": False}, 1000, id="from a queue that is not reclaimable"),
+        pytest.param({"deserved": 2000}, 1000, id="from a queue that uses what it deserves"),
+        pytest.param({"deserved": 1000, "guarantee": 1500}, 1000, id="below what the other is guaranteed"),
+        pytest.param({"deserved": 1000}, 2000, id="for more than the queue deserves itself"),
+    ],
+)
+def test_nothing_is_taken_back(other, mine):
+    assert evicted(Steps(*shared(**other), queued("mine", mine))) == []
+
+
+def test_the_queue_of_lower_priority_gives_back_first():
+    tree = [queue("org", 2000), queue("team", None, "org", deserved=1000)]
+    others = [queue("first", None, "org", priority=1), queue("last", None, "org", priority=2)]
+    pods = [running("a", of="last", created=9.0), running("b", of="first")]
+    assert evicted(Steps(*tree, *others, BIG, *pods, queued("mine"))) == ["b"]
+
+
+def test_pods_outside_queues_are_nobodys_victims_here():
+    outside = bound(pod("outside", 1000, priority=-5), "n")
+    steps = Steps(queue("team", 0), node("n", cpu=8000), outside, queued("high", priority=10))
+    assert evicted(steps) == []

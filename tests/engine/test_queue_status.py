@@ -1,0 +1,154 @@
+"""What the status of Volcano's queues and PodGroups says, and when it is written."""
+
+import pytest
+from builders import amounts, bound, node, pod
+from msgspec.structs import replace
+from steps import Steps
+from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queued
+
+from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
+from headgate.model.events import Gone, Outcome, WriteError
+from headgate.model.pod import Phase
+from headgate.model.resources import Resources
+from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
+
+
+def written(steps, kind, name=None):
+    """The statuses of this kind, by the name of the object."""
+    return {
+        each.target.key.name: each.change
+        for each in steps.effects
+        if isinstance(each, PatchStatus) and isinstance(each.change, kind) and name in (None, each.target.key.name)
+    }
+
+
+def queues(steps):
+    return written(steps, VolcanoQueueStatus)
+
+
+def group(steps):
+    return written(steps, PodGroupStatus)["train"]
+
+
+def test_a_queue_shows_what_its_pods_use_and_reserve_at_every_level():
+    pods = [bound(queued("a", 300, gates=()), "n"), queued("b", 500, gated=False, shape=None)]
+    pods[1] = replace(pods[1], shape=replace(pods[1].shape, node_selector=(("gpu", "yes"),)))
+    steps = Steps(queue("org", 2000), queue("team", None, "org"), node("n"), *pods)
+    for name in ("org", "team"):
+        assert queues(steps)[name] == VolcanoQueueStatus(QueueState.OPEN, QueueCounts(), amounts(300), amounts(500))
+
+
+def test_a_queue_without_pods_of_ours_is_somebody_elses():
+    theirs = bound(queued("a", gates=(), scheduler_name="volcano"), "n")
+    assert queues(Steps(queue("team", 2000), node("n"), theirs)) == {}
+
+
+def test_a_status_is_written_once_and_again_only_when_something_changed():
+    running = bound(queued("a", 300, gates=()), "n")
+    steps = Steps(queue("team", 2000), node("n"), running)
+    (patch,) = [each for each in steps.effects if isinstance(each, PatchStatus)]
+    steps.step(Outcome(patch))
+    shown = queue("team", 2000, version="2", state=QueueState.OPEN, allocated=amounts(300))
+    steps.see(shown)
+    assert queues(steps) == {}
+    steps.step(Gone(running.key, running.uid))
+    assert queues(steps) == {}, "no pod of ours is left: others may write it"
+
+
+def test_a_status_that_could_not_be_written_is_decided_anew():
+    steps = Steps(queue("team", 2000), node("n"), bound(queued("a", 300, gates=()), "n"))
+    (patch,) = [each for each in steps.effects if isinstance(each, PatchStatus)]
+    steps.step(Outcome(patch, WriteError.CONFLICT))
+    steps.see(queue("team", 2000, version="2"))
+    assert queues(steps)["team"].allocated == amounts(300)
+
+
+def test_what_a_queue_used_before_is_shown_as_zero():
+    ended = replace(bound(queued("a", 300, gates=()), "n"), phase=Phase.SUCCEEDED)
+    steps = Steps(queue("team", 2000, state=QueueState.OPEN, allocated=amounts(300)), node("n"), ended)
+    assert queues(steps)["team"].allocated == Resources.of({"cpu": 0})
+
+
+@pytest.mark.parametrize(
+    "state, running, expected",
+    [
+        pytest.param(None, True, QueueState.OPEN, id="a new queue is open"),
+        pytest.param(QueueState.CLOSING, True, QueueState.CLOSING, id="closing while pods run"),
+        pytest.param(QueueState.CLOSING, False, QueueState.CLOSED, id="closed when none is left"),
+        pytest.param(QueueState.CLOSED, False, QueueState.CLOSED, id="closed stays closed"),
+        pytest.param(QueueState.UNKNOWN, True, QueueState.OPEN, id="open again once its place is known"),
+    ],
+)
+def test_the_state_of_a_queue(state, running, expected):
+    worker = bound(queued("a", 300, gates=()), "n")
+    worker = worker if running else replace(worker, phase=Phase.SUCCEEDED)
+    steps = Steps(queue("team", 2000, state=state, allocated=amounts(700)), node("n"), worker)
+    assert queues(steps)["team"].state is expected
+
+
+def test_a_queue_without_a_place_in_the_tree_is_unknown():
+    steps = Steps(queue("team", 2000, "gone"), node("n"), bound(queued("a", gates=()), "n"))
+    assert queues(steps)["team"].state is QueueState.UNKNOWN
+
+
+def test_an_open_queue_whose_status_is_closing_takes_no_new_pods():
+    steps = Steps(queue("team", 2000, state=QueueState.CLOSING), node("n", cpu=4000), queued("a"))
+    assert steps.binds == {}
+
+
+MEMBERS = [grouped(f"m{n}", created=float(n)) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    "pods, phase, reason",
+    [
+        pytest.param(MEMBERS[:2], PodGroupPhase.INQUEUE, "NotEnoughTasks", id="pods are missing"),
+        pytest.param(
+            [bound(each, "n") for each in MEMBERS[:1]] + MEMBERS[1:],
+            PodGroupPhase.UNKNOWN,
+            "NotEnoughResources",
+            id="fewer run than it needs",
+        ),
+        pytest.param([bound(each, "n") for each in MEMBERS], PodGroupPhase.RUNNING, "Ready", id="all have a node"),
+    ],
+)
+def test_the_phase_of_a_pod_group(pods, phase, reason):
+    pods = [replace(each, gates=()) if each.node else each for each in pods]
+    steps = Steps(queue("team", 9000), pod_group(members=3), node("n", cpu=1000), *pods)
+    found = group(steps)
+    assert found.phase is phase
+    assert [each.reason for each in found.conditions if each.status == "True"] == [reason]
+
+
+def test_a_group_is_pending_while_its_queue_has_no_capacity_for_its_min_resources():
+    wants = pod_group(members=1, volcano={"min_resources": amounts(3000)})
+    steps = Steps(queue("team", 2000), wants, node("n", cpu=100), grouped("m0"))
+    assert group(steps).phase is PodGroupPhase.PENDING
+    assert queues(steps)["team"].counts == QueueCounts(pending=1)
+    (condition,) = group(steps).conditions
+    assert condition.message == "queue team has cpu 2, and cpu 0 is in use; requested cpu 3"
+
+
+def test_a_group_whose_pods_are_all_done_is_completed():
+    done = [replace(bound(each, "n"), gates=(), phase=Phase.SUCCEEDED) for each in MEMBERS]
+    steps = Steps(queue("team", 2000), pod_group(members=3), node("n"), *done)
+    found = group(steps)
+    assert (found.phase, found.succeeded) == (PodGroupPhase.COMPLETED, 3)
+    assert queues(steps)["team"].counts == QueueCounts(completed=1)
+
+
+def test_a_pod_group_of_another_scheduler_is_left_alone():
+    theirs = grouped("m0", scheduler_name="volcano")
+    assert written(Steps(queue("team", 2000), pod_group(members=1), theirs), PodGroupStatus) == {}
+
+
+def test_nothing_is_kept_of_queues_groups_and_pods_that_are_gone():
+    member = replace(bound(grouped("m0"), "n"), gates=())
+    steps = Steps(queue("team", 2000), pod_group(members=1), node("n"), member, pod("x"))
+    for key, uid in ((member.key, member.uid), (group_key("train"), "uid-train"), (queue_key("team"), "uid-team")):
+        steps.step(Gone(key, uid))
+    statuses = steps.engine._planes[0]._queue_statuses
+    assert not statuses._pods
+    assert not statuses._phases
+    assert not statuses._queue_of
+    assert len(statuses.writes) == 0
