@@ -18,7 +18,7 @@ from quota_steps import (
 )
 
 from headgate.model.conditions import Condition
-from headgate.model.events import Observed
+from headgate.model.events import Gone, Observed
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.queues import (
     PriorityClassRef,
@@ -301,6 +301,14 @@ def test_queues_flavors_and_checks_stay_while_they_are_in_use():
     steps.finish("a")
     assert queue().key not in steps.objects
     assert flavor().key not in steps.objects
+
+
+def test_a_queue_that_is_being_deleted_goes_with_its_last_workload_though_an_older_one_of_its_name_is_gone():
+    steps = QuotaSteps(queue(), work("a"))
+    steps.see(replace(steps.objects[queue().key], deleted=1.0))
+    steps.step(Gone(queue().key, "uid-of-an-older-one"))
+    steps.finish("a")
+    assert queue().key not in steps.objects
 
 
 def test_a_deleted_workload_that_nobody_owns_is_let_go():

@@ -243,14 +243,6 @@ def chosen(of: FlavorResource, fitness: Fitness, tried: int) -> FlavorChoice:
 
 
 @lru_cache(maxsize=16_384)
-def fitting(
-    requested: PodSetRequests, count: int, requests: Resources, choices: tuple[tuple[str, FlavorChoice], ...]
-) -> PodSetFlavors:
-    """A pod set that can have these flavors as they are."""
-    return PodSetFlavors(requested.name, count, requests, choices)
-
-
-@lru_cache(maxsize=16_384)
 def admission(queue: str, pod_sets: tuple[PodSetFlavors, ...]) -> Admission:
     """The assignment as it is written down once the workload is admitted, and reads back: by name of resource."""
     return Admission(queue, tuple([_given(pod_set) for pod_set in pod_sets]))
@@ -308,11 +300,7 @@ class _Turn(Struct, gc=False):
 
     def assigned(self) -> PodSetFlavors:
         choices = tuple(sorted(self.choices.items()) if len(self.choices) > 1 else self.choices.items())
-        if self.reasons or self.no_fit is not None:
-            return PodSetFlavors(
-                self.requested.name, self.count, self.requests, choices, tuple(self.reasons), self.no_fit
-            )
-        return fitting(self.requested, self.count, self.requests, choices)
+        return PodSetFlavors(self.requested.name, self.count, self.requests, choices, tuple(self.reasons), self.no_fit)
 
 
 def assign(

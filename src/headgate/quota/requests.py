@@ -273,16 +273,10 @@ def _usage_held(
     for one in given:
         left = min(one.count, counts.get(one.name, one.count) - done.get(one.name, 0))
         for resource, flavor in one.flavors:
-            of = _flavor_resource(flavor, resource)
+            of = FlavorResource(flavor, resource)
             amount = one.usage[resource]
             held[of] = held.get(of, 0) + (amount if left == one.count else amount * max(0, left) // max(1, one.count))
     return usage_of(held)
-
-
-@lru_cache(maxsize=4096)
-def _flavor_resource(flavor: str, resource: str) -> FlavorResource:
-    """The same object for all, as it is a key of many dictionaries."""
-    return FlavorResource(flavor, resource)
 
 
 def reservation_of(workload: QueuedWorkload, ordered: float) -> Reservation | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import partial
 
 from headgate.engine.journal import Entry
 from headgate.engine.quota.metrics import queued_since
@@ -36,7 +36,6 @@ def reserved(workload: QueuedWorkload, status: QueuedWorkloadStatus, borrow: int
     return Entry(now, workload.key, "reserve", QUOTA_RESERVED, message, numbers)
 
 
-@lru_cache(maxsize=16_384)  # one for all who are given the same
 def _summary(given: Admission) -> dict[str, int | str]:
     flavors = sorted({flavor for one in given.pod_sets for _, flavor in one.flavors})
     pods = sum(one.count for one in given.pod_sets)

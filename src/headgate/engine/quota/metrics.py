@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from headgate.engine.distributions import Bounds, Distributions, Histogram, Labels
@@ -73,7 +72,6 @@ class Turned(NamedTuple):
     released: bool
 
 
-@lru_cache(maxsize=4096)  # the same happens to many
 def turned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Turned:
     was = {one.type for one in before if one.status == "True"}
     is_true = {one.type: one for one in after if one.status == "True"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from headgate.lifecycle.workload.checks import are_ready, synced_checks
 from headgate.lifecycle.workload.conditions import (
@@ -46,7 +45,6 @@ def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[st
     return edited(workload, now, has_quota, *past, checked, admission=admission, checks=states, resource_requests=())
 
 
-@lru_cache(maxsize=4096)
 def _has_quota(queue: str) -> ConditionUpdate:
     return ConditionUpdate(QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {queue}")
 
