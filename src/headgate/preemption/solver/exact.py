@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headgate.preemption.solver.highs import Solver
 
 SUMS = (Criterion.GANGS, Criterion.WORK, Criterion.VICTIMS, Criterion.PRIORITIES)
+MOST_EXCLUDED = 10  # solutions that fit only where numbers are rounded, before a question is left open
 RESOLUTION = 10**8  # criteria are folded into one number up to this: the solver tells such numbers apart
 
 
@@ -107,8 +108,8 @@ def fewest_violations(problem: Problem, best: ExactResult, solver: Solver) -> tu
         return best, 0
     formulation = formulate(problem, range(len(problem.candidates)))
     terms = formulation.program.measures[Criterion.VIOLATIONS]
-    answer = solver.least(formulation.program, terms, best.cost.violations)
-    best = better(best, checked(problem, formulation, answer))
+    answer, found = solved(problem, formulation, solver, terms, best.cost.violations)
+    best = better(best, found)
     return best, min(best.cost.violations, answer.bound or 0)
 
 
@@ -124,11 +125,11 @@ def lowest_priority(problem: Problem, best: ExactResult, solver: Solver) -> tupl
         middle = (refused + does) // 2
         formulation = formulate(problem, up_to(levels[middle], problem))
         formulation.at_most([Criterion.VIOLATIONS], best.cost)
-        answer = solver.least(formulation.program)
+        answer, found = solved(problem, formulation, solver)
         if answer.bound is None:
             refused = middle + 1
             continue
-        found = better(best, checked(problem, formulation, answer))
+        found = better(best, found)
         if found is best:
             break
         best, does = found, levels.index(found.cost.priority)
@@ -147,8 +148,8 @@ def smallest_sums(problem: Problem, best: ExactResult, solver: Solver) -> tuple[
     while undecided:
         folded = fold(formulation, undecided, best.cost)
         if known := folded.value(best.cost):
-            answer = solver.least(formulation.program, folded.terms, known)
-            best = better(best, checked(problem, formulation, answer))
+            answer, found = solved(problem, formulation, solver, folded.terms, known)
+            best = better(best, found)
             if (bound := min(known, answer.bound or 0)) < folded.value(best.cost):
                 return best, folded.bound(best.cost, bound)
         formulation.at_most(folded.criteria, best.cost)
@@ -165,10 +166,10 @@ def latest_start(problem: Problem, best: ExactResult, solver: Solver) -> tuple[E
         usable = [index for index in up_to(best.cost.priority, problem) if not _starts_too_early(problem, index, best)]
         formulation = formulate(problem, usable)
         formulation.at_most([Criterion.VIOLATIONS, *SUMS], best.cost)
-        answer = solver.least(formulation.program)
+        answer, found = solved(problem, formulation, solver)
         if answer.bound is None:
             return best, best.cost.start
-        found = better(best, checked(problem, formulation, answer))
+        found = better(best, found)
         if found is best:
             return best, -problem.now
         best = found
@@ -182,6 +183,18 @@ def _starts_too_early(problem: Problem, index: int, best: ExactResult) -> bool:
 
 def better(best: ExactResult, found: ExactResult | None) -> ExactResult:
     return found if found is not None and found.cost < best.cost else best
+
+
+def solved(
+    problem: Problem, formulation: Formulation, solver: Solver, terms: Terms | None = None, known: int | None = None
+) -> tuple[ProgramResult, ExactResult | None]:
+    """What the solver says, and the solution it found; those that only fit where numbers are rounded are excluded."""
+    for _ in range(MOST_EXCLUDED):
+        answer = solver.least(formulation.program, terms, known)
+        found = checked(problem, formulation, answer)
+        if answer.values is None or found is not None or not formulation.exclude(problem, answer.values):
+            break
+    return answer, found
 
 
 def checked(problem: Problem, formulation: Formulation, answer: ProgramResult) -> ExactResult | None:

@@ -81,6 +81,39 @@ class Formulation(Struct, frozen=True):
         shift = (self.lowest + SUM_OFFSET) * cost.victims if criterion is Criterion.PRIORITIES else 0
         return cost.on(criterion) - shift
 
+    def exclude(self, problem: Problem, values: Sequence[int]) -> bool:
+        """Excludes a solution of the rounded program that does not fit in fact, by one row where it does not.
+
+        So many pods cannot be placed on that row unless a candidate is evicted there that this solution keeps.
+        """
+        victims = self.victims(values)
+        free = problem.capacity(victims)
+        on_rows: dict[int, dict[int, int]] = {}
+        for (wanted, row), at in self.placing.items():
+            if values[at]:
+                on_rows.setdefault(row, {})[wanted] = values[at]
+        for row, counts in on_rows.items():
+            for resource, have in enumerate(free[row]):
+                asked = {
+                    w: problem.wanted[w].amounts[resource] for w in counts if problem.wanted[w].amounts[resource] > 0
+                }
+                if asked and sum(asked[w] * counts[w] for w in asked) > have:
+                    self._exclude(problem, (row, resource), {w: counts[w] for w in asked}, victims)
+                    return True
+        return False
+
+    def _exclude(self, problem: Problem, where: Scarce, counts: Mapping[int, int], victims: Sequence[int]) -> None:
+        others = [
+            at for index, at in self.evicting.items() if index not in victims and where in dict(_freed(problem, index))
+        ]
+        fewer = dict.fromkeys(others, -1)
+        for wanted, count in counts.items():
+            placed = self.placing[wanted, where[0]]
+            limit, is_fewer = self.program.limits[placed], self.program.column(1)
+            self.program.at_most({placed: 1, is_fewer: limit - count + 1}, limit)
+            fewer[is_fewer] = -1
+        self.program.at_most(fewer, -1)
+
     def at_most(self, criteria: Iterable[Criterion], cost: Cost) -> None:
         """Nothing costs more than this by these criteria."""
         for criterion in criteria:
