@@ -20,7 +20,7 @@ from headgate.placement.plugins import Mask
 from headgate.placement.ranking import RowRules
 from headgate.placement.table import NodeTable
 
-MOST_STEPS = 2000  # of one search
+MOST_STEPS = 1000  # of one search
 MOST_PODS = 256  # in one search
 MOST_SHAPES = 16  # that are compared by how many nodes they could run on, and in one search
 
