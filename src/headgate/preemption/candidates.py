@@ -57,9 +57,9 @@ class Candidates:
             here[gone] = False
         if isinstance(but, GroupKey) and (own := running.gang_list.number_of(but)) != ALONE:
             here = here & (running.gangs != own)
-        self.going = np.flatnonzero(here & running.leaving)  # lines of pods that leave anyway
-        staying = np.flatnonzero(here & ~running.leaving)
-        self.lines, self.unit_of = _below(running, staying, priority)
+        self.terminating = np.flatnonzero(here & running.terminating)  # lines of pods that are being deleted anyway
+        others = np.flatnonzero(here & ~running.terminating)
+        self.lines, self.unit_of = _below(running, others, priority)
         self.count = int(self.unit_of.max(initial=-1)) + 1
         self.displaces: Amounts = np.zeros(self.count, dtype=np.int64)  # estimated work, where a search looks ahead
 
@@ -121,7 +121,7 @@ class Candidates:
     def spare(self) -> Amounts:
         """For each gang, how many of its running pods it can lose and still have enough; negative: it has too few."""
         running = self.running
-        members = running.gangs[(running.rows != NOWHERE) & ~running.leaving]
+        members = running.gangs[(running.rows != NOWHERE) & ~running.terminating]
         counts = np.bincount(members[members != ALONE], minlength=len(running.gang_list.keys))
         return counts - np.array(running.gang_list.min_counts, dtype=np.int64)
 
@@ -163,9 +163,9 @@ class Candidates:
         return tuple(self.running.pod_at(line) for line in self.lines_of(unit))
 
     def is_whole_unit(self, pods: Sequence[Pod]) -> bool:
-        """Whether the pods among these that run and are not leaving are one unit, and all of it."""
+        """Whether the pods among these that run and are not terminating are one unit, and all of it."""
         found = [line for pod in pods if (line := self.running.line_of(pod)) is not None]
-        lines = sorted(line for line in found if not self.running.leaving[line])
+        lines = sorted(line for line in found if not self.running.terminating[line])
         if not lines:
             return True
         units = self.unit_of[self.lines == lines[0]].tolist()
@@ -201,7 +201,7 @@ class Candidates:
 
     @cached_property
     def _loads(self) -> Loads:
-        return Loads(self.running, self.lines, self.unit_of, self.going)
+        return Loads(self.running, self.lines, self.unit_of, self.terminating)
 
     @cached_property
     def _unit_at(self) -> Units:

@@ -64,8 +64,8 @@ class Coverage:
         beyond = np.zeros(len(units), dtype=np.int64)
         bounds = np.flatnonzero(np.diff(sets, prepend=-1, append=-1))
         for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            leaving = [self._among.pods_of(unit) for unit in units[start:end].tolist()]
-            beyond[start:end] = self._budgets.violations(leaving)
+            evicted = [self._among.pods_of(unit) for unit in units[start:end].tolist()]
+            beyond[start:end] = self._budgets.violations(evicted)
         return beyond
 
     def _count_all(self) -> None:

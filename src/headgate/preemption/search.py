@@ -89,7 +89,7 @@ class Preemption:
 
 
 def _hopeless(among: Candidates, *, proven: bool) -> str:
-    """That there is no room is said only where that is certain: of unlike pods not all ways are tried."""
+    """That it does not fit is said only where that is certain: of unlike pods not all ways are tried."""
     if not among.count:
         return "preemption would not help: there are no pods of lower priority"
     pods, units = len(among.lines), among.count

@@ -146,7 +146,7 @@ class Search:
         if self._plain:
             return special
         running, has = self._among.running, self._bystanders.has
-        if not all(has(running.pod_at(line)) for line in self._among.going.tolist()):
+        if not all(has(running.pod_at(line)) for line in self._among.terminating.tolist()):
             return ~special
         lines = [line for line in self._among.lines.tolist() if not has(running.pod_at(line))]
         special[running.rows[lines]] = True

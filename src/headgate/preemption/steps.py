@@ -92,8 +92,8 @@ def _reprieve_violating(world: World, pool: Flags, placements: Placements, split
         return pool
     world.assume(pool, placements)
     doubtful = as_flags(world.doubtful(split.violating), len(pool))
-    leaving = world.not_reprieved(split.violating[doubtful[split.violating]])
-    return (pool & ~as_flags(split.violating, len(pool))) | as_flags(leaving, len(pool))
+    evicted = world.not_reprieved(split.violating[doubtful[split.violating]])
+    return (pool & ~as_flags(split.violating, len(pool))) | as_flags(evicted, len(pool))
 
 
 def _violating_first(asked: Units, split: Split) -> Units:

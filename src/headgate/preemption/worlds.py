@@ -72,7 +72,7 @@ def node_domain(nodes: NodeTable, pods: tuple[Pod, ...], row: int) -> SearchDoma
 
 
 def node_domains(nodes: NodeTable, placer: Placer, pods: tuple[Pod, ...]) -> Iterator[SearchDomain]:
-    """Every node that refuses the pod for something that pods leaving might cure."""
+    """Every node that rejects the pod for something that evictions might cure."""
     for row in np.flatnonzero(placer.curable(pods[0])).tolist():
         yield node_domain(nodes, pods, row)
 

@@ -8,7 +8,7 @@ from headgate.engine.journal import Entry
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod, leaving_together
+from headgate.model.pod import EvictionMark, Pod, evicted_together
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.search import Plan, Preemptor
 
@@ -79,10 +79,10 @@ def _numbers(receipt: Receipt) -> dict[str, int | str]:
     }
 
 
-def victim_text(pod: Pod, preemptor: Preemptor, together: int = 1) -> str:
-    """By whom the pod is preempted, as far as its owner may know, and how many are evicted with it."""
+def victim_text(pod: Pod, preemptor: Preemptor, mark: EvictionMark | None = None) -> str:
+    """By whom the pod is preempted, as far as its owner may know, and with which gang it is evicted."""
     who = f"{_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}"
-    return leaving_together(f"Preempted by {who}, on node {pod.node}", together)
+    return evicted_together(f"Preempted by {who}, on node {pod.node}", mark)
 
 
 def victim_event(pod: Pod, preemptor: Preemptor, now: float) -> EmitEvent:

@@ -62,7 +62,11 @@ class SecondOpinion:
 
 
 class CertificationRequest:
-    """Translates between solutions and the exact problem: rows and units there are numbered from zero."""
+    """Translates between solutions and the exact problem: rows and units there are numbered from zero.
+
+    They are numbered by their draws, and budgets and gangs by their names: which one of equal sets a solver finds
+    depends on the order of what it is told, and that must not depend on the past.
+    """
 
     def __init__(
         self,
@@ -85,9 +89,11 @@ class CertificationRequest:
         usable = np.logical_or.reduce([domain.usable for domain in domains])
         self._allowed = {shape: allowed_rows(placer.rules.rows, shape) & usable for shape in self._wanted}
         anywhere = np.logical_or.reduce(list(self._allowed.values()))
-        self._rows = np.flatnonzero(anywhere).tolist()
+        rows = np.flatnonzero(anywhere)
+        self._rows = rows[np.argsort(self._nodes.draws[rows], kind="stable")].tolist()
         self._place = {row: index for index, row in enumerate(self._rows)}
-        self._units: list[int] = np.flatnonzero(among.on_rows(anywhere)).tolist()
+        units = np.flatnonzero(among.on_rows(anywhere))
+        self._units: list[int] = units[np.argsort(among.draws[units], kind="stable")].tolist()
         self.fits_limits = len(self._units) <= MOST_CANDIDATES
         self.lost, self.weight = among.lost, among.weight
 
@@ -98,7 +104,7 @@ class CertificationRequest:
             candidates=tuple(self._candidate(unit, int(work[unit])) for unit in self._units),
             wanted=tuple(
                 ProblemDemand(
-                    self._amounts(shape), len(pods), tuple(self._place[row] for row in np.flatnonzero(allowed).tolist())
+                    self._amounts(shape), len(pods), tuple(sorted(self._place[row] for row in np.flatnonzero(allowed)))
                 )
                 for (shape, pods), allowed in zip(self._wanted.items(), self._allowed.values(), strict=True)
             ),
@@ -162,7 +168,7 @@ class CertificationRequest:
                 for budget in self._budgets.matching(pod):
                     counted.setdefault(budget.key, Counter())[index] += 1
                     allowed[budget.key] = budget.disruptions_allowed
-        for key, pods in counted.items():
+        for key, pods in sorted(counted.items()):
             yield Budget(tuple(sorted(pods.items())), allowed[key])
 
     def _gangs(self) -> Iterator[ProblemGang]:
@@ -172,7 +178,7 @@ class CertificationRequest:
         for index, unit in enumerate(self._units):
             if among.gang[unit] != ALONE:
                 members.setdefault(int(among.gang[unit]), Counter())[index] += int(among.size[unit])
-        for gang, pods in sorted(members.items()):
+        for gang, pods in sorted(members.items(), key=lambda each: among.running.gang_list.key_of(each[0])):
             whole = bool(among.whole[self._units[next(iter(pods))]])
             if whole or among.spare[gang] >= 0:
                 yield ProblemGang(tuple(sorted(pods.items())), 0 if whole else int(among.spare[gang]))

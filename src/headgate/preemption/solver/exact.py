@@ -1,7 +1,8 @@
 """Victims compared with the best there are, by HiGHS, a solver of integer programs (the optional extra `exact`).
 
-The solver counts in floating point, so it is believed in one thing only: its lower bounds, less a margin for rounding.
-What it proposes is checked in whole numbers, and taken only where it costs less than what was chosen.
+The solver counts in floating point, so it is believed in one thing only: its lower bounds, on programs of small
+numbers and less a margin for rounding. What it proposes is checked in whole numbers, and taken only where it costs less
+than what was chosen. Where bound and cost do not meet, nothing is called optimal.
 
 The same question gets the same answer: the solver runs in one thread from one seed and is stopped by counts, the size
 of the question and the steps it takes. Only `seconds`, which keep a live scheduler from waiting, can tell two runs

@@ -102,6 +102,7 @@ def formulate(problem: Problem, usable: Sequence[int]) -> Formulation:
     most = most_placements(problem, problem.capacity(usable))
     placing = {place: program.column(limit) for place, limit in most.items()}
     program.at_most(dict.fromkeys(placing.values(), -1), -problem.needed)
+    program.at_most(dict.fromkeys(placing.values(), 1), problem.needed)
     missing = shortages(problem, usable, most)
     relief = {index: freed for index in usable if (freed := relieved(problem, index, missing))}
     evicting = {index: program.column(1) for index in sorted(relief)}
