@@ -12,7 +12,7 @@ from headgate.simulator.scenario import parse_scenario
 from headgate.simulator.virtual_time import run
 
 FOLDER = Path(__file__).parent / "autoscaling"
-ORDERED = {"full-queue": 2, "gated-pods": 1, "gang": 2, "victims": 0}
+ORDERED = {"full-queue": 2, "gated-pods": 1, "gang": 2, "queue-allocation-gate": 2, "victims": 0}
 AUTOSCALERS = ("karpenter", "clusterAutoscaler")
 TROUBLE = parse_faults("crash=0.05,lost=0.1,conflict=0.1,coalesced=0.3,dropped=0.2,stale=200ms")
 
@@ -94,7 +94,7 @@ def test_wrong_signals_are_counted(autoscaler, given, reasons, missed):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("autoscaler", AUTOSCALERS)
-@pytest.mark.parametrize("name", ["full-queue", "gang", "gated-pods", "victims"])
+@pytest.mark.parametrize("name", sorted(ORDERED))
 def test_crashes_and_lost_answers_order_no_node_that_quota_does_not_allow(name, autoscaler, seed):
     found = run(scenario(name, autoscaler), seed, TROUBLE).summary["autoscaler"]
     assert (found["falseReasons"]["quota"], found["missedScaleUps"]) == (0, 0)

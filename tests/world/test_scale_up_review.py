@@ -202,6 +202,11 @@ def test_how_long_nodes_were_there_and_empty():
         pytest.param([WAITING, kueue_workload(admitted=True)], 1, id="quota allows it"),
         pytest.param([WAITING, kueue_workload(admitted=False)], 0, id="quota does not allow it"),
         pytest.param([unschedulable("a", 4000, gates=("x.com/g",))], 0, id="it is gated"),
+        pytest.param(
+            [pod("a", 4000, scheduled=GATED, annotations={"scheduling.volcano.sh/queue-allocation-gate": "true"})],
+            0,
+            id="its Volcano queue took back what it had reserved",
+        ),
         pytest.param([unschedulable("a", 4000, nominated="n")], 0, id="it waits for its victims"),
         pytest.param([unschedulable("a", 4000, deleted=9.0)], 0, id="it is being deleted"),
         pytest.param([member("a", cpu=4000, scheduled=GATED)], 0, id="its gang is not complete"),

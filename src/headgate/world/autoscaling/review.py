@@ -28,6 +28,7 @@ from headgate.model.node import Node
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import CPU, MEMORY
+from headgate.model.volcano import QUEUE_GATES
 from headgate.world.autoscaling.cloud_provider import CloudProvider, Instance
 from headgate.world.autoscaling.snapshot import ClusterSnapshot, Simulation, pack
 from headgate.world.controller import Controller
@@ -219,10 +220,14 @@ class ScaleUpReview:
     # what quota allows
 
     def allows(self, pod: Pod) -> bool:
-        """Whether quota lets the pod start: it has no scheduling gate, and its Workload, if any, is admitted."""
+        """Whether quota lets the pod start: it has no scheduling gate, and its Workload, if any, is admitted.
+
+        A Volcano queue may take back what it reserved, and a gate cannot be put back: then the condition says so.
+        """
         owner = pod.owner.uid if pod.owner is not None else ""
         workload = self._workloads.get(self._workload_of.get(pod.uid) or self._workload_of.get(owner, ""))
-        return not pod.gates and (workload is None or workload.is_true(ADMITTED))
+        taken_back = _is_called_gated(pod) and any(pod.annotations.get(gate) == "true" for gate in QUEUE_GATES)
+        return not pod.gates and not taken_back and (workload is None or workload.is_true(ADMITTED))
 
     # false
 
@@ -283,7 +288,7 @@ class ScaleUpReview:
 
     def _is_demand(self, pod: Pod) -> bool:
         """Quota allows it, it waits for no victim and, as one of a gang, not for the rest of its gang to be created."""
-        incomplete = pod.group is not None and pod.scheduled is not None and pod.scheduled.reason == GATED
+        incomplete = pod.group is not None and _is_called_gated(pod)
         return not pod.nominated and not incomplete and self.allows(pod) and self._reaction_time(pod) < math.inf
 
     def _helped(self, simulation: Simulation, pods: list[Pod]) -> list[Pod]:
@@ -306,6 +311,10 @@ class ScaleUpReview:
             return []
         self._looks_at = at
         return [WakeAt(at, LOOK)]
+
+
+def _is_called_gated(pod: Pod) -> bool:
+    return pod.scheduled is not None and pod.scheduled.reason == GATED
 
 
 def _owners(workload: QueuedWorkload) -> list[str]:
