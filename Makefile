@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check test-kubernetes test-kueue nightly bench lock
+.PHONY: run test check test-kubernetes test-kueue nightly day bench lock
 
 run: $(READY)  ## run the first example and say what to try next
 	@$(BIN)/headgate simulate examples/01-first-pod/scenario.yaml
@@ -37,6 +37,9 @@ test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own s
 nightly: $(READY)  ## a hundred thousand random histories of each plane against its laws, and hostile objects
 	$(BIN)/python tests/nightly.py
 	$(BIN)/python tests/hostile/nightly_leaks.py
+
+day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with queues and without; draws the picture anew
+	$(BIN)/python examples/16-autoscaled-day/day.py --svg examples/16-autoscaled-day/day.svg
 
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py

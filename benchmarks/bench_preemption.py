@@ -24,7 +24,6 @@ from headgate.placement.placer import Placer
 from headgate.placement.table import NodeTable
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
-from headgate.preemption.cost import NODE_SECOND
 from headgate.preemption.coverage import Coverage
 from headgate.preemption.plain import PlainWorld
 from headgate.preemption.policies import LEAST_LOSS, by_importance, work_lost
@@ -164,8 +163,8 @@ def losses() -> None:
         ours = dict(cluster.plan(preemptor).receipt.criteria)["work lost"]
         theirs = cluster.lost_by_priority_and_age(preemptor)
         print(
-            f"{f'a gang of {size} on 400 nodes':>52}: {ours / NODE_SECOND / HOUR:>8.1f} node-hours "
-            f"instead of {theirs / NODE_SECOND / HOUR:>8.1f}: {ours / theirs:.2f}"
+            f"{f'a gang of {size} on 400 nodes':>52}: {ours / HOUR:>8.1f} node-hours "
+            f"instead of {theirs / HOUR:>8.1f}: {ours / theirs:.2f}"
         )
 
 

@@ -316,7 +316,12 @@ def test_a_mistake_in_a_profile_is_told_with_its_place(profile, path, expected):
         pytest.param(
             {"scheduler": {"profiles": [{}, {}]}}, "scheduler.profiles[1].schedulerName", "no other", id="a name twice"
         ),
-        pytest.param({"featureGates": {"X": True}}, "featureGates.X", "expected one of F", id="an unknown gate"),
+        pytest.param(
+            {"featureGates": {"X": True}},
+            "featureGates.X",
+            "expected one of DisableWaitForPodsReady, F",
+            id="an unknown gate",
+        ),
         pytest.param(
             {"scheduler": {"podInitialBackoffSeconds": 0}}, "scheduler.podInitialBackoffSeconds", "above 0", id="0s"
         ),

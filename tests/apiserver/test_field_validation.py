@@ -1,7 +1,7 @@
 """Fields that a custom resource does not declare are dropped; the request says whether that is told, and how."""
 
 import pytest
-from apiserver_client import DEFINITIONS, JSON_PATCH, MERGE, Client, refused
+from apiserver_client import DEFINITIONS, JOBS, JSON_PATCH, MERGE, PODS, STRATEGIC, Client, refused
 
 LEAVES = "/apis/example.com/v1/leaves"
 SPEC = {
@@ -123,3 +123,63 @@ def test_a_way_of_validating_that_does_not_exist_is_refused(client):
     assert answer.value["message"].startswith(
         'CreateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value'
     )
+
+
+# built-in kinds
+
+
+def pod(container=None, **spec):
+    containers = [{"name": "c", "image": "i", **(container or {})}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers, **spec}}
+
+
+def job(**fields):
+    spec = {"template": {"spec": {**pod()["spec"], "restartPolicy": "Never"}}, **fields}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "path, manifest, unknown",
+    [
+        pytest.param(PODS, pod(), [], id="a pod"),
+        pytest.param(PODS, pod(nodeSelector={"any": "label"}), [], id="labels are not fields"),
+        pytest.param(PODS, pod(nodeNam="n"), ["spec.nodeNam"], id="a misspelt field of a pod"),
+        pytest.param(PODS, pod({"ressources": {}}), ["spec.containers[0].ressources"], id="one of a container"),
+        pytest.param(PODS, pod({"resources": {"request": {}}}), ["spec.containers[0].resources.request"], id="deeper"),
+        pytest.param(PODS, {**pod(), "specs": {}}, ["specs"], id="one of the object"),
+        pytest.param(PODS, {**pod(), "metadata": {"name": "p", "label": {}}}, ["metadata.label"], id="of its metadata"),
+        pytest.param(PODS, pod(workloadRef={"name": "w", "podGroup": "g"}), [], id="a reference to a Workload"),
+        pytest.param(JOBS, job(parallelsim=2), ["spec.parallelsim"], id="one of a Job"),
+        pytest.param(
+            JOBS,
+            job(template={"spec": {**pod(priorityclassName="x")["spec"], "restartPolicy": "Never"}}),
+            ["spec.template.spec.priorityclassName"],
+            id="one of a template",
+        ),
+    ],
+)
+def test_unknown_fields_of_built_in_kinds_are_told_to_who_asks(path, manifest, unknown):
+    client, kind = Client(), manifest["kind"]
+    strict = client.ask("POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest)
+    if unknown:
+        listed = ", ".join(f'unknown field "{each}"' for each in unknown)
+        message = f'{kind} in version "v1" cannot be handled as a {kind}: strict decoding error: {listed}'
+        assert refused(strict) == (400, "BadRequest", message)
+    else:
+        assert strict.code == 201
+    answer = client.ask("POST", f"{path}?fieldValidation=Warn", manifest)
+    assert answer.warnings == tuple(f'unknown field "{each}"' for each in unknown)
+
+
+@pytest.mark.parametrize("media", [MERGE, STRATEGIC])
+def test_an_unknown_field_that_a_patch_adds_to_a_built_in_kind(media):
+    client = Client()
+    client.create(JOBS, job())
+    answer = client.ask("PATCH", f"{JOBS}/j?fieldValidation=Warn", {"spec": {"parallelsim": 2}}, media)
+    assert answer.warnings == ('unknown field "spec.parallelsim"',)
+    strict = client.ask("PATCH", f"{JOBS}/j?fieldValidation=Strict", {"spec": {"parallelsim": 2}}, media)
+    assert strict.code == 422
+
+
+def test_what_is_of_another_shape_than_its_type_is_the_matter_of_validation():
+    assert Client().ask("POST", f"{PODS}?fieldValidation=Warn", pod(containers="none")).code == 400

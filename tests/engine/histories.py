@@ -22,7 +22,7 @@ from headgate.model.groups import GroupKey, PodGroup, Workload
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.objects import DisruptionBudget, Namespace, Object
-from headgate.model.pod import Phase, Pod, ScheduledCondition, pods_together
+from headgate.model.pod import Phase, Pod, ScheduledCondition, eviction_mark
 from headgate.model.selectors import Operator, Requirement
 from headgate.model.settings import Profile, Settings
 
@@ -118,9 +118,9 @@ class Cluster:
             case PatchStatus(change=PodCondition(type="PodScheduled") as said):
                 return replace(known, scheduled=ScheduledCondition(said.status, said.reason, said.message))
             case PatchStatus(change=PodCondition(type="DisruptionTarget", status="True", message=message)):
-                return replace(known, preempted=True, leaves_with=pods_together(message))
+                return replace(known, preempted=True, mark=eviction_mark(message))
             case PatchStatus(change=PodCondition(type="DisruptionTarget")):
-                return replace(known, preempted=False, leaves_with=0)
+                return replace(known, preempted=False, mark=None)
             case PatchStatus(change=Status() as status):
                 return replace(known, **asdict(status))
         return None

@@ -1,17 +1,21 @@
 """What keeps a pod out of the queue, what its owner is told, and what lets it in."""
 
 import pytest
-from builders import bound, node, pod
+from builders import bound, member, node, pod, workload
 from steps import Steps
 
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Bind, EmitEvent, PatchStatus
 from headgate.model.events import Observed, Outcome, TimerFired
+from headgate.model.groups import PodGroup
 from headgate.model.pod import ScheduledCondition
 from headgate.model.settings import Profile, Settings
 
 BY_SERVER = ScheduledCondition("False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
+
+
+APPROVED = {"approved": "yes"}
 
 
 def shown(reason, message):
@@ -23,34 +27,30 @@ def test_a_gated_pod_is_not_tried_until_its_last_gate_is_gone():
     assert steps.binds == {}
     assert steps.see(pod("a", gates=("y",))).binds == {}
     assert steps.see(pod("a")).binds == {"a": "n"}
-    assert [decision for decision, _, _ in steps.story] == ["gate", "gate", "ungate", "bind"]
+    assert [decision for decision, _, _ in steps.story] == ["gate", "ungate", "bind"]
 
 
-def test_the_condition_names_the_gates_that_remain_and_follows_them():
+def calls(steps):
+    return [effect for effect in steps.effects if isinstance(effect, PatchStatus | EmitEvent)]
+
+
+def test_gates_cost_no_calls_where_the_server_says_what_they_do():
+    """A pod of two gates, from its creation to its binding: the text of the server is the one of the plugin."""
     steps = Steps(node("n"), pod("a", gates=("x", "y"), scheduled=BY_SERVER))
-    assert steps.only(PatchStatus).change.message == "waiting for scheduling gates: x, y"
-    steps.see(pod("a", gates=("y",), scheduled=shown("SchedulingGated", "waiting for scheduling gates: x, y")))
-    assert steps.only(PatchStatus).change.message == "waiting for scheduling gates: y"
-    assert steps.only(PatchStatus).change.reason == "SchedulingGated"
+    assert calls(steps) == []
+    assert calls(steps.see(pod("a", gates=("y",), scheduled=BY_SERVER))) == []
+    assert calls(steps.see(pod("a", gates=("y",), scheduled=BY_SERVER, labels={"touched": "yes"}))) == []
+    assert steps.see(pod("a", scheduled=BY_SERVER)).kinds == ["Bind"]
 
 
-def test_one_event_when_it_becomes_gated_and_one_when_it_is_released():
-    steps = Steps(node("n"), pod("a", gates=("x", "y"), scheduled=BY_SERVER))
-    assert steps.only(EmitEvent).reason == "SchedulingGated"
-    waiting = shown("SchedulingGated", "waiting for scheduling gates: x, y")
-    steps.see(pod("a", gates=("y",), scheduled=waiting))
-    assert not [effect for effect in steps.effects if isinstance(effect, EmitEvent)]
-    steps.see(pod("a", scheduled=waiting))
-    assert steps.only(EmitEvent).reason == "SchedulingGatesRemoved"
-
-
-def test_a_second_look_before_the_condition_caught_up_repeats_no_event():
-    steps = Steps(node("n", cpu=1), pod("a", gates=("x", "y"), scheduled=BY_SERVER))
-    steps.see(pod("a", gates=("y",), scheduled=BY_SERVER))
-    assert not [effect for effect in steps.effects if isinstance(effect, EmitEvent)], "still the server's own text"
-    steps.see(pod("a", scheduled=BY_SERVER))
-    steps.see(pod("a", scheduled=BY_SERVER, labels={"touched": "yes"}))
-    assert not [effect for effect in steps.effects if isinstance(effect, EmitEvent)], "released only once"
+def test_a_server_that_says_nothing_is_helped_out_once():
+    steps = Steps(node("n"), pod("a", gates=("x", "y")))
+    patch, event = calls(steps)
+    assert (patch.change.reason, patch.change.message) == (BY_SERVER.reason, BY_SERVER.message)
+    assert (event.reason, event.message) == (BY_SERVER.reason, BY_SERVER.message)
+    assert calls(steps.see(pod("a", gates=("y",)))) == []
+    assert calls(steps.see(pod("a", gates=("y",), scheduled=BY_SERVER))) == []
+    assert steps.see(pod("a", scheduled=BY_SERVER)).kinds == ["Bind"]
 
 
 def test_a_pod_let_in_with_its_gates_on_is_not_called_released():
@@ -66,26 +66,25 @@ def test_a_gated_pod_is_never_called_unschedulable():
 
 
 def test_a_restart_says_nothing_again():
-    told = shown("SchedulingGated", "waiting for scheduling gates: x")
-    assert Steps(node("n"), pod("a", gates=("x",), scheduled=told)).effects == []
+    assert Steps(node("n"), pod("a", gates=("x",), scheduled=BY_SERVER)).effects == []
 
 
 def test_gates_removed_while_we_were_away_are_noticed():
-    told = shown("SchedulingGated", "waiting for scheduling gates: x")
-    steps = Steps(node("n"), pod("a", scheduled=told))
-    assert steps.kinds == ["EmitEvent", "Bind"]
+    steps = Steps(node("n"), pod("a", scheduled=BY_SERVER))
+    assert (steps.kinds, [entry[0] for entry in steps.story]) == (["Bind"], ["ungate", "bind"])
 
 
 def test_a_released_pod_that_no_node_takes_is_called_unschedulable_at_once():
     steps = Steps(node("n", cpu=1), pod("a", gates=("x",)))
-    steps.see(pod("a", scheduled=shown("SchedulingGated", "waiting for scheduling gates: x")))
+    steps.see(pod("a", scheduled=BY_SERVER))
     assert steps.only(PatchStatus).change.reason == "Unschedulable"
 
 
-def test_a_released_pod_that_must_wait_its_turn_no_longer_says_that_it_is_gated():
+def test_a_pod_let_go_by_a_plugin_that_must_wait_its_turn_no_longer_says_that_it_is_held():
     settings = Settings(max_in_flight=1)
-    steps = Steps(node("n"), pod("first"), pod("a", gates=("x",)), settings=settings)
-    steps.see(pod("a", scheduled=shown("SchedulingGated", "waiting for scheduling gates: x")))
+    plugins = (*PRE_ENQUEUE, Approval())
+    steps = Steps(node("n"), pod("first", labels=APPROVED), pod("a"), settings=settings, pre_enqueue=plugins)
+    steps.see(pod("a", labels=APPROVED, scheduled=shown("SchedulingGated", "not approved yet")))
     assert steps.only(PatchStatus).change.reason == "SchedulingQueued"
 
 
@@ -110,7 +109,7 @@ class Approval:
         self.open = False
         self.asked = 0
 
-    def refusal(self, candidate):
+    def refusal(self, candidate, cluster):
         self.asked += 1
         return None if self.open or "approved" in candidate.labels else "not approved yet"
 
@@ -119,7 +118,7 @@ class Broken:
     name = "Broken"
     wake_on = frozenset()
 
-    def refusal(self, candidate):
+    def refusal(self, candidate, cluster):
         if candidate.key.name == "bad":
             raise ValueError("no such account")
 
@@ -171,3 +170,46 @@ def test_ten_thousand_gated_pods_cost_nothing_when_others_come_and_go():
         worker = pod(f"w{index}", labels={"approved": "yes"})
         steps.see(worker).step(Outcome(Bind(worker.target, "n")))
     assert plugin.asked == asked + 50
+
+
+class Companions:
+    """Somebody's plugin: a member waits until its group has as many pods as there are nodes, and one of them runs."""
+
+    name = "Companions"
+    wake_on = frozenset({ClusterEvent.MEMBERS_CHANGED, ClusterEvent.NODE_ADDED, ClusterEvent.NEIGHBOURS_CHANGED})
+
+    def refusal(self, candidate, cluster):
+        members = cluster.members(candidate.group)
+        described = cluster.workload(candidate.group.workload)
+        running = [each for each in members if cluster.node_of(each.key)]
+        if described is None or not running:
+            return "nobody of its group runs"
+        on_nodes = [each for one in cluster.nodes() for each in cluster.pods_on(one.name)]
+        assert {each.key for each in running} <= {each.key for each in on_nodes}
+        assert {each.key for each in cluster.pods()} >= {each.key for each in members if cluster.pod(each.key)}
+        assert cluster.node("n") in cluster.nodes() and cluster.node("nowhere") is None
+        return None if len(members) >= len(cluster.nodes()) else f"{len(members)} of {len(cluster.nodes())} are there"
+
+
+def test_a_plugin_reads_nodes_pods_and_groups_and_is_asked_when_they_change():
+    basic = workload("train", PodGroup("workers"))
+    nodes = node("n"), node("m"), node("o")
+    steps = Steps(*nodes, basic, member("w0"), pre_enqueue=(*PRE_ENQUEUE, Companions()))
+    assert steps.binds == {}
+    assert steps.see(bound(member("first"), "n")).binds == {}
+    (condition,) = [effect.change for effect in steps.effects if isinstance(effect, PatchStatus)]
+    assert condition.message == "2 of 3 are there"
+    assert set(steps.see(member("w1")).binds) == {"w0", "w1"}
+
+
+def test_what_a_plugin_was_given_does_not_change_afterwards():
+    seen = []
+
+    class Keeping(Approval):
+        def refusal(self, candidate, cluster):
+            seen.append((cluster.nodes(), cluster.pods()))
+            return
+
+    steps = Steps(node("n"), pod("a"), pre_enqueue=(*PRE_ENQUEUE, Keeping()))
+    steps.see(node("m"), pod("b"))
+    assert [(len(nodes), len(pods)) for nodes, pods in seen[:1]] == [(1, 1)]

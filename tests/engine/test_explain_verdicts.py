@@ -127,7 +127,7 @@ EVICTED = says("Evicted", reason="Preempted", message="for another")
             [queue(), work("a", requeue=RequeueState(3, NOW + 40), conditions=(
                 says("Requeued", False, "PodsReadyTimeout", "too slow"),))],
             WorkloadState.BACKOFF,
-            "backs off for another 40 s after 3 tries (PodsReadyTimeout: too slow)",
+            "backs off for another 40s after 3 tries (PodsReadyTimeout: too slow)",
             id="it backs off"),
         pytest.param([queue(cpu=4), held("h", 3), work("a", 2)], WorkloadState.QUOTA,
                      "needs 2 cpu of flavor default and 1 is free: nominalQuota of ClusterQueue cq is 4, 3 in use",

@@ -63,7 +63,7 @@ def test_victims_make_room_for_unlike_members_in_the_order_that_helps():
     [
         pytest.param(
             [sized(f"w{i}", 100) for i in range(3)],
-            "Preemption would not help: no room even without all 2 pods (2 units) of lower priority.",
+            "Preemption would not help: it does not fit even without all 2 pods (2 units) of lower priority.",
             id="equal pods are counted",
         ),
         pytest.param(

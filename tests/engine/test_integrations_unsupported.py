@@ -201,3 +201,19 @@ def test_a_running_job_that_asks_for_it_later_goes_on():
     scene.patch(f"{PODS}/pod", metadata={"annotations": RACK})
     assert is_admitted(scene.settle())
     assert scene.free("pod")
+
+
+def test_a_prebuilt_workload_says_itself_which_topology_it_wants():
+    scene = scene_with_quota()
+    spec = {"containers": [{"name": "main", "image": "example.com/image:1", "resources": {"requests": {"cpu": "1"}}}]}
+    pod_set = {
+        "name": "main",
+        "count": 1,
+        "template": {"spec": {**spec, "restartPolicy": "Never"}},
+        "topologyRequest": {"required": "example.com/rack"},
+    }
+    scene.create(WORKLOADS, {"metadata": {"name": "made"}, "spec": {"queueName": "lq", "podSets": [pod_set]}})
+    scene.create(JOBS, job(labels={"kueue.x-k8s.io/prebuilt-workload-name": "made"}))
+    scene.settle()
+    assert "Finished" not in scene.conditions("made")
+    assert refusal(scene)[0] == "Misconfigured"

@@ -1,7 +1,7 @@
 """A member that is relabelled, or whose workload goes, leaves its group completely: nobody counts on it any more."""
 
 import pytest
-from builders import bound, gang, member, node, pod, priority_class, workload
+from builders import bound, gang, member, node, pod, priority_class, shape, workload
 from msgspec.structs import asdict, replace
 from steps import Steps
 from test_preempting import evictions, gone, marks, nominations, preempted, recorded
@@ -9,6 +9,7 @@ from test_preempting import evictions, gone, marks, nominations, preempted, reco
 from headgate.model.effects import Bind, PatchStatus, PodCondition
 from headgate.model.events import Observed, Outcome, WriteError
 from headgate.model.groups import GroupKey
+from headgate.model.pod import EvictionMark, eviction_mark
 
 TRAIN, SERVE = workload("train", gang(2)), workload("serve", gang(2))
 TWO = node("n", cpu=100), node("m", cpu=100)
@@ -16,7 +17,7 @@ LOW = bound(pod("low-n", priority=1), "n"), bound(pod("low-m", priority=1), "m")
 HIGH = workload("train", gang(2), priority=10)
 WHOLE = workload("train", gang(2, whole=True), priority=1)
 RUNNING = bound(member("w0"), "n"), bound(member("w1"), "m")
-MARKED = [replace(each, preempted=True, leaves_with=2) for each in RUNNING]
+MARKED = [replace(each, preempted=True, mark=EvictionMark(str(each.group), 2)) for each in RUNNING]
 PAIR = member("w0", priority=10), member("w1", priority=10)
 
 
@@ -200,6 +201,49 @@ def test_the_mark_of_one_who_left_its_gang_is_taken_back_last():
     assert (evictions(successor), marks(successor)) == ([], {"w0": "False"})
     assert marks(recorded(steps)) == {}
     assert marks(steps.see(RUNNING[0])) == {"w1": "False"}
+
+
+SERVING = workload("serve", gang(2, whole=True), priority=1)
+SERVERS = [bound(member(f"s{i}", of="serve"), name) for i, name in enumerate(("k", "l"))]
+FOUR = *TWO, node("k", cpu=100), node("l", cpu=100)
+
+
+@pytest.mark.parametrize(
+    "servers, marked",
+    [
+        pytest.param(SERVERS, ["w0"], id="which was never marked"),
+        pytest.param(SERVERS[:1], ["w0"], id="which lacks a pod"),
+        pytest.param(
+            [replace(each, preempted=True, mark=EvictionMark(str(each.group), 2)) for each in SERVERS],
+            ["s0", "s1", "w0"],
+            id="which is marked itself",
+        ),
+    ],
+)
+def test_a_marked_pod_that_moved_into_another_whole_gang_has_neither_gang_evicted(servers, marked):
+    """Its mark names the gang it was marked with: it counts as moved there, and says nothing of the gang it is in."""
+    successor = Steps(*FOUR, WHOLE, SERVING, *servers, MARKED[0], moved(MARKED[1]))
+    assert evictions(successor) == []
+    assert marks(successor) == dict.fromkeys(marked, "False")
+    recorded(successor)
+    unmarked = [replace(each, preempted=False, mark=None) for each in (MARKED[0], *servers)]
+    assert marks(successor.see(*unmarked)) == {"w1": "False"}, "the last"
+
+
+def test_a_gang_whose_eviction_has_begun_is_evicted_whole_and_not_the_gang_a_terminating_pod_of_it_moved_into():
+    terminating = replace(moved(MARKED[1]), deleted=100.0)
+    successor = Steps(*FOUR, WHOLE, SERVING, *SERVERS, MARKED[0], terminating)
+    assert evictions(successor) == ["w0"]
+
+
+def test_a_gang_that_a_marked_pod_moved_into_is_preempted_whole_with_marks_that_name_it():
+    steps = Steps(*FOUR, WHOLE, SERVING, *SERVERS, MARKED[0], moved(MARKED[1]))
+    steps.see(*RUNNING[:1], moved(RUNNING[1]))
+    steps.see(pod("high", priority=10, shape=shape(100, node_name="k")))
+    recorded(steps)
+    said = [each.change.message for each in steps.effects if isinstance(each, PatchStatus)]
+    assert [eviction_mark(text) for text in said] == [EvictionMark(str(SERVERS[0].group), 3)] * 3
+    assert sorted(evictions(recorded(steps))) == ["s0", "s1", "w1"]
 
 
 def test_a_running_pod_is_never_called_unschedulable():

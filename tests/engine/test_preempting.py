@@ -155,8 +155,8 @@ def test_room_that_frees_elsewhere_is_taken_at_once():
         ),
         pytest.param(
             pod("high", cpu=200, priority=10),
-            "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: no room even without all "
-            "1 pods (1 units) of lower priority.",
+            "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: it does not fit even "
+            "without the only pod of lower priority.",
             id="nobody leaves for a pod that would not fit even then",
         ),
     ],
@@ -334,7 +334,7 @@ def test_both_sides_learn_of_it_and_tenants_do_not_see_each_others_names():
     assert "a pod of another namespace" in told["secret"]
     assert "pod low" in told["high"]
     assert "secret" not in told["high"]
-    assert "1 pods of other namespaces" in told["high"]
+    assert "1 pod of other namespaces" in told["high"]
 
 
 def test_the_receipt_says_who_for_whom_by_which_rule_and_at_what_cost():

@@ -150,8 +150,8 @@ def test_equal_pods_are_searched_for_once_while_nothing_happens():
     assert _searches(steps) == 1
     said = [each.change.message for each in steps.effects if isinstance(each, PatchStatus)]
     assert said == [
-        "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: no room even without all "
-        "1 pods (1 units) of lower priority."
+        "0/1 nodes are available: 1 Insufficient cpu. Preemption would not help: it does not fit even "
+        "without the only pod of lower priority."
     ]
 
 

@@ -9,7 +9,7 @@ from test_preempting import FULL, HIGH, LOW, evictions, gone, marks, nominations
 from headgate.model.effects import Bind, Evict, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import Gone, Observed, Outcome, WriteError
 from headgate.model.keys import Key, Kind
-from headgate.model.pod import Phase, pods_together
+from headgate.model.pod import EvictionMark, Phase, eviction_mark
 
 TWO = node("n", cpu=100), node("m", cpu=100)
 WHOLE = workload("train", gang(2, whole=True))
@@ -165,7 +165,7 @@ def test_a_gang_that_lacks_a_pod_and_was_never_marked_has_not_begun_to_leave():
 def test_a_mark_that_is_being_taken_back_is_set_again_before_anyone_leaves():
     """What was seen last shows the mark still, and taking it back may yet succeed, or fail and be tried again."""
     steps = preempted(*TWO, WHOLE, *RUNNING, HIGH)
-    steps.see(*(replace(each, preempted=True, leaves_with=2) for each in RUNNING))
+    steps.see(*(replace(each, preempted=True, mark=EvictionMark(str(each.group), 2)) for each in RUNNING))
     assert marks(steps.step(gone(HIGH))) == {"w0": "False", "w1": "False"}
     taken_back = patches(steps, PodCondition)
     assert marks(recorded(steps.see(pod("other", priority=10)))) == {"w0": "True", "w1": "True"}
@@ -203,19 +203,21 @@ def test_a_member_that_joined_while_its_gang_was_being_marked_leaves_with_it():
     ],
 )
 def test_a_successor_knows_from_the_marks_how_many_there_were(said, leaves):
-    marked = [replace(each, preempted=True, leaves_with=said) for each in RUNNING]
+    mark = EvictionMark(str(RUNNING[0].group), said) if said else None
+    marked = [replace(each, preempted=True, mark=mark) for each in RUNNING]
     steps = Steps(*TWO, workload("train", gang(1, whole=True)), *marked)
     assert evictions(steps) == (["w0", "w1"] if leaves else [])
 
 
-def test_the_marks_say_how_many_leave_together_and_hide_names_from_other_tenants():
+def test_the_marks_name_the_gang_that_is_evicted_and_hide_names_from_other_tenants():
     stranger = replace(HIGH, key=Key(Kind.POD, "other", "secret"))
     steps = recorded(Steps(*TWO, WHOLE, *RUNNING, stranger))
     assert evictions(steps) == []
     texts = [each.change.message for each in steps.effects if isinstance(each, PatchStatus)]
     who = "Preempted by a pod of another namespace, which has priority 10, on node"
-    assert sorted(texts) == [f"{who} {name}; 2 pods leave together" for name in ("m", "n")]
-    assert [pods_together(text) for text in texts] == [2, 2]
+    gang = str(RUNNING[0].group)
+    assert sorted(texts) == [f"{who} {name}; all 2 pods of {gang} are evicted together" for name in ("m", "n")]
+    assert [eviction_mark(text) for text in texts] == [EvictionMark(gang, 2)] * 2
 
 
 # statuses

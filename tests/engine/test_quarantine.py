@@ -1,14 +1,14 @@
 """One object that a rule cannot deal with is left out until it changes; the others are decided about as without it."""
 
 import pytest
-from builders import bound, node, node_key, pod, pod_key
+from builders import bound, gang, member, node, node_key, pod, pod_key, workload
 from msgspec.structs import replace
 from quota_steps import flavor, local, namespace, queue, work
 
 from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.engine.quota.admission_cycle import AdmissionCycle
-from headgate.model.effects import Bind, EmitEvent, PatchStatus, WakeAt
+from headgate.model.effects import Bind, EmitEvent, PatchStatus, PodCondition, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable
 from headgate.model.keys import Kind
 from headgate.model.pod import Phase, PodShape
@@ -351,3 +351,21 @@ def test_a_hundred_pods_beside_it_need_few_trials(broken_beside, monkeypatch):
     world = World(node("n"), node("free"), *others[:50], bound(poisoned("bad"), "n"), *others[50:], pod("a"))
     assert [name for name, _ in world.told] == ["bad"]
     assert len(tried) < 40
+
+
+def conditions(world):
+    changes = [(e.target.key.name, e.change) for e in world.effects if isinstance(e, PatchStatus)]
+    return {name: change.message for name, change in changes if isinstance(change, PodCondition)}
+
+
+def test_a_gang_that_lacks_a_quarantined_member_says_so_until_it_is_replaced():
+    bad = member("bad", gates=("wait",))
+    world = World(node("n"), workload("train", gang(3)), member("w0"), member("w1"), bad)
+    assert conditions(world)["w0"] == "waiting for the gates of bad, a member of its gang"
+    world.step(Unreadable(bad.key, bad.uid, "2", "not a pod"))
+    lacking = "waiting for its gang to have at least 3 pods; not counted, as it is quarantined: bad"
+    assert conditions(world) == {"w0": lacking, "w1": lacking}
+    world.lose(bad)
+    assert set(conditions(world).values()) == {"waiting for its gang to have at least 3 pods"}
+    world.see(member("w2"))
+    assert set(world.binds) == {"w0", "w1", "w2"}

@@ -204,7 +204,7 @@ def test_gates_of_others_come_first_and_such_a_pod_counts_for_nothing():
     held = queued("a", gates=("example.com/theirs", QUEUE_GATE))
     steps = Queues(queue("team", 1000), node("n", cpu=4000), held)
     assert (steps.binds, steps.let_go) == ({}, [])
-    assert steps.messages == {"a": "waiting for scheduling gates: example.com/theirs"}
+    assert steps.messages == {"a": "Scheduling is blocked due to non-empty scheduling gates"}
     steps.see(queued("b", created=1.0))
     assert steps.binds == {"b": "n"}, "a gate of somebody else keeps no capacity"
 

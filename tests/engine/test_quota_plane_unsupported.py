@@ -53,7 +53,7 @@ def test_a_queue_that_asks_for_what_is_not_built_admits_nobody_and_says_why(obje
     (active,) = steps.status(queue().key).conditions
     assert (active.status, active.reason) == ("False", reason)
     assert active.message == f"Can't admit new workloads: {text}."
-    assert steps.condition("a", "QuotaReserved") == ("False", "Suspended", f"ClusterQueue cq is inactive: {text}")
+    assert steps.condition("a", "QuotaReserved") == ("False", "Misconfigured", f"ClusterQueue cq is inactive: {text}")
     steps.see(replace(cure, version="9")).later(1.0)
     assert steps.admitted == ["a"]
 
@@ -62,7 +62,8 @@ def test_a_workload_that_runs_stays_when_its_queue_asks_for_it_later():
     steps = QuotaSteps(queue(), work("a"))
     steps.see(queue(concurrent_admission=True), work("b", created=1.0)).later(1.0)
     assert steps.admitted == ["a"]
-    assert steps.reason("b") == ("False", "Suspended")
+    assert steps.reason("b") == ("False", "Misconfigured")
+    assert ("b", "Misconfigured") in steps.told
 
 
 def test_the_workload_itself_is_told_first():

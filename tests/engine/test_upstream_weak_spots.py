@@ -27,7 +27,7 @@ class Counting:
     def __init__(self):
         self.asked = 0
 
-    def refusal(self, pod):
+    def refusal(self, pod, cluster):
         self.asked += 1
 
 

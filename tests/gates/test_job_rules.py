@@ -23,6 +23,7 @@ from headgate.model.selectors import Operator, Requirement
 
 LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
 FEWEST = "kueue.x-k8s.io/job-min-parallelism"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
 EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
 SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
@@ -267,6 +268,13 @@ FIXED = "field is immutable"
             [f"{ANNOTATIONS}[{EQUAL}]: Forbidden: field is immutable while the job is not suspended"],
             id="completions do not begin to follow while it runs",
         ),
+        pytest.param(
+            job(annotations={ELASTIC: "true"}),
+            job(),
+            [f"{ANNOTATIONS}[{ELASTIC}]: Forbidden: field is immutable while the job is not suspended"],
+            id="it does not begin to be elastic while it runs",
+        ),
+        pytest.param(waiting(annotations={ELASTIC: "true"}), waiting(), [], id="it may become elastic while it waits"),
         pytest.param(
             waiting(annotations={GATED_BY: "a.io/x,b.io/y"}),
             waiting(annotations={GATED_BY: "a.io/x"}),

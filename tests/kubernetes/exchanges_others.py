@@ -37,6 +37,16 @@ def tainted(**taint: Any) -> Step:
 
 
 EXCHANGES: dict[str, list[Step]] = {
+    "unknown fields of a job, strictly": [
+        create(job(parallelsim=1), f"{JOBS}?fieldValidation=Strict"),
+        create(job(), JOBS),
+        merge({"spec": {"parallelsim": 1}}, f"{THE_JOB}?fieldValidation=Strict"),
+    ],
+    "unknown fields of a pod, strictly": [
+        create(pod(containers=[container(ressources={})], nodeNam="a"), f"{PODS}?fieldValidation=Strict"),
+        create(with_metadata(pod(), label={}), f"{PODS}?fieldValidation=Strict"),
+        create(pod(), f"{PODS}?fieldValidation=Strict"),
+    ],
     "a plain job": [create(job(), JOBS), get(THE_JOB)],
     "a job that always restarts": [create(job(template={"spec": {"containers": [container()]}}), JOBS)],
     "a job with a negative parallelism": [create(job(parallelism=-1), JOBS)],

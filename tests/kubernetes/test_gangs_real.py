@@ -104,7 +104,7 @@ class Kubelets:
 def port(cluster: Cluster) -> Iterator[int]:
     """Where our process is to answer about new workloads: everything is installed, and taken away in the end."""
     chosen = free_port()
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{chosen}")
+    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{chosen}", "--no-queues")
     assert done.returncode == 0, done.stderr
     yield chosen
     for kind in CONFIGURATIONS:
@@ -114,7 +114,7 @@ def port(cluster: Cluster) -> Iterator[int]:
 @pytest.fixture
 def run(cluster: Cluster, port: int, start: Start) -> Callable[[], OurProcess]:
     def started() -> OurProcess:
-        process = start("--webhook-listen", f"127.0.0.1:{port}", *FLAGS)
+        process = start("--webhook-listen", f"127.0.0.1:{port}", "--no-queues", *FLAGS)
         eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
         eventually("our process is ready", lambda: process.answers("/readyz"))
         return process
@@ -251,7 +251,7 @@ async def test_a_gang_preempts_for_all_its_members_at_once_or_for_none(
     await seen.let_go("low-two")
     await seen.until("the gang runs", lambda: seen.bound(*names))
     told = explained(process, f"{namespace}/urgent")
-    assert f"pod group {namespace}/urgent/workers, priority 1000, takes the room of pod {namespace}/low-" in told
+    assert f"pod group {namespace}/urgent/workers, priority 1000, preempts pod {namespace}/low-" in told
     assert f"for pod group {namespace}/urgent/workers, priority 1000" in told
 
 

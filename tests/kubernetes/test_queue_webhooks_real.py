@@ -87,15 +87,22 @@ spec:
 async def asked(
     cluster: Cluster, client: Client, namespace: str, start: Start, tmp_path: Path
 ) -> AsyncIterator[OurProcess]:
-    """Our process answers for Kueue's kinds, jobs and pods; what is left of them goes when nobody answers any more."""
+    """Our process answers for Kueue's kinds, jobs and pods; what is left of them goes when nobody answers any more.
+
+    It stands by and decides nothing: somebody else holds the lease.
+    """
     port, config = free_port(), tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(CONFIG))
     done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}")
     assert done.returncode == 0, done.stderr
     listen = ("--webhook-listen", f"127.0.0.1:{port}", "--lease-namespace", OWN_NAMESPACE)
-    process = start("--config", str(config), "--no-leader-elect", *listen)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{OWN_NAMESPACE}/leases"
+    held = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": "2036-01-01T00:00:00.000000Z"}
+    await client.create(lease, {"metadata": {"name": "headgate"}, "spec": held})
+    process = start("--config", str(config), "--roles", "quota,integrations", *listen)
     eventually("the server asks and trusts us", lambda: answers(cluster))
     yield process
+    await client.delete(f"{lease}/headgate")
     for kind in CONFIGURATIONS:
         cluster.kubectl("delete", kind, "headgate")
     await clear(client, f"/api/v1/namespaces/{namespace}/pods")

@@ -28,6 +28,7 @@ from wire import Client
 from headgate.apiserver import ApiServer, Request
 
 PROMPTLY = 2.0  # seconds from the last gate to a node
+TOLD = "Scheduling is blocked due to non-empty scheduling gates"
 PLUGIN_PACKAGE = Path(__file__).resolve().parents[1] / "plugins" / "annotation_gate"
 QUOTA, BUDGET, LICENCE = (f"example.com/{name}" for name in ("quota", "budget", "licence"))
 
@@ -53,7 +54,7 @@ async def test_a_gated_pod_waits_while_others_go_and_goes_as_soon_as_its_gates_a
     await create_nodes(client, [node("first")])
     start("--no-leader-elect")
     await create_pods(client, namespace, [gated("held", QUOTA, BUDGET)])
-    await pods.until("it is told what it waits for", lambda: says(pods, "held") == told(QUOTA, BUDGET))
+    await pods.until("it is told what it waits for", lambda: says(pods, "held") == TOLD)
     await create_pods(client, namespace, [pod("later")])
     await pods.until("a pod created later is bound", lambda: pods.node_of("later") == "first")
     assert reason(pods, "held") == "SchedulingGated"
@@ -85,7 +86,7 @@ async def test_two_controllers_that_know_nothing_of_each_other_agree_on_every_po
     assert sorted(quota.agreed) == sorted(budget.agreed) == names
 
 
-async def test_the_condition_names_the_gates_that_remain_and_events_come_once(
+async def test_the_server_says_that_a_pod_is_gated_and_events_come_once(
     cluster: Cluster, client: Client, namespace: str, pods: PodWatch, start: Start
 ) -> None:
     await create_nodes(client, [node("small", cpu="1")])
@@ -93,7 +94,7 @@ async def test_the_condition_names_the_gates_that_remain_and_events_come_once(
     await create_pods(client, namespace, [gated("it", QUOTA, BUDGET, LICENCE, cpu="2")])
     for left in ((QUOTA, BUDGET, LICENCE), (QUOTA, LICENCE), (LICENCE,)):
         await set_gates(client, namespace, "it", *left)
-        await pods.until(f"it waits for {left}", partial(waits_for, pods, "it", *left))
+        await pods.until(f"it waits for {left}", partial(waits, pods, "it"))
         assert status_column(cluster, namespace, "it") == "SchedulingGated"
 
     await set_gates(client, namespace, "it")
@@ -104,7 +105,7 @@ async def test_the_condition_names_the_gates_that_remain_and_events_come_once(
     await pods.until("it is bound", lambda: pods.node_of("it") == "large")
     assert status_column(cluster, namespace, "it") == "Pending", "there is no kubelet to start it"
     counts = eventually("its story is told to the end", lambda: events_to_the_end(cluster, namespace, "it"))
-    assert counts == {"SchedulingGated": 1, "SchedulingGatesRemoved": 1, "FailedScheduling": 1, "Scheduled": 1}
+    assert counts == {"FailedScheduling": 1, "Scheduled": 1}, "gates cost no calls"
 
 
 async def test_events_come_once_however_quickly_gates_and_conditions_change(
@@ -122,13 +123,30 @@ async def test_events_come_once_however_quickly_gates_and_conditions_change(
     assert again == {}
 
 
+async def test_managed_fields_name_the_owner_of_a_gate_and_never_us(
+    client: Client, namespace: str, pods: PodWatch, start: Start
+) -> None:
+    await create_nodes(client, [node("roomy", cpu="64")])
+    start("--no-leader-elect")
+    body = json.dumps(gated("it", QUOTA)).encode()
+    await client.request("POST", f"{pods_path(namespace)}?fieldManager=quota-manager", body, "application/json")
+    await pods.until("it is held", partial(waits, pods, "it"))
+    seen = json.loads((await client.request("GET", f"{pods_path(namespace)}/it", b"", "")).body)
+    managers = {
+        entry["manager"]
+        for entry in seen["metadata"]["managedFields"]
+        if "f:schedulingGates" in entry["fieldsV1"].get("f:spec", {})
+    }
+    assert managers == {"quota-manager"}
+
+
 async def test_a_pod_narrowed_while_gated_goes_where_it_was_narrowed_to(
     client: Client, namespace: str, pods: PodWatch, start: Start
 ) -> None:
     await create_nodes(client, [node("roomy", cpu="64"), in_zone("a"), in_zone("b")])
     start("--no-leader-elect")
     await create_pods(client, namespace, [gated("it", QUOTA)])
-    await pods.until("it is held", lambda: says(pods, "it") == told(QUOTA))
+    await pods.until("it is held", lambda: says(pods, "it") == TOLD)
 
     await client.patch(f"{pods_path(namespace)}/it", {"spec": {"nodeSelector": {"zone": "b"}}})
     await set_gates(client, namespace, "it")
@@ -200,7 +218,7 @@ async def test_gated_and_refused_pods_outlast_an_outage_and_go_on_afterwards(
     process = start("--no-leader-elect")
     await create_pods(client, namespace, [pod("big", cpu="2"), *(gated(name, QUOTA, BUDGET) for name in held)])
     await pods.until("one is refused", lambda: reason(pods, "big") == "Unschedulable")
-    await pods.until("the others are held", lambda: {says(pods, name) for name in held} == {told(QUOTA, BUDGET)})
+    await pods.until("the others are held", lambda: {says(pods, name) for name in held} == {TOLD})
 
     cluster.stop_apiserver()
     eventually("the outage is noticed", lambda: "retrying" in process.written())
@@ -209,7 +227,7 @@ async def test_gated_and_refused_pods_outlast_an_outage_and_go_on_afterwards(
 
     async with Client(cluster.server) as again:
         await set_gates(again, namespace, held[0], BUDGET)
-        await pods.until("it is told what remains", lambda: says(pods, held[0]) == told(BUDGET))
+        await pods.until("one gate is gone", lambda: gates_left(pods, held[:1]) == {(BUDGET,)})
         assert pods.bound == 0
         assert gates_left(pods, held[1:]) == {(QUOTA, BUDGET)}
         await asyncio.gather(*(set_gates(again, namespace, name) for name in held))
@@ -261,17 +279,13 @@ def installed(package: Path, folder: Path) -> Path:
 # what the tests look at
 
 
-def told(*gates: str) -> str:
-    return f"waiting for scheduling gates: {', '.join(gates)}"
-
-
 def says(pods: PodWatch, name: str) -> str:
     condition = pods.pods[name].condition("PodScheduled") if name in pods.pods else None
     return condition.message if condition else ""
 
 
-def waits_for(pods: PodWatch, name: str, *gates: str) -> bool:
-    return says(pods, name) == told(*gates)
+def waits(pods: PodWatch, name: str) -> bool:
+    return says(pods, name) == TOLD
 
 
 def reason(pods: PodWatch, name: str) -> str:

@@ -37,6 +37,7 @@ LOOK_EVERY = 1.0  # seconds; what has not changed for so long is done
 SHOWN = 3  # worlds a failure prints in full
 PODS = "/api/v1/pods"
 INCOMING = f"{PODS}?labelSelector=role%3Dincoming"
+CRD = Path(__file__).parents[2] / "src/headgate/api/crds/workloads.yaml"
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
 
 
@@ -88,8 +89,15 @@ async def classes(client: Client) -> AsyncIterator[None]:
     await asyncio.gather(*(client.delete(place(each)) for each in priority_classes()))
 
 
+@pytest.fixture
+def gangs(cluster: Cluster) -> None:
+    """Workloads can be created. kube-scheduler knows nothing of them, and is to choose as if nobody did."""
+    cluster.kubectl("apply", "-f", str(CRD))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/workloads.scheduling.headgate.dev")
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.usefixtures("classes")
+@pytest.mark.usefixtures("classes", "gangs")
 async def test_the_same_pods_must_leave_for_the_one_that_comes(
     cluster: Cluster, client: Client, start: Start, tmp_path: Path
 ) -> None:
@@ -133,6 +141,14 @@ def check_that_worlds_differ(cases: list[Case]) -> None:
     assert len(choices) > WORLDS // 10, f"only {len(choices)} had a best candidate among several"
     violating = [case for case in preempting if case.judge.cost(case.theirs.nominated).violations]
     assert len(violating) > WORLDS // 20, f"only {len(violating)} had to violate a budget"
+    for mark in ("/workload", "/checkpoint"):
+        marked = [case for case in preempting if any(_carries(each, mark) for each in case.world.placed)]
+        assert len(marked) > WORLDS // 10, f"only {len(marked)} were decided beside pods with {mark}"
+
+
+def _carries(pod: Manifest, mark: str) -> bool:
+    metadata = pod["metadata"]
+    return any(mark in name for name in (*metadata.get("labels", {}), *metadata.get("annotations", {})))
 
 
 def told(cases: list[Case]) -> str:

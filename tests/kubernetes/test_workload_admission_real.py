@@ -67,9 +67,10 @@ def port() -> int:
 @pytest.fixture
 def checked(cluster: Cluster, port: int, start: Start) -> Iterator[str]:
     """Our process is asked about new workloads. Afterwards nobody is, since nobody would answer."""
-    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}")
+    done = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}", "--no-queues")
     assert done.returncode == 0, done.stderr
-    start("--webhook-listen", f"127.0.0.1:{port}", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
+    flags = ("--no-queues", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
+    start("--webhook-listen", f"127.0.0.1:{port}", *flags)
     eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
     yield done.stdout
     for kind in CONFIGURATIONS:
@@ -114,7 +115,7 @@ async def test_a_real_server_asks_us_about_new_workloads(client: Client, namespa
     )
     code, spec = await create("c")
     assert (code, spec["priorityClassName"]) == (201, "wl-normal")
-    code, spec = await create("d", priorityClassName="wl-low", preemptionPriorityClassName="system-node-critical")
+    code, spec = await create("d", priorityClassName="wl-low", preemptionPriorityClassName="wl-high")
     assert (code, spec["priorityClassName"]) == (201, "wl-low")
     code, message = await create("e", podGroups=[])
     assert (code, message.partition("invalid: ")[2]) == (
@@ -125,7 +126,7 @@ async def test_a_real_server_asks_us_about_new_workloads(client: Client, namespa
 
 def test_installing_again_changes_nothing_and_keeps_the_trust(cluster: Cluster, port: int, checked: str) -> None:
     assert "MutatingWebhookConfiguration headgate: created" in checked
-    again = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}")
+    again = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}", "--no-queues")
     outcomes = {line.rpartition(": ")[2] for line in again.stdout.splitlines() if ".kueue." not in line}
     assert outcomes == {"unchanged"}  # Kueue's kinds may have come from elsewhere
     assert all(trusts(cluster, kind) for kind in CONFIGURATIONS)

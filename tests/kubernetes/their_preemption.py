@@ -54,6 +54,7 @@ class Judge:
 
     def __init__(self, world: World, candidates: Candidates) -> None:
         self._world, self.candidates = world, candidates
+        self._budgets = [each for each in world.others if each["kind"] == "PodDisruptionBudget"]
         self._pods = {each["metadata"]["name"]: each for each in world.placed}
 
     def best(self) -> list[str]:
@@ -71,10 +72,10 @@ class Judge:
         return Cost(violations, _priority(victims[0]), total, len(victims), -_began(victims[0]))
 
     def _violating(self, pods: Iterable[Manifest]) -> set[str]:
-        allowed = [budget["status"]["disruptionsAllowed"] for budget in self._world.others]
+        allowed = [budget["status"]["disruptionsAllowed"] for budget in self._budgets]
         found = set()
         for each in sorted(pods, key=_importance):
-            for index, budget in enumerate(self._world.others):
+            for index, budget in enumerate(self._budgets):
                 allowed[index] -= _covers(budget, each)
                 if _covers(budget, each) and allowed[index] < 0:
                     found.add(each["metadata"]["name"])

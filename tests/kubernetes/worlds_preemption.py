@@ -1,4 +1,8 @@
-"""Random little clusters that are nearly full: one pod comes, and may have to make others leave.
+"""Random little clusters that are nearly full: one pod comes, and may have to preempt others.
+
+Some of those that run save their work or belong to a gang, of which kube-scheduler knows nothing: to a pod outside
+groups they are pods like any other. Pods of gangs have a priority of their own, because of equals kube-scheduler with
+its own groups keeps their pods before others, and the one asked here knows none.
 
 The same seed makes the same world under any name, so that two schedulers can be asked the same question side by side.
 """
@@ -11,7 +15,10 @@ from objects import Manifest, node
 from worlds import DEVICE, FAMILY, HOSTNAME, ZONE, Dice, World
 
 POLITE = "polite"  # the class of pods that never make others leave
-PRIORITIES = {"lowest": -100, "low": 0, "middling": 10, "high": 100, "highest": 1000, POLITE: 500}
+TOGETHER = "together"  # the class of pods in gangs
+PRIORITIES = {"lowest": -100, "low": 0, TOGETHER: 5, "middling": 10, "high": 100, "highest": 1000, POLITE: 500}
+LINK = "scheduling.headgate.dev"
+GANG = "train"
 LONG_AGO = "2024-05-01T0{}:00:00Z"
 
 
@@ -32,6 +39,8 @@ class FullWorlds(Dice):
         self.name, self._scheduler = name, scheduler
         self._apps = self._one("a", "ab", "aab", "abc")
         self._unwelcoming = self._one(0, 0, 0, 30)  # percent of those who run want nobody else
+        self._ganged = self._one(0, 0, 25, 50)  # percent of those who run belong to the gang
+        self._saving = self._one(0, 30, 60)  # percent of those who run save their work
 
     def world(self) -> World:
         nodes = [self._node(f"{self.name}-{index}") for index in range(self._one(1, 2, 2, 3, 3, 4))]
@@ -45,8 +54,19 @@ class FullWorlds(Dice):
             ended=[],
             leaving=[],
             incoming=self._incoming(),
-            others=budgets,
+            others=[*budgets, self._gang(placed)],
         )
+
+    def _gang(self, placed: list[Manifest]) -> Manifest:
+        """Its pods are preempted one by one, which is the default, whether or not that breaks it."""
+        members = sum(f"{LINK}/workload" in each["metadata"].get("labels", {}) for each in placed)
+        group = {"name": "workers", "policy": {"gang": {"minCount": max(1, members - self._one(0, 1))}}}
+        return {
+            "apiVersion": f"{LINK}/v1alpha1",
+            "kind": "Workload",
+            "metadata": {"name": GANG, "namespace": self.name},
+            "spec": {"podGroups": [group], "priorityClassName": TOGETHER},
+        }
 
     def _node(self, name: str) -> Manifest:
         taints = [{"key": "broken", "value": "", "effect": "NoSchedule"}] if self._chance(6) else []
@@ -80,6 +100,12 @@ class FullWorlds(Dice):
     def _running(self, name: str, machine: str, began: int | None) -> Manifest:
         made = self._pod(name, self._one("lowest", "low", "low", "middling", "middling", "high"), small=True)
         made["spec"]["nodeName"] = machine
+        if self._chance(self._ganged):
+            made["spec"]["priorityClassName"] = TOGETHER
+            made["metadata"].setdefault("labels", {}).update({f"{LINK}/workload": GANG, f"{LINK}/pod-group": "workers"})
+        if self._chance(self._saving):
+            kept = self._one({"checkpoint-every": self._one("1s", "10m")}, {"checkpointed-at": LONG_AGO.format(9)})
+            made["metadata"]["annotations"] = {f"headgate.dev/{name}": value for name, value in kept.items()}
         if began is not None:
             made["status"] = {"phase": "Running", "startTime": LONG_AGO.format(began)}
         if self._chance(self._unwelcoming):

@@ -51,7 +51,7 @@ def without_overcommitment(world: Manifest) -> Manifest:
         if holder is None or ledger.fits(holder.queue, holder.usage):
             kept.append(manifest)
             if holder is not None:
-                ledger.hold(holder)
+                ledger.reserve(holder)
     return {**world, "workloads": kept}
 
 
@@ -80,7 +80,7 @@ class OurWorld:
             if holder is None:
                 self._waiting[workload.key] = workload
             else:
-                self.ledger.hold(holder)
+                self.ledger.reserve(holder)
         self._line_up()
 
     def _line_up(self) -> None:
@@ -125,7 +125,7 @@ class OurWorld:
         conditions = (Condition("Evicted", "True", "Preempted", "", self.now),)
         workload = changed(self._workloads[holder.key], admission=None, conditions=conditions)
         self._waiting[holder.key] = workload
-        self.ledger.leave(holder.queue, holder.uid)
+        self.ledger.release(holder.queue, holder.uid)
         self._pending.wake(holder.queue, self.now)
         self._pending.add(pending_workload(workload, holder.queue, self.settings), self.now)
 

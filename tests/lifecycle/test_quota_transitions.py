@@ -232,6 +232,7 @@ def test_known_checks_keep_their_state_and_surplus_ones_go():
 def test_how_long_pods_are_waited_for(workload, until):
     found = ready_until(workload, QuotaSettings(pods_ready=PodsReady(timeout=300.0, recovery_timeout=30.0)))
     assert (found and tuple(found)) == until
+    assert ready_until(workload, QuotaSettings(pods_ready=PodsReady(None, None))) is None, "not where that is off"
 
 
 def test_the_earliest_deadline_counts():

@@ -7,10 +7,13 @@ import threading
 import pytest
 from builders import pod
 
+from headgate.engine.scheduler.cache import CacheView, ClusterCache
 from headgate.gates.pre_enqueue import held_by
 from headgate.live.plugin_isolation import IsolatedPlugin, PluginTimeout, pre_enqueue_plugins
+from headgate.model.settings import Profile
 
 SOON, GENEROUS = 0.01, 30.0  # seconds
+EMPTY = CacheView(ClusterCache((Profile(),), seed=0))
 
 
 class Gate:
@@ -24,7 +27,7 @@ class Gate:
         self.asked: list[str] = []
         self.threads: set[int] = set()
 
-    def refusal(self, candidate):
+    def refusal(self, candidate, cluster):
         self.asked.append(candidate.key.name)
         self.threads.add(threading.get_ident())
         if candidate.key.name == "slow":
@@ -57,7 +60,7 @@ class Times:
 )
 def test_every_answer_is_passed_on_and_timed(name, reason, status):
     times = Times()
-    held = held_by(pre_enqueue_plugins((Gate(),), GENEROUS, times.asked, times.clock), pod(name))
+    held = held_by(pre_enqueue_plugins((Gate(),), GENEROUS, times.asked, times.clock), pod(name), EMPTY)
     assert (held.reason if held else None) == reason
     assert times.told == [("SchedulingGates", "PreEnqueue", "Success", 0.5), ("Gate", "PreEnqueue", status, 0.5)]
 
@@ -66,7 +69,7 @@ def test_a_plugin_that_hangs_refuses_its_pod_and_those_that_come_meanwhile_at_on
     gate, times = Gate(), Times()
     plugins = pre_enqueue_plugins((gate,), SOON, times.asked, times.clock)
     for name in ("slow", "next", "third"):
-        held = held_by(plugins, pod(name))
+        held = held_by(plugins, pod(name), EMPTY)
         assert held is not None
         assert (held.plugin, held.reason) == ("Gate", "plugin Gate took longer than 10ms")
     assert gate.asked == ["slow"]
@@ -79,7 +82,7 @@ def test_a_plugin_that_came_back_is_used_again():
     contained = IsolatedPlugin(gate, 0.5)
     for name in ("slow", "meanwhile"):
         with pytest.raises(PluginTimeout):
-            contained.refusal(pod(name))
+            contained.refusal(pod(name), EMPTY)
     gate.go.set()
     while (answer := _answer(contained, pod("refused"))) is None:
         pass  # it is on its way back
@@ -89,7 +92,7 @@ def test_a_plugin_that_came_back_is_used_again():
 
 def _answer(plugin: IsolatedPlugin, candidate) -> str | None:
     try:
-        return plugin.refusal(candidate)
+        return plugin.refusal(candidate, EMPTY)
     except PluginTimeout:
         return None
 
@@ -98,13 +101,48 @@ def test_two_plugins_do_not_wait_for_each_other():
     hanging, other = Gate(), Gate()
     first, second = IsolatedPlugin(hanging, SOON), IsolatedPlugin(other, GENEROUS)
     with pytest.raises(PluginTimeout):
-        first.refusal(pod("slow"))
-    assert second.refusal(pod("refused")) == "not yet"
+        first.refusal(pod("slow"), EMPTY)
+    assert second.refusal(pod("refused"), EMPTY) == "not yet"
     assert not hanging.threads & other.threads
     hanging.go.set()
 
 
 def test_the_engines_own_thread_never_runs_a_strangers_code():
     gate = Gate()
-    IsolatedPlugin(gate, GENEROUS).refusal(pod("a"))
+    IsolatedPlugin(gate, GENEROUS).refusal(pod("a"), EMPTY)
     assert threading.get_ident() not in gate.threads
+
+
+class Curious:
+    """Looks at the cluster when the test lets it, and keeps it."""
+
+    name = "Curious"
+    wake_on = frozenset()
+
+    def __init__(self) -> None:
+        self.go, self.done = threading.Event(), threading.Event()
+        self.failure: Exception | None = None
+
+    def refusal(self, candidate, cluster):
+        self.go.wait()
+        try:
+            return f"{len(cluster.nodes())} nodes"
+        except PluginTimeout as late:
+            self.failure = late
+        finally:
+            self.done.set()
+
+
+def test_a_plugin_reads_the_cluster_on_its_own_thread():
+    curious = Curious()
+    curious.go.set()
+    assert IsolatedPlugin(curious, GENEROUS).refusal(pod("a"), EMPTY) == "0 nodes"
+
+
+def test_a_plugin_that_is_late_reads_nothing_any_more():
+    curious = Curious()
+    with pytest.raises(PluginTimeout):
+        IsolatedPlugin(curious, SOON).refusal(pod("a"), EMPTY)
+    curious.go.set()
+    assert curious.done.wait(GENEROUS)
+    assert str(curious.failure) == "the cluster may be read during a call only"

@@ -153,7 +153,7 @@ class Hanging:
     def __init__(self) -> None:
         self.over = threading.Event()
 
-    def refusal(self, candidate):
+    def refusal(self, candidate, cluster):
         return str(self.over.wait()) if candidate.key.name == "odd" else None
 
 

@@ -29,7 +29,7 @@ from headgate.api.requests import Call
 from headgate.live.certificates import InvalidCertificate, ServerTls, ServingCertificate, made_for, serves
 from headgate.live.client import Client
 from headgate.live.connection import HttpResponse, NeverSent
-from headgate.live.http_server import Listen, http_server
+from headgate.live.http_server import HttpRequest, Listen, http_server
 from headgate.live.install import NotInstalled, install, manifests
 from headgate.live.logs import Outages
 from headgate.live.service import UNENFORCED, RunPlan, serve
@@ -288,6 +288,19 @@ async def test_a_bad_question_is_told_what_was_expected(path: str, body: bytes, 
     assert text.startswith(said)
 
 
+async def test_without_queues_only_workloads_are_asked_about():
+    responder = ReviewResponder(with_classes(low=1).perform, RULES, queues=False)
+
+    async def asked(path: str) -> int:
+        return (await responder(HttpRequest("POST", path, {}, review(), "10.0.0.1", True, {}))).status
+
+    assert [await asked("/validate-workload"), await asked("/default-job"), await asked("/validate-pod")] == [
+        200,
+        404,
+        404,
+    ]
+
+
 async def test_while_the_classes_cannot_be_read_there_is_no_verdict():
     store = with_classes()
     store.down = True
@@ -506,8 +519,14 @@ current-context: x
     [
         pytest.param({"webhook_listen": "nowhere"}, "--webhook-listen: expected HOST:PORT", id="a bad address"),
         pytest.param({"webhook_cert": "cert"}, "expected both of them, and --webhook-listen", id="a lone certificate"),
+        pytest.param({"webhook_listen": "127.0.0.1:0"}, "expected --roles quota,integrations", id="nobody who admits"),
         pytest.param(
-            {"webhook_listen": "127.0.0.1:0", "webhook_cert": "cert", "webhook_key": "key"},
+            {"webhook_listen": "127.0.0.1:0", "roles": ("scheduler", "quota")},
+            "--webhook-listen: the webhooks suspend Jobs and gate pods that name a queue",
+            id="nobody who starts what is admitted",
+        ),
+        pytest.param(
+            {"webhook_listen": "127.0.0.1:0", "webhook_cert": "cert", "webhook_key": "key", "queues": False},
             "cert: No such file or directory",
             id="no such certificate",
         ),
@@ -522,6 +541,8 @@ def test_wrong_webhook_flags_end_the_start(flags: dict[str, str], said: str, tmp
 
     config = tmp_path / "config"
     config.write_text(KUBECONFIG)
-    files = {name: tmp_path / value if name != "webhook_listen" else value for name, value in flags.items()}
+    files = {
+        name: tmp_path / value if name in ("webhook_cert", "webhook_key") else value for name, value in flags.items()
+    }
     assert start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing()) == 2
     assert said in capsys.readouterr().err

@@ -102,6 +102,23 @@ async def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals)
         assert cluster.leases.transitions[-1] == "", "the lease was handed back"
 
 
+async def test_fields_of_kueues_file_that_do_not_apply_are_listed_once_at_the_start(tmp_path: Path):
+    config = tmp_path / "kueue.yaml"
+    config.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nwebhook: {port: 9443}\nhealth: {}\ntls: {minVersion: a}\n"
+    )
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        file = cluster.kubeconfig(tmp_path)
+        process = await started("--kubeconfig", str(file), "--listen", "", "--config", str(config))
+        await cluster.until(lambda: cluster.bindings)
+        process.send_signal(signal.SIGTERM)
+        told = (await process.communicate())[1].decode()
+    assert told.count("do not apply") == 1
+    assert "webhook.port, tls.minVersion" in told
+
+
 @pytest.mark.parametrize("flag", ["--leader-elect=false", "--no-leader-elect"])
 async def test_without_an_election_no_lease_is_touched(tmp_path: Path, flag: str):
     async with tiny_cluster() as cluster:

@@ -7,16 +7,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.preemption.solver.exact import RESOLUTION, HighsCertifier, SolverLimits, available, certifier
+from headgate.preemption.solver.exact import HighsCertifier, SolverLimits, available, certifier
 from headgate.preemption.solver.problem import (
     NOBODY,
     Budget,
     Candidate,
-    CertificateVerdict,
     Certified,
-    Cost,
-    Criterion,
-    Gap,
     Problem,
     ProblemDemand,
     ProblemGang,
@@ -27,8 +23,8 @@ COUNTS_ONLY = SolverLimits(seconds=None)
 GIB = 1 << 30
 
 
-def lone(amount, work=0, priority=0, row=0):
-    return Candidate(priority, work, 1, ((row, (amount,)),))
+def lone(amount, work=0, priority=0, row=0, started=0):
+    return Candidate(priority, work, 1, ((row, (amount,)),), started)
 
 
 def spread(rows, amount, work=0, priority=0):
@@ -61,6 +57,27 @@ def improved(problem, chosen, limits=COUNTS_ONLY):
             id="a budget kept outweighs all work",
         ),
         pytest.param(
+            full([lone(4), lone(4, priority=5)], budgets=(Budget(((0, 1),), 0),)), [0], (1,),
+            id="and a low priority",
+        ),
+        pytest.param(
+            full([lone(4, priority=5), lone(2, work=9), lone(2, work=9)], gangs=(ProblemGang(((1, 1), (2, 1)), 0),)),
+            [0], (1, 2), id="a low priority outweighs a gang kept",
+        ),
+        pytest.param(
+            full([lone(2, priority=1, started=9), lone(2, priority=1), lone(2)]), [0, 1], (0, 2),
+            id="of as many victims those of lower priorities",
+        ),
+        pytest.param(
+            full([lone(4, started=5), lone(4, started=9), lone(4, started=7)]), [0], (1,),
+            id="at last the victim that started last",
+        ),
+        pytest.param(
+            full([lone(2, priority=1, started=5), lone(2, priority=0, started=9), lone(2, priority=0, started=1),
+                  lone(2, priority=1, started=6)], size=4), [0, 3], (1, 2),
+            id="whose start counts only among the most important",
+        ),
+        pytest.param(
             full([lone(4), lone(4, work=1)], budgets=(Budget(((0, 1),), 1),)), [1], (0,),
             id="what a budget allows costs nothing",
         ),
@@ -87,15 +104,11 @@ def improved(problem, chosen, limits=COUNTS_ONLY):
             full([lone(4, 5, row=1), lone(4, 6, row=1), lone(4, 6)], pods=2, rows=2), [1, 2], (0, 2),
             id="the cheaper of two alike",
         ),
-        pytest.param(
-            full([lone(3 * GIB + 1, 2), lone(3 * GIB, 1)], size=3 * GIB + 1), [0], (0,), id="one byte is too little",
-        ),
     ],
 )  # fmt: skip
 def test_the_best_victims(problem, chosen, victims):
     result = improved(problem, chosen)
-    assert (result.victims, result.verdict, result.gap) == (victims, CertificateVerdict.OPTIMAL, None)
-    assert str(result) == "optimal"
+    assert (result.victims, result.bound) == (victims, problem.cost(victims).values)
     assert (result.placements is None) is (sorted(chosen) == list(victims)), (
         "who is kept keeps the placements that were chosen"
     )
@@ -105,7 +118,7 @@ def test_pods_of_several_shapes_are_placed_together():
     wanted = (ProblemDemand((3,), 2, (0, 1)), ProblemDemand((2,), 2, (0, 1)))
     problem = Problem(((1,), (4,)), (lone(4, 3), lone(1, 2, row=1), lone(6, 9)), wanted, 4)
     result = improved(problem, [0, 1, 2])
-    assert (result.victims, result.verdict) == ((0, 1), CertificateVerdict.OPTIMAL)
+    assert (result.victims, result.bound) == ((0, 1), problem.cost((0, 1)).values)
     assert problem.placed(result.victims, result.placements)
 
 
@@ -129,30 +142,54 @@ HARD = full([lone(amount, amount**2 % 17 + 1, row=row) for row in range(4) for a
 def test_without_effort_what_was_chosen_stands(limits):
     everybody = range(len(HARD.candidates))
     result = improved(HARD, everybody, limits)
-    assert (result.victims, result.placements, result.verdict) == (tuple(everybody), None, CertificateVerdict.GAP)
-    assert str(result) == f"gap {result.gap.amount}"
+    assert (result.victims, result.placements) == (tuple(everybody), None)
+    assert len(result.bound) < len(HARD.cost(everybody).values), "nor is it called optimal"
 
 
-def test_a_gap_is_on_the_weightiest_criterion_that_was_left_open():
+def test_without_a_step_not_even_that_anybody_must_be_evicted_is_shown():
     result = improved(HARD, range(len(HARD.candidates)), SolverLimits(steps=0, seconds=None))
-    assert result.gap == Gap(Criterion.PRIORITY, -NOBODY, NOBODY), "not even that anybody must leave was shown"
+    assert result.bound == (0, NOBODY)
+
+
+def test_nothing_is_shown_of_violations_where_the_solver_had_no_time():
+    problem = full([lone(4), lone(4)], budgets=(Budget(((0, 1),), 0),))
+    assert improved(problem, [0], SolverLimits(steps=0, seconds=None)).bound == (0,)
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8])
-def test_steps_cut_short_leave_a_gap_that_the_optimum_is_within(steps):
+def test_steps_cut_short_leave_a_bound_that_the_optimum_is_not_below(steps):
     everybody = range(len(HARD.candidates))
     limits = SolverLimits(steps=steps, seconds=None)
     result, optimum = improved(HARD, everybody, limits), improved(HARD, everybody)
-    assert (result.gap.criterion, optimum.verdict) == (Criterion.WORK, CertificateVerdict.OPTIMAL)
-    assert result.gap.bound <= HARD.cost(optimum.victims).work <= HARD.cost(result.victims).work
+    assert optimum.bound == HARD.cost(optimum.victims).values
+    assert len(result.bound) < len(optimum.bound)
+    assert result.bound <= optimum.bound <= HARD.cost(result.victims).values
     assert improved(HARD, everybody, limits) == result, "cut short at the same place each time"
 
 
-def test_what_the_solver_takes_for_room_must_be_room_to_the_byte():
-    grain = GIB + 7
-    pair, large = Candidate(1, 0, 2, ((0, (grain,)),)), Candidate(0, 0, 2, ((0, (3 * grain,)),))
-    problem = full([lone(grain, priority=1), pair, large], size=grain + 1, free=-2 * grain)
-    assert improved(problem, [0, 2]).victims == (0, 2), "the third alone frees one byte too few"
+@pytest.mark.parametrize(
+    "problem, chosen",
+    [
+        pytest.param(
+            full([lone(GIB + 7, priority=1), Candidate(1, 0, 2, ((0, (GIB + 7,)),)),
+                  Candidate(0, 0, 2, ((0, (3 * GIB + 21,)),))], size=GIB + 8, free=-2 * GIB - 14),
+            [0, 2], id="the third alone frees one byte too few",
+        ),
+        pytest.param(
+            full([lone(GIB, 5), lone(GIB + 1, 4), lone(GIB + 2, 4), lone(2 * GIB + 4, 9)], 2, 2 * GIB + 2,
+                 free=2 * GIB), [3], id="the two cheapest together free one byte too few",
+        ),
+        pytest.param(
+            full([lone(3 * GIB + 1, 2), lone(3 * GIB, 1)], size=3 * GIB + 1), [0],
+            id="the cheaper frees one byte too few",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_solver_cannot_tell_apart_is_checked_and_not_called_optimal(problem, chosen):
+    """Amounts near 2^30 that differ by a byte: in floating point the cheaper victims would do."""
+    result = improved(problem, chosen)
+    assert result.victims == tuple(chosen)
+    assert len(result.bound) < len(problem.cost(chosen).values)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +197,7 @@ def test_what_the_solver_takes_for_room_must_be_room_to_the_byte():
 )
 def test_a_question_too_large_is_not_put(limits):
     result = improved(full([lone(4, 3), lone(4, 2)]), [0], limits)
-    assert result == Certified((0,), CertificateVerdict.NOT_COMPARED)
-    assert str(result) == "not compared"
+    assert result == Certified((0,), ())
 
 
 def test_without_the_solver_nothing_is_compared(monkeypatch):
@@ -171,7 +207,7 @@ def test_without_the_solver_nothing_is_compared(monkeypatch):
     assert not available()
     unable = certifier(COUNTS_ONLY)
     assert isinstance(unable, Uncertified)
-    assert unable.improve(full([lone(4, 3), lone(4, 2)]), [0]) == Certified((0,), CertificateVerdict.NOT_COMPARED)
+    assert unable.improve(full([lone(4, 3), lone(4, 2)]), [0]) == Certified((0,), ())
 
 
 # Against all there are
@@ -194,7 +230,7 @@ def placements_for_all(room, wanted, needed, domain):
     return placements_for_all(room, rest, needed, domain)
 
 
-def makes_room(problem, victims):
+def makes_it_fit(problem, victims):
     pods = [(wanted.amounts, wanted.rows) for wanted in problem.wanted for _ in range(wanted.count)]
     domains = problem.domains or (tuple(range(len(problem.free))),)
     return any(placements_for_all(problem.capacity(victims), pods, problem.needed, domain) for domain in domains)
@@ -203,25 +239,32 @@ def makes_room(problem, victims):
 def every_set_that_does(problem):
     everybody = range(len(problem.candidates))
     sets = [some for size in range(len(everybody) + 1) for some in combinations(everybody, size)]
-    return [some for some in sets if makes_room(problem, some)]
+    return [some for some in sets if makes_it_fit(problem, some)]
 
 
-BINARY_AND_DECIMAL = st.sampled_from([1 << 26, 10**8])
-NEARLY_ALIKE = st.sampled_from([GIB, GIB + 1])
+GRAINS = {
+    "few units": st.just(1),
+    "binary and decimal": st.sampled_from([1 << 26, 10**8]),
+    "nearly alike": st.sampled_from([GIB, GIB + 1, GIB + 5]),
+    "odd": st.integers(GIB // 2, GIB),
+    "huge": st.sampled_from([1 << 45, (1 << 45) + 1, (1 << 45) - 3]),
+}
 
 
 @st.composite
-def problems(draw, grains=BINARY_AND_DECIMAL):
+def problems(draw, kinds=tuple(GRAINS), largest_work=10**5):
     rows, resources = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    grains = GRAINS[draw(st.sampled_from(kinds))]
 
     def amounts(low, high):
         return tuple(draw(st.integers(low, high)) * draw(grains) for _ in range(resources))
 
-    work = st.one_of(st.integers(0, 3), st.integers(0, 10**12))
+    work = st.one_of(st.integers(0, 3), st.integers(0, largest_work))
 
     def candidate():
         on = sorted(draw(st.sets(st.integers(0, rows - 1), min_size=1, max_size=2)))
-        return Candidate(draw(st.integers(-1, 2)), draw(work), len(on), tuple((row, amounts(0, 4)) for row in on))
+        freed = tuple((row, amounts(0, 4)) for row in on)
+        return Candidate(draw(st.integers(-1, 2)), draw(work), len(on), freed, draw(st.integers(0, 3)))
 
     candidates = tuple(candidate() for _ in range(draw(st.integers(1, 5))))
 
@@ -244,53 +287,56 @@ def problems(draw, grains=BINARY_AND_DECIMAL):
         budgets=tuple(Budget(company(), draw(st.integers(0, 2))) for _ in range(draw(st.integers(0, 2)))),
         gangs=tuple(ProblemGang(company(), draw(st.integers(-1, 2))) for _ in range(draw(st.integers(0, 2)))),
         domains=draw(st.sampled_from([(), tuple((row,) for row in every_row)])),
+        now=9,
     )
 
 
-def as_told_apart(cost, least):
-    """The cost, with work that is the same to the solver's resolution made equal and the pods forgotten then."""
-    same = 0 < cost.work - least.work <= least.work // RESOLUTION
-    return Cost(cost.priority, cost.violations, cost.gangs, least.work, least.victims) if same else cost
+def compared(problem, data, limits=COUNTS_ONLY):
+    """A set made better from any that will do, what it costs, and what the best of all sets costs."""
+    sets = every_set_that_does(problem)
+    assume(sets)
+    chosen = data.draw(st.sampled_from(sets))
+    result = improved(problem, chosen, limits)
+    assert result.victims in sets
+    assert result.placements is None or problem.placed(result.victims, result.placements)
+    cost, least = problem.cost(result.victims), min(map(problem.cost, sets))
+    assert cost <= problem.cost(chosen)
+    assert result.bound <= least.values, "no set is below the bound"
+    return result, cost, least
 
 
 @settings(max_examples=150, deadline=None)
+@given(problems(kinds=("few units", "binary and decimal", "odd")), st.data())
+def test_the_best_of_all_sets_by_the_whole_order_is_found_and_shown_to_be(problem, data):
+    result, cost, least = compared(problem, data)
+    assert (cost, result.bound) == (least, least.values)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    problems(largest_work=10**11),
+    st.sampled_from([0, 1, 9, 50, 50]),
+    st.sampled_from([0.0, 1e-3, None, None]),
+    st.data(),
+)
+def test_whatever_the_amounts_and_the_limits_nothing_is_called_optimal_that_is_not(problem, steps, seconds, data):
+    result, cost, least = compared(problem, data, SolverLimits(steps=steps, seconds=seconds))
+    if result.bound == cost.values:
+        assert cost == least
+
+
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.data())
-def test_what_is_called_optimal_is_the_best_of_all_sets(problem, data):
+def test_with_or_without_the_solver_no_budget_is_violated_more_than_by_what_was_chosen(problem, data):
     sets = every_set_that_does(problem)
     assume(sets)
     chosen = data.draw(st.sampled_from(sets))
-    result = improved(problem, chosen)
-    least = min(map(problem.cost, sets))
-    assert result.verdict is CertificateVerdict.OPTIMAL
-    assert as_told_apart(problem.cost(result.victims), least) == least
-    assert result.victims in sets
-    assert result.placements is None or problem.placed(result.victims, result.placements)
-    assert problem.cost(result.victims) <= problem.cost(chosen)
-
-
-@settings(max_examples=100, deadline=None)
-@given(problems(NEARLY_ALIKE), st.sampled_from([0, 1, 9]), st.sampled_from([0.0, 1e-3, None]), st.data())
-def test_within_any_limits_a_set_is_no_worse_than_chosen_and_a_gap_holds(problem, steps, seconds, data):
-    sets = every_set_that_does(problem)
-    assume(sets)
-    chosen = data.draw(st.sampled_from(sets))
-    result = improved(problem, chosen, SolverLimits(steps=steps, seconds=seconds))
-    cost, least = problem.cost(result.victims), min(map(problem.cost, sets))
-    assert result.victims in sets
-    assert cost <= problem.cost(chosen)
-    if result.gap is None:
-        assert as_told_apart(cost, least) == least
-    else:
-        on = result.gap.criterion
-        assert cost.on(on) - result.gap.amount == result.gap.bound
-        weightier = list(Criterion)[: list(Criterion).index(on)]
-        assert all(least.on(criterion) == cost.on(criterion) for criterion in weightier)
-        assert result.gap.bound <= least.on(on)
+    assert problem.cost(improved(problem, chosen).victims).violations <= problem.cost(chosen).violations
 
 
 @settings(max_examples=30, deadline=None)
 @given(problems())
 def test_the_same_question_gets_the_same_answer(problem):
     everybody = range(len(problem.candidates))
-    assume(makes_room(problem, everybody))
+    assume(makes_it_fit(problem, everybody))
     assert improved(problem, everybody) == improved(problem, everybody)

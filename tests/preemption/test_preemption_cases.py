@@ -55,9 +55,9 @@ def test_breaking_a_gang_is_worse_than_losing_work():
     """Two pods of the gang can be spared, a third cannot."""
     placed = [on("n", f"g{i}", 100, 1, gang="g", start=NOW) for i in range(3)] + [on("m", "old", 1000, 1, start=0.0)]
     nodes = [node("n", cpu=300), node("m", cpu=1000)]
-    needs_two = Scene(nodes, placed, {"g": (2, False)}).plan(lone(cpu=300))
+    needs_two = Scene(nodes, placed, {"g": (2, False)}).plan(group(1, cpu=300))
     assert victims(needs_two) == ["old"]
-    needs_none = Scene(nodes, placed, {"g": (0, False)}).plan(lone(cpu=300))
+    needs_none = Scene(nodes, placed, {"g": (0, False)}).plan(group(1, cpu=300))
     assert victims(needs_none) == ["g0", "g1", "g2"]
 
 

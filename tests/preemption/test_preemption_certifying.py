@@ -4,8 +4,10 @@ import pytest
 from builders import node
 from preemption_scenes import NOW, Scene, budget, group, lone, on, placements, victims
 
-from headgate.preemption.solver.problem import CertificateVerdict, Certified
+from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
+from headgate.preemption.solver.problem import Certified
 
+EXACT = HighsCertifier(SolverLimits(seconds=None))
 NODES = [node(name, cpu=1000) for name in "nmk"]
 PLACED = [
     on(name, f"on-{name}", 1000, 1, checkpointed=NOW - ago) for name, ago in zip("nmk", (30, 20, 10), strict=True)
@@ -21,17 +23,17 @@ class Answers:
 
     def improve(self, problem, chosen):
         self.asked.append((problem, tuple(chosen)))
-        return self.answer or Certified(tuple(chosen), CertificateVerdict.OPTIMAL)
+        return self.answer or Certified(tuple(chosen), problem.cost(chosen).values)
 
 
 def _any_placements(problem, chosen):
-    """The first rows with room, pod by pod."""
-    room, placements = problem.capacity(chosen), []
+    """The first rows with capacity, pod by pod."""
+    free, placements = problem.capacity(chosen), []
     for wanted in problem.wanted:
         taken = []
         for row in wanted.rows:
-            while len(taken) < wanted.count and all(h >= a for h, a in zip(room[row], wanted.amounts, strict=True)):
-                room[row] = [h - a for h, a in zip(room[row], wanted.amounts, strict=True)]
+            while len(taken) < wanted.count and all(h >= a for h, a in zip(free[row], wanted.amounts, strict=True)):
+                free[row] = [h - a for h, a in zip(free[row], wanted.amounts, strict=True)]
                 taken.append(row)
         placements.append(tuple(taken))
     return tuple(placements)
@@ -51,10 +53,11 @@ def test_the_question_is_the_one_that_was_answered():
     plan = scene.plan(group(2, cpu=1000))
     ((problem, chosen),) = certifier.asked
     assert problem.placed(chosen, _any_placements(problem, chosen))
-    cost = problem.cost(chosen)
-    assert (cost.priority, cost.violations, cost.gangs, cost.work, cost.victims) == tuple(
-        value for _, value in plan.receipt.criteria
-    )
+    assert problem.cost(chosen).values == judged(plan)
+
+
+def judged(plan):
+    return tuple(value for _, value in plan.receipt.criteria)
 
 
 def test_gangs_and_budgets_cost_the_same_in_both_terms():
@@ -70,9 +73,7 @@ def test_gangs_and_budgets_cost_the_same_in_both_terms():
     plan = scene.plan(group(3, cpu=1000))
     ((problem, chosen),) = certifier.asked
     cost = problem.cost(chosen)
-    assert (cost.priority, cost.violations, cost.gangs, cost.work, cost.victims) == tuple(
-        value for _, value in plan.receipt.criteria
-    )
+    assert cost.values == judged(plan)
     assert (cost.gangs, cost.violations) == (2, 2)
 
 
@@ -81,7 +82,8 @@ class OneByOne:
 
     def improve(self, problem, chosen):
         alone = [(index,) for index in range(len(problem.candidates)) if problem.placed((index,), ((0,),))]
-        return Certified(min(alone, key=problem.cost), CertificateVerdict.OPTIMAL, placements=((0,),))
+        best = min(alone, key=problem.cost)
+        return Certified(best, problem.cost(best).values, placements=((0,),))
 
 
 def test_better_victims_are_taken_with_their_placements():
@@ -100,8 +102,30 @@ def test_better_victims_are_taken_with_their_placements():
     assert placements(after) == placements(before)
 
 
+@pytest.mark.parametrize(
+    "certifier, expected, certificate",
+    [
+        pytest.param(None, 1, "not compared", id="the search reprieves beside one placement"),
+        pytest.param(
+            HighsCertifier(SolverLimits(seconds=None)), 0, "optimal", id="the solver places the group elsewhere"
+        ),
+    ],
+)
+def test_a_budget_the_search_would_violate_is_kept_with_the_solver(certifier, expected, certificate):
+    """With everybody gone the large node is preferred, where a pod of the budget must go; the small one would do."""
+    placed = [
+        on("large", "counted", 3000, 1, labels={"app": "x"}),
+        on("small", "plain", 1000, 2),
+    ]
+    nodes = [node("large", cpu=3000), node("small", cpu=1000)]
+    scene = Scene(nodes, placed, budgets=[budget("b", "app=x", 0)], certifier=certifier)
+    plan = scene.plan(group(1, cpu=1000))
+    assert dict(plan.receipt.criteria)["budget violations"] == expected
+    assert plan.receipt.certificate == certificate
+
+
 def test_worse_victims_are_not_taken():
-    certifier = Answers(Certified((0, 1, 2), CertificateVerdict.OPTIMAL, placements=((0, 1),)))
+    certifier = Answers(Certified((0, 1, 2), (), placements=((0, 1),)))
     plan = Scene(NODES, PLACED, certifier=certifier).plan(group(2, cpu=1000))
     assert victims(plan) == ["on-k", "on-m"]
     assert plan.receipt.certificate == "not compared"

@@ -6,14 +6,16 @@ from builders import amounts, node, shape
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from preemption_scenes import NOW, Scene, group, lone, on, placements, victims
+from preemption_scenes import NOW, Scene, group, lone, on, victims
 
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.cost import NODE_SECOND, work_lost
+from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
 from headgate.preemption.units import Standing
 
+EXACT = HighsCertifier(SolverLimits(seconds=None))
 JOB = Target(Key(Kind.JOB, "default", "job"), "uid-job")
 
 
@@ -95,41 +97,71 @@ def test_a_unit_loses_what_its_pods_lose():
         {"g": (2, True)},
     )
     among = Candidates(scene.running, 10, NOW)
-    assert among.lost.tolist() == [20 * NODE_SECOND]
+    assert among.lost.tolist() == [20], "in node-seconds"
 
 
 @pytest.mark.parametrize(
-    "preemptor, placed, expected",
+    "placed",
     [
-        pytest.param(lone(cpu=1000), {}, "Kubernetes", id="a pod among pods: as kube-scheduler decides"),
-        pytest.param(group(1, cpu=1000), {}, "LeastLoss", id="a group weighs the loss"),
-        pytest.param(lone(cpu=1000), {"checkpoint_every": 60.0}, "LeastLoss", id="so does a pod where work is saved"),
-        pytest.param(lone(cpu=1000), {"checkpointed": 60.0}, "LeastLoss", id="or was saved"),
-        pytest.param(lone(cpu=1000), {"gang": "g"}, "LeastLoss", id="or where a gang could be broken"),
+        pytest.param({}, id="plain pods"),
+        pytest.param({"checkpoint_every": 60.0}, id="pods that save their work"),
+        pytest.param({"checkpointed": 60.0}, id="pods that have saved it"),
+        pytest.param({"gang": "g"}, id="a gang that could be broken"),
+        pytest.param({"gang": "whole"}, id="a gang that is preempted whole"),
+    ],
+)
+@pytest.mark.parametrize(
+    "preemptor, expected",
+    [
+        pytest.param(lone(cpu=1000), "Kubernetes", id="a pod by itself preempts as with kube-scheduler"),
+        pytest.param(group(1, cpu=1000), "LeastLoss", id="a group weighs the loss"),
     ],
 )
 def test_the_policy(preemptor, placed, expected):
-    plan = Scene([node("n", cpu=1000)], [on("n", "a", 1000, **placed)], {"g": (1, False)}).plan(preemptor)
+    """Who runs in the cluster has no say in it."""
+    gangs = {"g": (1, False), "whole": (1, True)}
+    plan = Scene([node("n", cpu=1000)], [on("n", "a", 1000, **placed)], gangs).plan(preemptor)
     assert plan.receipt.policy == expected
 
 
-def test_a_checkpoint_on_a_node_that_is_out_of_the_question_changes_nothing():
-    nodes = [node("n", cpu=1000), node("tiny", cpu=10)]
-    plan = Scene(nodes, [on("n", "a", 1000), on("tiny", "b", 10, checkpointed=NOW)]).plan(lone(cpu=1000))
-    assert plan.receipt.policy == "Kubernetes"
+PAIR = [node("n", cpu=1000), node("m", cpu=1000)]
 
 
-def test_the_pod_that_saved_its_work_leaves():
+@pytest.mark.parametrize(
+    "preemptor, expected",
+    [
+        pytest.param(group(1, cpu=1000), "saved", id="a group: the pod that saved its work"),
+        pytest.param(lone(cpu=1000), "fresh", id="a pod: the one that started last, as with kube-scheduler"),
+    ],
+)
+def test_the_pod_that_saved_its_work_leaves(preemptor, expected):
     placed = [on("n", "fresh", 1000, 1, start=NOW - 50), on("m", "saved", 1000, 1, start=0.0, checkpointed=NOW - 1)]
-    plan = Scene([node("n", cpu=1000), node("m", cpu=1000)], placed).plan(lone(cpu=1000))
-    assert victims(plan) == ["saved"]
-    assert dict(plan.receipt.criteria)["work lost"] == NODE_SECOND
+    plan = Scene(PAIR, placed).plan(preemptor)
+    assert victims(plan) == [expected]
+    assert plan.receipt.victims[0].work_lost == (1 if expected == "saved" else 50)
 
 
 def test_saving_work_never_makes_a_higher_priority_leave():
     placed = [on("n", "low", 1000, 1, start=0.0), on("m", "high", 1000, 2, checkpointed=NOW)]
-    plan = Scene([node("n", cpu=1000), node("m", cpu=1000)], placed).plan(lone(cpu=1000))
-    assert victims(plan) == ["low"]
+    assert victims(Scene(PAIR, placed).plan(group(1, cpu=1000))) == ["low"]
+
+
+@pytest.mark.parametrize(
+    "placed, expected",
+    [
+        pytest.param(
+            [on("n", "a", 500, 1, start=NOW), on("n", "b", 500, 0, start=NOW), on("m", "c", 500, 1, start=NOW),
+             on("m", "d", 500, 1, start=NOW)], ["a", "b"], id="of as much work and as many pods the lower priorities",
+        ),
+        pytest.param(
+            [on("n", "a", 1000, 1, start=NOW - 9, checkpointed=NOW), on("m", "b", 1000, 1, start=NOW)], ["b"],
+            id="at last those that started last",
+        ),
+    ],
+)  # fmt: skip
+def test_the_last_criteria_of_a_group(placed, expected):
+    nodes = [node(name, cpu=1000, labels={"zone": name}) for name in "nm"]
+    assert victims(Scene(nodes, placed).plan(group(1, cpu=1000, topology="zone"))) == expected
 
 
 class TestVictimsThatComeBack:
@@ -155,30 +187,52 @@ class TestVictimsThatComeBack:
         plan = scene.plan(group(2, cpu=1000, priority=6, needed=2))
         assert victims(plan) == ["back", "low"]
         assert plan.receipt.displaced == 0, "who is gone already cannot be displaced"
-        pinned = lone(cpu=1000, priority=6, shape=shape(1000, node_name="n"))
-        alone = scene.plan(pinned)
+        alone = scene.plan(group(1, priority=6, shape=shape(1000, node_name="n")))
         assert victims(alone) == ["back"]
-        assert alone.receipt.displaced == expected * NODE_SECOND
+        assert alone.receipt.displaced == expected
+        assert dict(alone.receipt.criteria)["work lost"] == 10 + expected
 
     def test_one_that_finds_room_displaces_nobody(self):
         placed = [on("n", "back", 1000, 5, checkpointed=NOW, owner=JOB), on("k", "low", 300, 0)]
-        pinned = lone(priority=6, shape=shape(1000, node_name="n"))
+        pinned = group(1, priority=6, shape=shape(1000, node_name="n"))
         nodes = [self.nodes[0], self.nodes[2], node("free", cpu=1000)]
         assert Scene(nodes, placed).plan(pinned).receipt.displaced == 0
 
-    def test_what_would_be_displaced_can_decide(self):
-        """The pod that loses a little more itself leaves, because it does not come back for others."""
+    @pytest.mark.parametrize("certifier", [None, EXACT], ids=["alone", "with the solver"])
+    @pytest.mark.parametrize("topology", ["", "zone"], ids=["anywhere", "within a zone"])
+    @pytest.mark.parametrize("careful", [False, True], ids=["by arithmetic", "step by step"])
+    def test_what_would_be_displaced_can_decide(self, certifier, topology, careful):
+        """The pod that loses a little more itself is preempted, because it is not recreated and displaces nobody."""
         placed = [
             on("n", "back", 1000, 5, checkpointed=NOW - 10, owner=JOB),
             on("m", "gone", 1000, 5, checkpointed=NOW - 100),
             on("k", "low", 1000, 0, start=0.0, shape=shape(1000)),
         ]
-        tolerant = shape(1000, node_selector=(("role", "big"),))
-        nodes = [node(name, cpu=1000, labels={"role": "big"}) for name in "nm"]
-        scene = Scene([*nodes, node("k", cpu=1000)], placed)
-        plan = scene.plan(lone(priority=6, shape=tolerant))
-        assert placements(plan) == {"incoming": "m"}
-        assert "work lost" in plan.receipt.alternatives[0].why
+        demand = shape(1000, node_selector=(("role", "big"),))
+        nodes = [node(name, cpu=1000, labels={"role": "big", "zone": name}) for name in "nm"]
+        scene = Scene([*nodes, node("k", cpu=1000)], placed, certifier=certifier)
+        preemptor = group(1, priority=6, shape=demand, topology=topology)
+        found = scene.step_by_step(preemptor) if careful else scene.plan(preemptor)
+        assert victims(found) == ["gone"]
+        assert "work lost" in found.receipt.alternatives[0].why
+        if certifier is not None and not careful:
+            assert found.receipt.certificate == "best found; work lost might be 90 node-seconds less"
+
+    def test_a_gang_of_whose_pods_some_fit_again_displaces_for_the_others_only(self):
+        """Four pods are evicted for one: three of them are recreated in their old place, one displaces `low`."""
+        placed = [on(f"n{i}", f"g{i}", 1000, 5, gang="g", checkpointed=NOW, owner=JOB) for i in range(4)]
+        nodes = [node(f"n{i}", cpu=1000) for i in range(4)] + [node("k", cpu=1000)]
+        scene = Scene(nodes, [*placed, on("k", "low", 1000, 0, start=NOW - 7)], {"g": (4, True)})
+        plan = scene.plan(group(1, priority=6, shape=shape(1000, node_name="n0")))
+        assert victims(plan) == ["g0", "g1", "g2", "g3"]
+        assert plan.receipt.displaced == 0, "each recreated pod by itself finds a node"
+
+    def test_a_choice_that_displaces_somebody_is_not_called_optimal(self):
+        placed = [on("n", "back", 1000, 5, checkpointed=NOW, owner=JOB), on("k", "low", 1000, 0, start=NOW - 5)]
+        scene = Scene([self.nodes[0], self.nodes[2]], placed, certifier=EXACT)
+        plan = scene.plan(group(1, priority=6, shape=shape(1000, node_name="n")))
+        assert (victims(plan), plan.receipt.displaced) == (["back"], 5)
+        assert plan.receipt.certificate == "best found; work lost might be 5 node-seconds less"
 
 
 def test_a_receipt_tells_who_and_at_what_price():
@@ -186,7 +240,7 @@ def test_a_receipt_tells_who_and_at_what_price():
     scene = Scene([node("n", cpu=1000), node("m", cpu=1000)], placed)
     receipt = scene.plan(lone(cpu=1000)).receipt
     (line,) = receipt.victims
-    assert (line.key.name, line.priority, line.pods, line.work_lost) == ("a", 1, 1, 30 * NODE_SECOND)
+    assert (line.key.name, line.priority, line.pods, line.work_lost) == ("a", 1, 1, 30)
     assert (receipt.candidates, receipt.domains, receipt.certificate) == (2, 2, "not compared")
     (other,) = receipt.alternatives
     assert (other.where, other.why) == ("m", "highest priority: 2 instead of 1")

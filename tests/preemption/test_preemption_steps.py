@@ -8,6 +8,7 @@ from preemption_scenes import NOW, Scene, budget, group, lone, on, placements, v
 from headgate.model.affinity import HostPort
 from headgate.model.cluster_events import ClusterEvent
 from headgate.preemption.search import NoPlan
+from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
 from headgate.preemption.units import Standing
 
 FULL = node("n", cpu=1000)
@@ -26,7 +27,7 @@ FULL = node("n", cpu=1000)
         pytest.param(
             [on("n", "a", 600, 10), on("n", "b", 400, 1)],
             lone(cpu=500, priority=10),
-            "preemption would not help: no room even without all 1 pods (1 units) of lower priority",
+            "preemption would not help: it does not fit even without the only pod of lower priority",
             id="nobody leaves where all leaving would not be enough",
         ),
         pytest.param(
@@ -74,7 +75,7 @@ def test_preemption_priority_protects_and_not_the_priority_to_schedule_with():
 def test_a_refusal_has_numbers():
     refused = Scene([FULL], [on("n", f"p{i}", 100, 1) for i in range(9)]).plan(lone(cpu=2000))
     assert refused == NoPlan(
-        "preemption would not help: no room even without all 9 pods (9 units) of lower priority",
+        "preemption would not help: it does not fit even without all 9 pods (9 units) of lower priority",
         candidates=9,
         wake_on=frozenset({ClusterEvent.CANDIDATES_CHANGED}),
     )
@@ -169,26 +170,23 @@ def test_a_unit_with_one_violating_pod_is_spared_whole():
 
 
 @pytest.mark.parametrize(
-    "expected, policy, placed",
+    "preemptor, expected",
     [
-        pytest.param("m", 1, {}, id="kube-scheduler gives nothing back to a budget: one violation there, none on m"),
-        pytest.param(
-            "n", 0, {"checkpoint_every": 60.0}, id="with loss weighed the violations of those who leave are counted"
-        ),
+        pytest.param(lone(cpu=600), "m", id="kube-scheduler gives nothing back: one violation on n, none on m"),
+        pytest.param(group(1, cpu=600, topology="zone"), "n", id="for a group the violations of victims are counted"),
     ],
 )
-def test_a_budget_gets_back_what_the_spared_would_have_used(expected, policy, placed):
-    """On n the large pod must leave; the small and more important one uses the budget up only while it is to leave."""
+def test_a_budget_gets_back_what_the_spared_would_have_used(preemptor, expected):
+    """On n the large pod must go; the small and more important one uses the budget up only while it is a candidate."""
     here = [
-        on("n", "small", 400, 1, start=1, labels=APP, **placed),
+        on("n", "small", 400, 1, start=1, labels=APP),
         on("n", "large", 600, 1, start=2, labels=APP),
     ]
     there = [on("m", "other", 1000, 1, start=0)]
-    scene = Scene([FULL, node("m", cpu=1000)], here + there, budgets=[budget("db", "app=db", 1)])
-    plan = scene.plan(lone(cpu=600))
+    nodes = [node(name, cpu=1000, labels={"zone": name}) for name in "nm"]
+    plan = Scene(nodes, here + there, budgets=[budget("db", "app=db", 1)]).plan(preemptor)
     assert list(placements(plan).values()) == [expected]
     assert dict(plan.receipt.criteria)["budget violations"] == 0
-    assert (plan.receipt.policy == "Kubernetes") == bool(policy)
 
 
 @pytest.mark.parametrize(
@@ -255,12 +253,14 @@ def test_the_lowest_sufficient_priority_decides_where_a_group_sits():
     assert sorted(placements(plan).values()) == ["small-1", "small-2"]
 
 
-def test_budgets_spare_before_the_lowest_priority_is_looked_for():
-    """The emptied large node is preferred, so nobody of the budget has to leave, though its priority is lower."""
+@pytest.mark.parametrize("certifier", [None, HighsCertifier(SolverLimits(seconds=None))], ids=["alone", "with solver"])
+def test_budgets_spare_before_the_lowest_priority_is_looked_for(certifier):
+    """The emptied large node is preferred, so no pod of the budget is evicted, though its priority is lower."""
     nodes = [node("large", cpu=4000), node("small", cpu=1000)]
     placed = [on("large", "other", 4000, 2), on("small", "counted", 1000, 1, labels=APP)]
-    assert victims(Scene(nodes, placed).plan(group(1, cpu=1000))) == ["counted"]
-    assert victims(Scene(nodes, placed, budgets=[budget("db", "app=db", 0)]).plan(group(1, cpu=1000))) == ["other"]
+    assert victims(Scene(nodes, placed, certifier=certifier).plan(group(1, cpu=1000))) == ["counted"]
+    guarded = Scene(nodes, placed, budgets=[budget("db", "app=db", 0)], certifier=certifier)
+    assert victims(guarded.plan(group(1, cpu=1000))) == ["other"]
 
 
 def test_of_one_priority_those_who_lose_least_make_room():
@@ -301,8 +301,9 @@ def test_a_newer_look_of_a_running_pod_is_used():
     assert victims(scene.plan(lone(cpu=500))) == ["b"]
     scene.step_by_step(lone(cpu=500))
     assert victims(scene.plan(lone(cpu=500))) == ["b"]
+    assert victims(scene.plan(group(1, cpu=500))) == ["b"]
     scene.running.changed([replace(older, checkpointed=NOW)])
-    assert victims(scene.plan(lone(cpu=500))) == ["a"]
+    assert victims(scene.plan(group(1, cpu=500))) == ["a"]
 
 
 def test_a_node_that_runs_as_many_pods_as_it_may_has_room_once_one_of_them_is_evicted():

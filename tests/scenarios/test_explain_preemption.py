@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from headgate.live.http_server import HttpReply, Listen, http_server
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Outcome
 from headgate.ui.cli import main
+from headgate.ui.plugins import GROUP
 
 ROOT = Path(__file__).parents[2]
 WHOLE_GANGS = str(ROOT / "examples" / "08-whole-gangs" / "scenario.yaml")
@@ -30,11 +32,14 @@ def explain(*arguments):
 
 def test_a_receipt_says_who_for_whom_by_which_rule_at_what_cost_and_what_was_rejected():
     lines = explain("--scenario", DOMAIN).stdout.splitlines()
-    who = "10s Workload default/urgent preempt: pod group default/urgent/workers, priority 100, takes the room of pod "
+    who = "10s Workload default/urgent preempt: pod group default/urgent/workers, priority 100, preempts pod "
     assert lines[0].startswith(who)
     rule = "policy LeastLoss, domain zone=b, domains 2, candidates 4, victims 2, units 2, work lost 20 node-seconds"
     assert lines[1].strip().startswith(rule)
-    assert lines[2].strip() == "compared: highest priority 10, budget violations 0, gangs broken 0"
+    assert lines[2].strip() == (
+        "compared: budget violations 0, highest priority 10, gangs broken 0, work lost 20 node-seconds, victims 2, "
+        "sum of priorities 20, latest start 10s ago"
+    )
     assert lines[3].strip() == "rejected: zone=a: highest priority: 50 instead of 10"
 
 
@@ -94,7 +99,7 @@ def test_exit_status(arguments, status, said):
         pytest.param(["--server", "http://127.0.0.1:1"], "http://127.0.0.1:1/preemptions could not be read: ",
                      id="nobody there"),
         pytest.param(["--server", "127.0.0.1"], "Is headgate running with --listen?", id="no address"),
-        pytest.param(["--output", "xml"], "'xml' is not one of 'text', 'json'", id="an unknown output"),
+        pytest.param(["--output", "xml"], "is not one of 'table', 'json', 'yaml'", id="an unknown output"),
     ],
 )  # fmt: skip
 def test_wrong_input_exits_with_2(arguments, complaint):
@@ -102,6 +107,15 @@ def test_wrong_input_exits_with_2(arguments, complaint):
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert result.stdout == ""
+
+
+def test_plugins_that_cannot_be_used_are_wrong_input(monkeypatch):
+    """Such as two installed plugins of one name."""
+    twice = [EntryPoint("Gate", f"{module}:Gate", GROUP) for module in ("one", "other")]
+    monkeypatch.setattr("headgate.ui.plugins.entry_points", lambda group: EntryPoints(twice))
+    result = explain("--scenario", WHOLE_GANGS)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected a name of its own; both one:Gate and other:Gate have it" in result.stderr
 
 
 def preempting_engine():
@@ -123,9 +137,10 @@ async def test_a_running_process_is_asked_over_http():
     engine = preempting_engine()
     result = await asked(HttpReply(200, receipts_json(engine.journal.receipts())), "high")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Pod default/high preempt: pod default/high, priority 10, takes the room of pod default/low" in result.stdout
-    assert "Pod default/low evict: leaves n for pod default/high, priority 10" in result.stdout
+    assert "Pod default/high preempt: pod default/high, priority 10, preempts pod default/low" in result.stdout
+    assert "Pod default/low evict: preempted on n by pod default/high, priority 10" in result.stdout
     assert "policy Kubernetes" in result.stdout
+    assert result.stdout.startswith("1970-01-01T00:"), "times of a cluster are those of its clock"
 
 
 async def test_a_page_that_is_no_json_is_an_error():

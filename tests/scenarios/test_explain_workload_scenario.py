@@ -82,7 +82,7 @@ def test_with_the_change_that_is_advised_the_engine_admits_it(tmp_path):
         pytest.param(
             ["job/x", "--scenario", QUEUES, "--at", "soon"], 2, "expected a duration such as 90s", id="no time"
         ),
-        pytest.param(["job/x", "--scenario", QUEUES, "--at", "9h"], 2, "before --at 32400s", id="after the end"),
+        pytest.param(["job/x", "--scenario", QUEUES, "--at", "9h"], 2, "before --at 9h", id="after the end"),
         pytest.param(["job/newsleter", "--scenario", QUEUES], 1, "did you mean job/newsletter", id="no such job"),
     ],
 )

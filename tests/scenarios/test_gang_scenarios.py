@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from headgate.model.settings import PreemptionSettings
 from headgate.simulator.faults import Faults, WriteFault, parse_faults
 from headgate.simulator.scenario import load_scenario
 from headgate.simulator.virtual_time import run
@@ -56,6 +57,11 @@ def test_a_scenario_holds_what_it_expects(name):
         pytest.param("legacy-lone-members", {"web-0", "web-1"}, id="those of lone members when their gang fits"),
         pytest.param("legacy-pod-by-pod", {"web-0"}, id="pod by pod, the one whose room does for both"),
         pytest.param("budgets-group", {"plain-a", "plain-b"}, id="no pod that a budget protects"),
+        pytest.param("order-budget-first", {"plain"}, id="for a group a budget comes before the priority"),
+        pytest.param("order-domain-budget", {"plain"}, id="also where it chooses between zones"),
+        pytest.param("cascade-avoided", {"bare"}, id="for a group the one that displaces nobody when it is recreated"),
+        pytest.param("plain-pod", {"plain"}, id="for a pod as kube-scheduler chooses"),
+        pytest.param("plain-pod-beside-gang", {"plain"}, id="whoever else runs"),
         pytest.param("topology-domain", {"in-b-0", "in-b-1"}, id="those in the cheaper zone"),
         pytest.param("topology-too-small", set(), id="nobody where no zone is large enough"),
         pytest.param("two-gangs", set(), id="nobody for a gang of the same priority"),
@@ -67,6 +73,13 @@ def test_a_scenario_holds_what_it_expects(name):
 )
 def test_exactly_these_are_asked_to_leave(name, leave):
     assert evicted(run(scenario(name))) == dict.fromkeys(leave, 1)
+
+
+@pytest.mark.parametrize("name", ["order-budget-first", "order-domain-budget", "cascade-avoided", "story-cost"])
+def test_the_same_are_preempted_with_the_solver_and_without(name):
+    told = scenario(name)
+    without = replace(told, settings=replace(told.settings, preemption=PreemptionSettings(certify=False)))
+    assert evicted(run(told)) == evicted(run(without))
 
 
 @pytest.mark.parametrize(

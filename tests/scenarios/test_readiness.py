@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from simulator.small_scenarios import pod, scenario
 
 from headgate.simulator.scenario import load_scenario
 from headgate.simulator.virtual_time import run
@@ -46,10 +47,21 @@ def test_what_the_table_allows_is_done(matrix):
 
 def test_the_journal_tells_the_story_of_the_gates(matrix):
     story = [(entry["at"], entry["decision"]) for entry in matrix.journal if entry["object"]["name"] == "gated"]
-    assert story == [(0, "gate"), (20, "gate"), (30, "ungate"), (30, "bind")]
+    assert story == [(0, "gate"), (30, "ungate"), (30, "bind")]
 
 
-def test_one_event_when_it_is_gated_and_one_when_it_is_released(matrix):
+def test_gates_cost_no_events(matrix):
     (objects,) = matrix.final.values()
-    reasons = [each["reason"] for each in objects if each["kind"] == "Event"]
-    assert sorted(reasons) == ["Scheduled", "SchedulingGated", "SchedulingGatesRemoved"]
+    assert [each["reason"] for each in objects if each["kind"] == "Event"] == ["Scheduled"]
+
+
+def test_gates_cost_no_writes_at_all():
+    """Two gates that go one after the other: what we write is the binding and its event, as without gates."""
+    gates = [{"name": "example.com/a"}, {"name": "example.com/b"}]
+    steps = [
+        {"at": f"{at}s", "patch": {"kind": "Pod", "namespace": "default", "name": "a", "merge": merge}}
+        for at, merge in ((10, {"spec": {"schedulingGates": gates[1:]}}), (20, {"spec": {"schedulingGates": None}}))
+    ]
+    gated, plain = run(scenario(pod("a", schedulingGates=gates), timeline=steps)), run(scenario(pod("a")))
+    assert [entry["decision"] for entry in gated.journal] == ["gate", "ungate", "bind"]
+    assert gated.summary["effects"] == plain.summary["effects"] == 2

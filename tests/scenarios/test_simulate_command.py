@@ -193,3 +193,40 @@ def test_help_names_the_commands_and_how_to_begin():
 
 def test_version():
     assert CliRunner().invoke(main, ["--version"]).stdout.startswith("headgate 0.")
+
+
+@pytest.mark.parametrize(
+    "objects, field, got",
+    [
+        pytest.param(
+            "  objects: [{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: [{name: c, image: i}, "
+            "{name: d, image: i, resources: {requests: {cpu: lots}}}]}}]",
+            "clusters[0].objects[0].spec.containers[1].resources.requests.cpu",
+            "lots",
+            id="a request of a pod",
+        ),
+        pytest.param(
+            "  objects: [{apiVersion: batch/v1, kind: Job, metadata: {name: x}, spec: {template: {spec: "
+            "{restartPolicy: Never, containers: [{name: c, image: i, resources: {limits: {memory: 1 GB}}}]}}}}]",
+            "clusters[0].objects[0].spec.template.spec.containers[0].resources.limits.memory",
+            "1 GB",
+            id="a limit in a template",
+        ),
+        pytest.param(
+            "  nodes: [{name: n, capacity: {cpu: 1core}}]", "clusters[0].nodes[0].capacity.cpu", "1core", id="a node"
+        ),
+    ],
+)
+def test_an_amount_that_cannot_be_read_is_named_with_its_field(simulate, objects, field, got):
+    done = simulate(f"kind: Scenario\nuntil: 1s\nclusters:\n- name: main\n{objects}\n")
+    assert done.exit_code == 2
+    assert done.stderr == f"scenario.yaml: {field}: expected a quantity such as 500m or 2Gi, got {got!r}\n"
+
+
+def test_an_amount_of_the_timeline_that_cannot_be_read_is_refused_by_the_server_and_named(simulate):
+    done = simulate(SCENARIO.replace('requests: {cpu: "1"}}}]\n- {at: 6s', 'requests: {cpu: "x"}}}]\n- {at: 6s'))
+    assert done.exit_code == 0
+    (line,) = [line for line in done.stdout.splitlines() if "create refused" in line]
+    assert line.endswith(
+        "(spec.containers[0].resources.requests.cpu: expected a quantity such as 500m or 2Gi, got 'x')"
+    )

@@ -83,7 +83,7 @@ def test_a_run_that_is_interrupted_prints_what_is_known_so_far(file, monkeypatch
     monkeypatch.setattr(simulate_command, "progress_bar", bar)
     done = CliRunner().invoke(main, ["simulate", file(EVERY_MINUTE)])
     assert done.exit_code == 130
-    assert "interrupted at 180s of the scenario" in done.stderr
+    assert "interrupted at 3m of the scenario" in done.stderr
     assert "after 3m, pods: 2 created, 2 bound, 2 succeeded" in done.stdout
     as_json = CliRunner().invoke(main, ["simulate", file(EVERY_MINUTE), "--output", "json"])
     assert as_json.exit_code == 130 and json.loads(as_json.stdout)["until"] == 180

@@ -198,5 +198,5 @@ def test_a_settled_run_ends_with_pods_that_nobody_can_help():
 def test_the_text_says_what_the_autoscaler_did(tmp_path):
     (tmp_path / "s.yaml").write_text(json.dumps(document(with_group(), timeline=applied(job("work", run="9")))))
     result = CliRunner().invoke(main, ["simulate", str(tmp_path / "s.yaml")])
-    assert "autoscaler: 1 scale-ups, 1 nodes added, 1 removed, 0 false, 0 missed" in result.output
+    assert "autoscaler: 1 scale-up, 1 node added, 1 removed, 0 false, 0 missed" in result.output
     assert "ordered of node group big for default/work-" in result.output

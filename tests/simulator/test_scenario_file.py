@@ -89,9 +89,11 @@ def test_defaults():
         pytest.param(
             "until: whenever", 'until: expected a duration like 90s or 1m30s, got "whenever"', id="an unknown end"
         ),
-        pytest.param("timline: []", 'unknown field "timline"', id="a misspelt field at the top"),
+        pytest.param("timline: []", 'unknown field "timline"; did you mean timeline?', id="a misspelt field above"),
         pytest.param(
-            "timeline: [{at: 1s, crsh: 1s}]", 'timeline[0]: unknown field "crsh"', id="a misspelt field further down"
+            "timeline: [{at: 1s, crsh: 1s}]",
+            'timeline[0]: unknown field "crsh"; did you mean crash?',
+            id="a misspelt field further down",
         ),
         pytest.param("timeline: [{crash: 1s}]", 'timeline[0]: expected a field "at", got none', id="a missing field"),
         pytest.param(
@@ -178,13 +180,19 @@ def test_defaults():
             id="a time zone that is not simulated",
         ),
         pytest.param(
+            "nodes: []", 'unknown field "nodes"; it is a field of clusters[]', id="a field that belongs elsewhere"
+        ),
+        pytest.param(
+            "timeline: [{at: 1s, xyzzy: 1s}]", 'timeline[0]: unknown field "xyzzy"', id="a field like none there is"
+        ),
+        pytest.param(
             "snapshots: [3m]\nuntil: 2m",
-            "snapshots[0]: expected a time no later than `until` (120s), got 180s",
+            "snapshots[0]: expected a time no later than `until` (2m), got 3m",
             id="a snapshot after the end",
         ),
         pytest.param(
             f"expect: [{{at: 3m, object: {{kind: Pod, name: a}}, matches: {POD}}}]\nuntil: 2m",
-            "expect[0].at: expected a time no later than `until` (120s), got 180s",
+            "expect[0].at: expected a time no later than `until` (2m), got 3m",
             id="an expectation after the end",
         ),
         pytest.param("until: 1s\nuntil: 2s", 'line 3, column 1: duplicate key "until"', id="a key that stands twice"),

@@ -8,6 +8,7 @@ from builders import bound, node, pod, shape, tolerating
 from msgspec.structs import replace
 
 from headgate.model.affinity import NodeTerm, PeerDemands, PodTerm
+from headgate.model.events import Observed, TimerFired
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.selectors import Operator, Requirement
@@ -92,6 +93,25 @@ def test_which_nodes_are_launched(cpus, launched):
     pods = [unschedulable(f"p{number}", cpu) for number, cpu in enumerate(cpus)]
     bench = karpenter(group("large", 8000), group("small", 2000), objects=pods).run(30)
     assert sorted(each.group.name for each in bench.autoscaler.cloud.instances) == launched
+
+
+def test_nodes_of_several_groups_register_once_each():
+    bench = karpenter(
+        group("large", 8000), group("small", 2000), objects=[unschedulable("a", 8000), unschedulable("b", 1000)]
+    )
+    bench.run(61)
+    before = bench.autoscaler.react([TimerFired("register"), TimerFired("register")], 61.0)
+    assert [type(effect).__name__ for effect in before].count("Create") == 0, "both are there"
+    assert sorted(bench.nodes) == ["large-0", "small-0"]
+
+
+def test_a_node_is_created_once_whatever_timers_fire_before_it_is_observed():
+    autoscaler = Karpenter((group(),))
+    autoscaler.react([Observed(unschedulable("a"))], 0.0)
+    autoscaler.react([TimerFired("batch")], 1.0)
+    effects = autoscaler.react([TimerFired("register"), TimerFired("register")], 61.0)
+    effects += autoscaler.react([TimerFired("register")], 61.0)
+    assert [type(effect).__name__ for effect in effects].count("Create") == 1
 
 
 def test_the_largest_pods_are_packed_first():

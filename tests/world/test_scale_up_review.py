@@ -176,7 +176,7 @@ def test_a_node_removed_unused_stays_false_and_one_that_never_came_is_not():
     cluster = Cluster(WAITING)
     first, late = cluster.order(WAITING), cluster.order(WAITING)
     made = cluster.at(100).register(first)
-    cluster.at(170).remove(made)
+    cluster.at(115).remove(made)
     cluster.autoscaler.cloud.remove(late, cluster.now)
     assert cluster.at(500).false == {"unused": 1}
     assert cluster.counts.nodes_removed == 2

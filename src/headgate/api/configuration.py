@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from headgate.api.errors import InvalidField
 from headgate.api.kueue_configuration import QuotaSections, quota_settings
+from headgate.api.kueue_file import is_kueue_file, read_kueue_file
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import (
@@ -31,6 +32,7 @@ MULTI_POINT = "multiPoint"
 GATES = "SchedulingGates"
 
 FEATURE_GATES = {
+    "DisableWaitForPodsReady": False,
     "FailureRecoveryPolicy": False,
     "MultiKueueOrchestratedPreemption": True,
     "PodIntegrationFastQuotaRelease": True,
@@ -110,13 +112,21 @@ class Document(QuotaSections, frozen=True):
 def settings_from(document: object, source: str, installed: Sequence[str] = ()) -> Settings:
     """The settings the file asks for; an empty file asks for the defaults. Nothing unknown is passed over.
 
+    A file of Kueue's own may have fields that do not apply here; they are listed in the settings.
+
     `installed` names the plugins that are there besides the built-in ones; each is off until a profile enables it.
     """
+    not_applied: tuple[str, ...] = ()
     try:
+        if is_kueue_file(document):
+            found = read_kueue_file(cast("Mapping[str, Any]", document))
+            document, not_applied = found.document, found.not_applied
         read = msgspec.convert(document if document is not None else {}, Document)
+    except InvalidField as wrong:
+        raise InvalidConfiguration(source, wrong.path, wrong.expected) from None
     except msgspec.ValidationError as wrong:
         raise _located(source, str(wrong)) from None
-    return _Reader(source, installed).settings(read)
+    return msgspec.structs.replace(_Reader(source, installed).settings(read), not_applied=not_applied)
 
 
 def plain_profile(name: str, features: Mapping[str, bool]) -> Profile:
@@ -168,6 +178,7 @@ class _Reader:
                 preemption_gates=features["MultiKueueOrchestratedPreemption"],
                 fast_release=features["PodIntegrationFastQuotaRelease"],
                 recovers_failures=features["FailureRecoveryPolicy"],
+                waits_for_pods=not features["DisableWaitForPodsReady"],
             )
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None

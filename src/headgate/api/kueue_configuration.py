@@ -120,7 +120,12 @@ class QuotaSections(Section, frozen=True):
 
 
 def quota_settings(
-    read: QuotaSections, *, preemption_gates: bool, fast_release: bool = True, recovers_failures: bool = False
+    read: QuotaSections,
+    *,
+    preemption_gates: bool,
+    fast_release: bool = True,
+    recovers_failures: bool = False,
+    waits_for_pods: bool = True,
 ) -> QuotaSettings:
     """What the sections ask for; raises InvalidField."""
     waiting, resources = read.wait_for_pods_ready or PodsReadySection(), read.resources or ResourcesSection()
@@ -136,11 +141,11 @@ def quota_settings(
         excluded_prefixes=_prefixes(resources.exclude_resource_prefixes or ()),
         transformations=_transformations(resources.transformations or ()),
         preemption_gates=preemption_gates,
-        block_admission=bool(waiting.block_admission),
+        block_admission=waits_for_pods and bool(waiting.block_admission),
         manages_all=read.manage_jobs_without_queue_name,
         namespaces=_namespaces(read.managed_jobs_namespace_selector, frameworks),
         frameworks=frameworks,
-        pods_ready=_pods_ready(waiting, requeuing),
+        pods_ready=_pods_ready(waiting, requeuing) if waits_for_pods else PodsReady(None, None),
         retention=_retention(retention.workloads if retention else None),
         copied_labels=_label_keys(integrations.label_keys_to_copy or ()),
         quota_release=_release(release.policy, fast_release),

@@ -45,7 +45,7 @@ from headgate.model.claims import ClaimName
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MANAGED
-from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, pods_together
+from headgate.model.pod import HeldPod, Phase, Pod, PodShape, ScheduledCondition, eviction_mark
 from headgate.model.volcano import RESERVED_AT
 
 WORKLOAD = "scheduling.headgate.dev/workload"
@@ -172,7 +172,7 @@ def decode_pod(raw: Buffer) -> Pod:
         owner=controller(metadata) if metadata.owner_references else None,
         scheduled=_scheduled(status.conditions) if status.conditions else None,
         preempted=mark is not None,
-        leaves_with=pods_together(mark) if mark else 0,
+        mark=eviction_mark(mark) if mark else None,
         nominated=status.nominated_node_name,
         started=time_at("$.status.startTime", status.start_time),
         group=group,

@@ -38,6 +38,7 @@ from headgate.apiserver.validation import (
     pods,
     typed,
     types,
+    unknown_fields,
 )
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import InvalidQuantity
@@ -91,7 +92,7 @@ class KindStrategy(Struct, frozen=True):
             raise bad_request(new, error.reason) from None
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
-        return ()
+        return unknown_fields(value)
 
     def prepare_update(self, new: Json, old: Json) -> Json:
         typed(new, self.shape)

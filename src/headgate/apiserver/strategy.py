@@ -29,7 +29,7 @@ class RestStrategy(Protocol):
         """The same for an update of the status subresource; everything but status and metadata is kept."""
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
-        """The paths of fields that the kind does not declare, as far as that is known."""
+        """The paths of fields that the kind does not declare, in the order in which a server names them."""
 
     def validate_create(self, new: Json) -> Sequence[FieldError]: ...
 

@@ -181,7 +181,7 @@ class Quarantine:
             if entry.stand_in and seen.holds_room:
                 yield Observed(as_stand_in(seen))
             else:
-                yield Gone(seen.key, seen.uid)
+                yield Gone(seen.key, seen.uid, None if seen.node else seen.group)
 
     def _hide(self, event: Unreadable, now: float, before: Object | None) -> Iterator[Event]:
         """What is known from before of a pod's room still holds."""
@@ -194,7 +194,7 @@ class Quarantine:
             if isinstance(before, Pod) and known:
                 yield Observed(as_stand_in(before))
             elif before is not None:
-                yield Gone(event.key, before.uid)
+                yield Gone(event.key, before.uid, before.group if isinstance(before, Pod) and not before.node else None)
 
     def _forget(self, key: Key) -> None:
         for known in (self._entries, self._strikes, self._unexplained, self._excused):

@@ -77,6 +77,8 @@ async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
             log.info(UNENFORCED)
         else:
             await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages, readiness))
+        if plan.settings.not_applied:
+            log.info("fields of the configuration file that do not apply", fields=", ".join(plan.settings.not_applied))
         log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
         if plan.lease is None:
             await _decide(dependencies, readiness, stop)

@@ -46,6 +46,15 @@ else:
 DONE, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
 
 
+QUEUE_ROLES = frozenset({Role.QUOTA.value, Role.INTEGRATIONS.value})
+"""Who admits the Jobs and pods that our webhooks hold back."""
+NOBODY_ADMITS = (
+    "--webhook-listen: the webhooks suspend Jobs and gate pods that name a queue, and this process admits none: "
+    "expected --roles quota,integrations (and scheduler, if it is to place pods), or --no-queues as for "
+    "`headgate install --no-queues`"
+)
+
+
 class InvalidFlag(Exception):
     """A flag whose value cannot be used."""
 
@@ -62,6 +71,7 @@ class Flags(Struct, frozen=True, kw_only=True):
     leader_elect: bool = True
     lease_namespace: str = ""
     webhook_listen: str = ""
+    queues: bool = True
     roles: tuple[str, ...] = ("scheduler",)
     webhook_cert: Path | None = None
     webhook_key: Path | None = None
@@ -161,7 +171,10 @@ def _webhooks(access: Access, flags: Flags) -> WebhookPlan | None:
         raise InvalidFlag("--webhook-cert, --webhook-key: expected both of them, and --webhook-listen")
     if listen is None:
         return None
-    return WebhookPlan(listen, _namespace(access, flags.lease_namespace), flags.webhook_cert, flags.webhook_key)
+    if flags.queues and not QUEUE_ROLES.issubset(flags.roles):
+        raise InvalidFlag(NOBODY_ADMITS)
+    namespace = _namespace(access, flags.lease_namespace)
+    return WebhookPlan(listen, namespace, flags.webhook_cert, flags.webhook_key, flags.queues)
 
 
 def _metrics(flags: Flags) -> MetricsPlan | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from headgate.api.admission import InvalidReview, answer, lookup_path, lookup_result, refusal
 from headgate.api.decode import MalformedAnswer
+from headgate.api.install_manifests import WEBHOOKS, Part
 from headgate.api.requests import JSON, Call
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
@@ -38,20 +39,23 @@ Perform = Callable[[Call], Awaitable[HttpResponse]]
 """Sends a request to the API server."""
 
 PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, handler in HANDLERS.items()}
+OF_PODS = frozenset(hook.path for hook in WEBHOOKS if hook.part is not Part.QUEUES)
+"""The webhooks that no queue of Kueue depends on."""
 
 
 class ReviewResponder:
     """Answers AdmissionReviews. Lookups read the API server: a cache might be stale."""
 
-    def __init__(self, perform: Perform, settings: WebhookSettings) -> None:
+    def __init__(self, perform: Perform, settings: WebhookSettings, *, queues: bool = True) -> None:
         self._perform, self._settings, self._turns = perform, settings, _Turns()
+        self._paths = {path: handler for path, handler in PATHS.items() if queues or path in OF_PODS}
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
-        handler = PATHS.get(request.path)
+        handler = self._paths.get(request.path)
         if request.method != "POST":
             return HttpReply(400, b"expected a POST with a Content-Length\n")
         if handler is None:
-            return HttpReply(404, f"try {', '.join(PATHS)}\n".encode())
+            return HttpReply(404, f"try {', '.join(self._paths)}\n".encode())
         return await self._reply(handler, request)
 
     async def _reply(self, handler: AdmissionHandler, request: HttpRequest) -> HttpReply:
@@ -127,12 +131,16 @@ class _Turns:
 
 
 class WebhookPlan(Struct, frozen=True):
-    """Where to listen. Without a certificate of the user's (`chain` and `key`) one is kept in the `namespace`."""
+    """Where to listen. Without a certificate of the user's (`chain` and `key`) one is kept in the `namespace`.
+
+    Without `queues`, only the webhooks of our own Workloads are served.
+    """
 
     listen: Listen
     namespace: str
     chain: Path | None = None
     key: Path | None = None
+    queues: bool = True
 
 
 @asynccontextmanager
@@ -149,7 +157,7 @@ async def webhooks_served(
     keeper.add_done_callback(lambda ended: _tell(ended, dependencies))
     try:
         given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
-        responder = ReviewResponder(client.perform, given)
+        responder = ReviewResponder(client.perform, given, queues=plan.queues)
         async with http_server(plan.listen, responder, LIMITS, "--webhook-listen", tls.context) as port:
             yield port
     finally:

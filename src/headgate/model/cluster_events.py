@@ -11,6 +11,6 @@ class ClusterEvent(StrEnum):
     ROOM_FREED = auto()  # a pod left a node, or takes less of it
     NEIGHBOURS_CHANGED = auto()  # a pod came to a node, or others' selectors see it differently
     CLAIMS_CHANGED = auto()  # a claim to storage or devices, or what it is bound to
-    MEMBERS_CHANGED = auto()  # the pods of a gang whose members are queued one by one
+    MEMBERS_CHANGED = auto()  # the pods of a group, where a plugin or members queued one by one listen to it
     CANDIDATES_CHANGED = auto()  # who may be preempted: a running pod's priority, shield or group
     QUEUE_CAPACITY_FREED = auto()  # a queue of Volcano may have capacity for more pods

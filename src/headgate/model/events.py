@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from headgate.model.effects import Write
+from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.objects import Object
 
@@ -18,10 +19,11 @@ class Observed(Struct, frozen=True, gc=False):
 
 
 class Gone(Struct, frozen=True, gc=False):
-    """No object with this key and uid exists any more."""
+    """No object with this key and uid exists any more, or none that the engine may look at."""
 
     key: Key
     uid: str
+    quarantined_in: GroupKey | None = None  # the group of a pod that exists and waits in quarantine
 
 
 class Unreadable(Struct, frozen=True, gc=False):

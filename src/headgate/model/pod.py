@@ -72,6 +72,13 @@ class HeldPod(Struct, frozen=True, gc=False):
     failed_at: float | None = None  # when its containers were seen to have failed
 
 
+class EvictionMark(Struct, frozen=True, gc=False):
+    """A pod that carries it is evicted together with all pods of a gang, or not at all."""
+
+    gang: str
+    pods: int  # how many there were when they were marked
+
+
 class Pod(Struct, frozen=True, gc=False):
     key: Key
     uid: str
@@ -91,8 +98,8 @@ class Pod(Struct, frozen=True, gc=False):
     owner: Target | None = None  # its controller, where that is of a kind we know
     scheduled: ScheduledCondition | None = None
     nominated: str = ""
-    preempted: bool = False  # marked as one that a scheduler asks to leave for others
-    leaves_with: int = 0  # how many pods, itself among them, leave together by what the mark says; 0: it says nothing
+    preempted: bool = False  # marked as one that a scheduler preempts
+    mark: EvictionMark | None = None  # with which gang it is evicted, where the mark says so
     started: float | None = None  # when a kubelet took it up
     group: GroupKey | None = None  # the group it says it belongs to
     group_total: int = 0  # how many pods its group has, where the pods themselves say so
@@ -116,14 +123,15 @@ class Pod(Struct, frozen=True, gc=False):
         return not self.node and self.phase not in ENDED and self.deleted is None
 
 
-_SAID = re.compile(r"; (\d{1,9}) pods leave together$")
+_SAID = re.compile(r"; all (\d{1,9}) pods of (\S+) are evicted together$")
 
 
-def leaving_together(text: str, pods: int) -> str:
-    return f"{text}; {pods} pods leave together" if pods > 1 else text
+def evicted_together(text: str, mark: EvictionMark | None) -> str:
+    """The text of a DisruptionTarget condition, with what the mark says."""
+    return text if mark is None else f"{text}; all {mark.pods} pods of {mark.gang} are evicted together"
 
 
-def pods_together(text: str) -> int:
-    """How many the text says there are; 0 where it does not."""
+def eviction_mark(text: str) -> EvictionMark | None:
+    """What the text of a DisruptionTarget condition says of the gang, if it does."""
     found = _SAID.search(text)
-    return int(found[1]) if found else 0
+    return EvictionMark(found[2], int(found[1])) if found else None

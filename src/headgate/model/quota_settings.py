@@ -60,7 +60,7 @@ class Transformation(Struct, frozen=True):
 class PodsReady(Struct, frozen=True):
     """How long the pods of an admitted workload may take to be ready, in seconds, and what follows when they do not."""
 
-    timeout: float = 1800.0
+    timeout: float | None = 1800.0  # None: as long as they like
     recovery_timeout: float | None = 1800.0  # after they were ready once; None: as long as they like
     backoff_limit: int | None = None  # how often it may queue up again; None: without end
     backoff_base: int = 60  # seconds it rests the first time; doubles each time

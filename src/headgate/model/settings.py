@@ -137,6 +137,7 @@ class Settings(Struct, frozen=True):
     volcano: VolcanoSettings = VolcanoSettings()
     seed: int = 0  # settles ties between equally good nodes
     roles: frozenset[Role] = frozenset({Role.SCHEDULER})
+    not_applied: tuple[str, ...] = ()  # fields of a configuration file of Kueue that do not apply
 
     @property
     def gated_schedulers(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct, structs
 
+from headgate.model.counting import counted
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
 from headgate.placement.domains import NOWHERE
@@ -122,7 +123,9 @@ def place_group(
     needed = max(1, needed)
     count = needed, len(pods) if most is None else max(most, needed)
     if len(pods) < needed:
-        return placer.nowhere(RULE, f"the group has {len(pods)} pods and needs {needed} to start", frozenset())
+        return placer.nowhere(
+            RULE, f"the group has {counted(len(pods), 'pod')} and needs {needed} to start", frozenset()
+        )
     with placer.nominations.set_aside(pods):
         if topology:
             return _in_one_domain(placer, nodes, pods, count, topology)

@@ -16,7 +16,7 @@ from headgate.placement.filters import ON_ROOM
 from headgate.placement.plugins import MANY, Each, Foresight, Mask, Rows
 from headgate.placement.table import ONE_POD, PODS, NodeTable
 
-REASON = "node(s) had room promised to pods of higher or equal priority"
+REASON = "node(s) had capacity reserved for nominated pods of higher or equal priority"
 
 
 class NominationLevel(Struct):

@@ -1,1 +1,1 @@
-"""Who must leave?"""
+"""Which pods and workloads are preempted?"""

@@ -1,4 +1,4 @@
-"""How many pods may be disrupted: who uses a budget up, and who would go beyond it."""
+"""PodDisruptionBudgets: which pods use a budget up, and which would exceed it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Budgets:
             self._by_namespace.pop(key.namespace, None)
 
     def matching(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
-        """The budgets that the pod's leaving would use up.
+        """The budgets that evicting the pod would use up.
 
-        Not those that know of its leaving already. As in kube-scheduler, a budget whose selector is empty counts
+        Not those that count it as disrupted already. As in kube-scheduler, a budget whose selector is empty counts
         nobody, and a pod without labels is counted by none.
         """
         budgets = self._by_namespace.get(pod.key.namespace)
@@ -46,7 +46,7 @@ class Budgets:
         return any(budget.already_disrupted for budget in self._by_namespace.get(namespace, {}).values())
 
     def violations(self, units: Iterable[Sequence[Pod]]) -> list[int]:
-        """For units that leave in this order, how many pods of each leave beyond a budget.
+        """For units evicted in this order, how many pods of each exceed a budget.
 
         Every budget starts with what it allows now and is used up in the given order.
         """

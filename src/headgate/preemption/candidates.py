@@ -1,4 +1,4 @@
-"""The units that may be asked to leave, as arrays: one line a unit, and one for every node a unit is on."""
+"""The units that may be preempted, as arrays: one line a unit, and one for every node a unit is on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
 from headgate.model.pod import Pod
 from headgate.placement.columns import Amounts
-from headgate.preemption.cost import work_lost
+from headgate.preemption.cost import NODE_SECOND, work_lost
 from headgate.preemption.loads import After, Loads, Units
 from headgate.preemption.units import ALONE, NOWHERE, Flags, Running, Times, Unit
 
@@ -57,10 +57,11 @@ class Candidates:
             here[gone] = False
         if isinstance(but, GroupKey) and (own := running.gang_list.number_of(but)) != ALONE:
             here = here & (running.gangs != own)
-        self.going = np.flatnonzero(here & running.leaving)  # lines of pods that leave anyway
-        staying = np.flatnonzero(here & ~running.leaving)
-        self.lines, self.unit_of = _below(running, staying, priority)
+        self.terminating = np.flatnonzero(here & running.terminating)  # lines of pods that are being deleted anyway
+        others = np.flatnonzero(here & ~running.terminating)
+        self.lines, self.unit_of = _below(running, others, priority)
         self.count = int(self.unit_of.max(initial=-1)) + 1
+        self.displaces: Amounts = np.zeros(self.count, dtype=np.int64)  # estimated work, where a search looks ahead
 
     @cached_property
     def priority(self) -> Amounts:
@@ -106,24 +107,21 @@ class Candidates:
 
     @cached_property
     def lost(self) -> Amounts:
-        """The work each unit would lose."""
+        """The work each unit would lose, in whole node-seconds: what is compared, shown and proven is one number."""
         lost = np.zeros(self.count, dtype=np.int64)
         np.add.at(lost, self.unit_of, work_lost(self.running, self.lines, self.now))
-        return lost
+        return (lost + NODE_SECOND // 2) // NODE_SECOND
 
-    @cached_property
-    def plain(self) -> Flags:
-        """Pods by themselves that say nothing of checkpoints."""
-        running, first = self.running, self.first
-        saves = ~np.isnan(running.checkpointed[first]) | ~np.isnan(running.checkpoint_every[first])
-        plain: Flags = (self.gang == ALONE) & ~saves
-        return plain
+    @property
+    def weight(self) -> Amounts:
+        """What evicting each unit costs, with what it displaces."""
+        return self.lost + self.displaces
 
     @cached_property
     def spare(self) -> Amounts:
         """For each gang, how many of its running pods it can lose and still have enough; negative: it has too few."""
         running = self.running
-        members = running.gangs[(running.rows != NOWHERE) & ~running.leaving]
+        members = running.gangs[(running.rows != NOWHERE) & ~running.terminating]
         counts = np.bincount(members[members != ALONE], minlength=len(running.gang_list.keys))
         return counts - np.array(running.gang_list.min_counts, dtype=np.int64)
 
@@ -150,6 +148,10 @@ class Candidates:
         some = np.flatnonzero((places[self.shares.units] != NOWHERE) & here[self.shares.rows])
         return self.shares.picked(some[np.argsort(places[self.shares.units[some]], kind="stable")])
 
+    def unit_at(self, line: int) -> int:
+        """The unit of a candidate's line."""
+        return int(self._unit_at[line])
+
     def lines_of(self, unit: int) -> list[int]:
         return self._sorted_lines[self._bounds[unit] : self._bounds[unit + 1]]
 
@@ -161,9 +163,9 @@ class Candidates:
         return tuple(self.running.pod_at(line) for line in self.lines_of(unit))
 
     def is_whole_unit(self, pods: Sequence[Pod]) -> bool:
-        """Whether the pods among these that run and are not leaving are one unit, and all of it."""
+        """Whether the pods among these that run and are not terminating are one unit, and all of it."""
         found = [line for pod in pods if (line := self.running.line_of(pod)) is not None]
-        lines = sorted(line for line in found if not self.running.leaving[line])
+        lines = sorted(line for line in found if not self.running.terminating[line])
         if not lines:
             return True
         units = self.unit_of[self.lines == lines[0]].tolist()
@@ -199,7 +201,13 @@ class Candidates:
 
     @cached_property
     def _loads(self) -> Loads:
-        return Loads(self.running, self.lines, self.unit_of, self.going)
+        return Loads(self.running, self.lines, self.unit_of, self.terminating)
+
+    @cached_property
+    def _unit_at(self) -> Units:
+        units = np.full(len(self.running.pods), NOWHERE, dtype=np.intp)
+        units[self.lines] = self.unit_of
+        return units
 
     @cached_property
     def _sorted_lines(self) -> list[int]:

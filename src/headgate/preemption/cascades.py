@@ -1,8 +1,6 @@
-"""What a victim costs others when it comes back: it may preempt in its turn."""
+"""What a victim costs others when its controller recreates it: it may preempt in its turn."""
 
 from __future__ import annotations
-
-from itertools import islice
 
 import numpy as np
 from msgspec import structs
@@ -14,22 +12,23 @@ from headgate.placement.plain import allowed_rows, asked_of
 from headgate.preemption.budgets import Budgets
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.coverage import Coverage
-from headgate.preemption.lockstep import every_node
+from headgate.preemption.loads import Units
+from headgate.preemption.lockstep import every_node, slack_by_row
 from headgate.preemption.policies import LEAST_LOSS, VictimPolicy, only, work_lost
 from headgate.preemption.steps import Solution
 
-MOST_KINDS = 8  # of victims whose return is imagined; any more count as if they found room
+MOST_CLASSES = 8  # of recreated pods that are looked at; all others count as if they fitted somewhere
 NO_BUDGETS = Budgets()
 
 EquivalenceClass = tuple[PodShape, int]
-"""The shape of a pod that comes back, and its priority."""
+"""The shape of a recreated pod, and its priority."""
 
 
 class Cascades:
-    """Estimates one step ahead, each returning pod by itself and by room alone.
+    """Estimates one step ahead, each recreated pod by itself and by capacity alone.
 
-    A victim comes back if it has a controller; it preempts if its standing lets it, nothing is free for it, and pods
-    of lower priority could make room.
+    A victim is recreated if it has a controller; it preempts if its standing lets it, no node fits it, and pods of
+    lower priority could be evicted for it.
     """
 
     def __init__(self, placer: Placer, among: Candidates) -> None:
@@ -37,36 +36,71 @@ class Cascades:
         self._among = among
         self._lowest = int(among.priority.min(initial=np.iinfo(np.int64).max))
 
+    def estimate(self) -> Amounts:
+        """What each candidate would displace if its own capacity went to the preemptor and all else stayed as it is.
+
+        This tells a search which candidates to avoid; `considered` judges what it found.
+        """
+        among, displaces = self._among, np.zeros(self._among.count, dtype=np.int64)
+        members = self._recreated(among.lines)
+        losses = {alike: self._loss_beside_all(alike) for alike in self._most_common(members)}
+        for alike, loss in losses.items():
+            if loss:
+                np.add.at(displaces, [among.unit_at(line) for line in members[alike]], loss)
+        return displaces
+
     def considered(self, solution: Solution, policy: VictimPolicy) -> Solution:
         """The same solution, judged with what its victims would displace."""
-        losses = self._losses(solution)
-        if not any(losses.values()):
-            return solution
-        displaces = tuple(self._displaced(unit, losses) for unit in solution.outcome.units.tolist())
         of = solution.outcome
+        displaces = self._displaced(solution)
+        if not any(displaces) and not of.displaced[0]:
+            return solution
         outcome = only(of.among, of.units, int(of.marked[0]), int(of.violations[0]), sum(displaces))
         return structs.replace(solution, outcome=outcome, judged=policy.judge_one(outcome), displaces=displaces)
 
-    def _losses(self, solution: Solution) -> dict[EquivalenceClass, int]:
-        """What the return of one pod of each kind costs."""
-        lines, running = self._among.lines_of_all(solution.outcome.units), self._among.running
-        returning = lines[running.returning[lines] > self._lowest].tolist()
-        kinds = dict.fromkeys((running.pod_at(line).shape, int(running.returning[line])) for line in returning)
-        return {kin: self._loss_for(kin, solution) for kin in islice(kinds, MOST_KINDS)}
+    def _displaced(self, solution: Solution) -> tuple[int, ...]:
+        """For each of the victims."""
+        units = solution.outcome.units
+        members = self._recreated(self._among.lines_of_all(units))
+        displaced = dict.fromkeys(units.tolist(), 0)
+        for alike in self._most_common(members):
+            loss = self._loss_after(alike, solution)
+            for line in members[alike]:
+                displaced[self._among.unit_at(line)] += loss
+        return tuple(displaced.values())
 
-    def _displaced(self, unit: int, losses: dict[EquivalenceClass, int]) -> int:
+    def _recreated(self, lines: Units) -> dict[EquivalenceClass, list[int]]:
+        """The lines of pods that would be recreated and could preempt somebody."""
         running = self._among.running
-        kinds = ((running.pod_at(line).shape, int(running.returning[line])) for line in self._among.lines_of(unit))
-        return sum(losses.get(kin, 0) for kin in kinds)
+        some = lines[running.returning[lines] > self._lowest]
+        shared: dict[tuple[int, int], list[int]] = {}  # pods alike share their shape, which is looked at once
+        for line, priority in zip(some.tolist(), running.returning[some].tolist(), strict=True):
+            shared.setdefault((id(running.pod_at(line).shape), priority), []).append(line)
+        members: dict[EquivalenceClass, list[int]] = {}
+        for (_, priority), alike in shared.items():
+            members.setdefault((running.pod_at(alike[0]).shape, priority), []).extend(alike)
+        return members
 
-    def _loss_for(self, kin: EquivalenceClass, solution: Solution) -> int:
-        """What making room for one such pod would cost, once the preemptor has its placements."""
-        shape, priority = kin
+    def _most_common(self, members: dict[EquivalenceClass, list[int]]) -> list[EquivalenceClass]:
+        """Of equally common classes those come first whose pods' draws do: lines tell of the past, draws do not."""
+        draws = self._among.running.draws
+        ranks = {alike: (-len(lines), int(draws[lines].min())) for alike, lines in members.items()}
+        return sorted(members, key=lambda alike: ranks[alike])[:MOST_CLASSES]
+
+    def _loss_beside_all(self, alike: EquivalenceClass) -> int:
+        shape, priority = alike
+        left = Candidates(self._among.running, priority, self._among.now)
+        return self._loss(left, slack_by_row(left, shape, {}), shape)
+
+    def _loss_after(self, alike: EquivalenceClass, solution: Solution) -> int:
+        """What one such pod would displace once the preemptor is placed and its victims are gone."""
+        shape, priority = alike
         gone = self._among.lines_of_all(solution.outcome.units)
         left = Candidates(self._among.running, priority, self._among.now, gone=gone)
-        slack = self._slack(shape, solution)
-        allowed = allowed_rows(self._rules, shape)
-        ways = every_node(left, slack, allowed, LEAST_LOSS, Coverage(left, NO_BUDGETS))
+        return self._loss(left, self._slack(shape, solution), shape)
+
+    def _loss(self, left: Candidates, slack: dict[str, Amounts], shape: PodShape) -> int:
+        ways = every_node(left, slack, allowed_rows(self._rules, shape), LEAST_LOSS, Coverage(left, NO_BUDGETS))
         return 0 if ways is None else int(work_lost(ways.outcomes)[ways.best_first()[0]])
 
     def _slack(self, shape: PodShape, solution: Solution) -> dict[str, Amounts]:

@@ -1,4 +1,4 @@
-"""Which budgets count which candidates, and who would leave beyond them, for many sets of leavers at once."""
+"""Which budgets count which candidates, and which evictions exceed them, for many sets of victims at once."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Coverage:
 
     @property
     def counted(self) -> Flags:
-        """The units of which some pod's leaving would use up a budget."""
+        """The units of which evicting some pod would use up a budget."""
         counted: Flags = np.zeros(self._among.count, dtype=np.bool_)
         for counts in self._counts.values():
             counted |= counts > 0
         return counted
 
     def beyond(self, units: Units, sets: Units) -> Amounts:
-        """How many pods of each unit leave beyond a budget, when each set of units leaves in the given order.
+        """How many pods of each unit exceed a budget, when each set of units is evicted in the given order.
 
         `sets` numbers the set of each unit, ascending. Every set starts with what the budgets allow now.
         """
@@ -50,17 +50,26 @@ class Coverage:
             worst = np.maximum(worst, np.clip(used - self._allowed[key], 0, counted))
         return worst
 
+    def violations(self, units: Units, sets: Units, count: int) -> Amounts:
+        """For each of `count` sets, how many pods are evicted beyond budgets; a pod counts once for each it exceeds."""
+        total = np.zeros(count, dtype=np.int64)
+        for key, counts in self._counts.items():
+            used = np.zeros(count, dtype=np.int64)
+            np.add.at(used, sets, counts[units])
+            total += np.maximum(used - self._allowed[key], 0)
+        return total
+
     def _one_by_one(self, units: Units, sets: Units) -> Amounts:
         """Pod by pod: of a gang one budget may count these pods and another those."""
         beyond = np.zeros(len(units), dtype=np.int64)
         bounds = np.flatnonzero(np.diff(sets, prepend=-1, append=-1))
         for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            leaving = [self._among.pods_of(unit) for unit in units[start:end].tolist()]
-            beyond[start:end] = self._budgets.violations(leaving)
+            evicted = [self._among.pods_of(unit) for unit in units[start:end].tolist()]
+            beyond[start:end] = self._budgets.violations(evicted)
         return beyond
 
     def _count_all(self) -> None:
-        """Pods alike in labels are asked for once."""
+        """Pods with equal labels are matched once."""
         known: dict[Hashable, tuple[Key, ...]] = {}
         lines = zip(self._among.lines.tolist(), self._among.unit_of.tolist(), strict=True)
         for line, unit in lines:

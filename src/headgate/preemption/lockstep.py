@@ -1,7 +1,7 @@
 """Every node as a domain of its own, all of them at once: the steps of `steps.solve` for one plain pod in lockstep.
 
 A pod that needs only row rules has thousands of domains with a handful of candidates each. Here the first candidate
-of every node is asked whether it can stay, then the second of every node, and so on.
+of every node is reprieved if it fits, then the second of every node, and so on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.preemption.units import Flags
 
 
 class Ways:
-    """All that was found: for each way to make room its node and how it is judged."""
+    """All that was found: for each set of victims its node and how it is judged."""
 
     def __init__(self, outcomes: Outcomes, rows: NDArray[np.intp], judged: Sequence[Amounts]) -> None:
         self.outcomes = outcomes
@@ -33,7 +33,7 @@ class Ways:
 
     @property
     def nodes(self) -> int:
-        """On how many nodes room can be made."""
+        """On how many nodes victims were found."""
         return len(np.unique(self.rows))
 
     def judged_of(self, way: int) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class Ways:
         return only(of.among, of.victims(way), int(of.marked[way]), int(of.violations[way]))
 
     def best_first(self) -> NDArray[np.intp]:
-        """Ties go to the node with the smaller draw, then to the order of sparing that comes first."""
+        """Ties go to the node with the smaller draw, then to the order of reprieve that comes first."""
         draws = self.outcomes.among.running.nodes.draws[self.rows]
         best: NDArray[np.intp] = np.lexsort((draws, *reversed(self.judged)))
         return best
@@ -63,10 +63,10 @@ def slack_by_row(among: Candidates, shape: PodShape, promised: Mapping[str, Amou
 def every_node(
     among: Candidates, slack: Mapping[str, Amounts], allowed: Mask, policy: VictimPolicy, coverage: Coverage
 ) -> Ways | None:
-    """The ways to make room for the pod, at least one for each node where that can be done; None when nowhere."""
+    """Sets of victims for the pod, at least one for each node where there is any; None when nowhere."""
     without = _enough(slack, allowed)
     if without.any():
-        return _nobody_leaves(among, np.flatnonzero(without), policy)
+        return _no_victims(among, np.flatnonzero(without), policy)
     everything = among.shares
     gone = {name: left.copy() for name, left in slack.items()}
     for name, left in gone.items():
@@ -79,7 +79,7 @@ def every_node(
 
 
 class Lockstep:
-    """Nodes where all candidates leaving would be enough, what they hold, and what is left once they are gone."""
+    """Nodes where evicting all candidates is enough, what these hold, and what is left once they are gone."""
 
     def __init__(self, among: Candidates, shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> None:
         self._among = among
@@ -92,19 +92,19 @@ class Lockstep:
     def ways(self, policy: VictimPolicy, coverage: Coverage) -> Ways:
         """Each of the policy's orders on each of the nodes."""
         marks = self._marks(coverage)
-        leaving = [self._not_reprieved(order, marks > 0) for order in policy.orders]
-        shares = np.concatenate(leaving)
-        turns = np.repeat(np.arange(len(leaving)), [len(each) for each in leaving])
+        evicted = [self._not_reprieved(order, marks > 0) for order in policy.orders]
+        shares = np.concatenate(evicted)
+        turns = np.repeat(np.arange(len(evicted)), [len(each) for each in evicted])
         ways = self._places[self._shares.rows[shares]] + turns * len(self._rows)
-        marked = np.zeros(len(self._rows) * len(leaving), dtype=np.int64)
+        marked = np.zeros(len(self._rows) * len(evicted), dtype=np.int64)
         np.add.at(marked, ways, marks[shares])
         outcomes = Outcomes(self._among, self._shares.units[shares], ways, marked, np.zeros_like(marked))
         if marked.any():
-            outcomes.violations += self._violations(outcomes, coverage)
-        return Ways(outcomes, np.tile(self._rows, len(leaving)), policy.judge(outcomes))
+            outcomes.violations += coverage.violations(outcomes.units, outcomes.ways, len(outcomes))
+        return Ways(outcomes, np.tile(self._rows, len(evicted)), policy.judge(outcomes))
 
     def _not_reprieved(self, order: Order, beyond: Flags) -> NDArray[np.intp]:
-        """Which of the shares must leave when each node spares whom it can, those beyond a budget first."""
+        """Which of the shares are victims when each node reprieves what it can, those beyond a budget first."""
         place = np.zeros(self._among.count, dtype=np.intp)
         ordered = order(self._among, np.unique(self._shares.units))
         place[ordered] = np.arange(len(ordered))
@@ -112,19 +112,12 @@ class Lockstep:
         return asked[not_reprieved(self._shares.picked(asked), self._rows, self._left)]
 
     def _marks(self, coverage: Coverage) -> Amounts:
-        """For each share how many pods of its unit would violate a budget if all units on its row left."""
+        """For each share how many pods of its unit would violate a budget if all units on its row were evicted."""
         shares, marks = self._shares, np.zeros(len(self._shares.units), dtype=np.int64)
         concerned = np.flatnonzero(coverage.counted[shares.units])
         concerned = concerned[self._in_sets(shares.units[concerned], shares.rows[concerned])]
         marks[concerned] = coverage.beyond(shares.units[concerned], shares.rows[concerned])
         return marks
-
-    def _violations(self, outcomes: Outcomes, coverage: Coverage) -> Amounts:
-        """For each way how many of those who do leave violate a budget."""
-        order = self._in_sets(outcomes.units, outcomes.ways)
-        beyond = np.zeros(len(outcomes), dtype=np.int64)
-        np.add.at(beyond, outcomes.ways[order], coverage.beyond(outcomes.units[order], outcomes.ways[order]))
-        return beyond
 
     def _in_sets(self, units: Units, sets: NDArray[np.intp]) -> NDArray[np.intp]:
         """Set by set, the most important unit first."""
@@ -135,7 +128,7 @@ class Lockstep:
         return order
 
 
-def _nobody_leaves(among: Candidates, rows: NDArray[np.intp], policy: VictimPolicy) -> Ways:
+def _no_victims(among: Candidates, rows: NDArray[np.intp], policy: VictimPolicy) -> Ways:
     nobody, none = np.zeros(0, dtype=np.intp), np.zeros(len(rows), dtype=np.int64)
     outcomes = Outcomes(among, nobody, nobody, none, none.copy())
     return Ways(outcomes, rows, policy.judge(outcomes))

@@ -24,7 +24,7 @@ from headgate.preemption.worlds import Placements, SearchDomain
 
 
 def not_reprieved(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amounts]) -> NDArray[np.intp]:
-    """Which of the shares find no room when each row takes back whom it can, in the given order.
+    """Which of the shares do not fit when each row reprieves what it can, in the given order.
 
     `rows` are the rows they are on, ascending, and `left` says what each of these has left with nobody back. A share
     must fit by itself: what a unit holds on other rows is not looked at.
@@ -33,16 +33,16 @@ def not_reprieved(shares: Shares, rows: NDArray[np.intp], left: Mapping[str, Amo
     lengths = np.bincount(np.searchsorted(rows, shares.rows), minlength=len(rows))
     starts = np.cumsum(lengths) - lengths
     left = {name: amounts.copy() for name, amounts in left.items()}
-    leaving: list[NDArray[np.intp]] = [turns[:0]]
+    victims: list[NDArray[np.intp]] = [turns[:0]]
     for turn in range(int(lengths.max(initial=0))):
         asking = np.flatnonzero(lengths > turn)
         asked = turns[starts[asking] + turn]
         after = {name: amounts[asking] - shares.held(name)[asked] for name, amounts in left.items()}
-        stays = np.logical_and.reduce([amounts >= 0 for amounts in after.values()])
+        fits = np.logical_and.reduce([amounts >= 0 for amounts in after.values()])
         for name, amounts in after.items():
-            left[name][asking[stays]] = amounts[stays]
-        leaving.append(asked[~stays])
-    return np.concatenate(leaving)
+            left[name][asking[fits]] = amounts[fits]
+        victims.append(asked[~fits])
+    return np.concatenate(victims)
 
 
 class WhatIf(NodeTable):
@@ -77,7 +77,7 @@ class PlainPlacements:
         self._rankings: dict[PodShape, Ranking] = {}
 
     def placements(self, shape: PodShape, count: int) -> list[int]:
-        """The rows that so many pods of the shape get, which are taken from now on; fewer when room runs out."""
+        """The rows that so many pods of the shape get, which are taken from now on; fewer when capacity runs out."""
         ranking = self._rankings.get(shape)
         if ranking is None:
             ranking = self._rankings[shape] = Ranking(shape, self.rules)
@@ -91,7 +91,7 @@ PLENTY = 1 << 62
 
 
 def allowed_beside(placer: Placer, pod: Pod) -> Mask:
-    """Where all rules let the pod pass as things stand, but for amounts and promised room."""
+    """Where all rules let the pod pass as things stand, but for amounts and nominated capacity."""
     rules = placer.rules
     allowed = allowed_rows(rules.rows, pod.shape)
     everywhere = slice(0, len(allowed))
@@ -156,7 +156,7 @@ class PlainWorld:
         return np.array(list(self._whole_units(shares)), dtype=np.intp)
 
     def _whole_units(self, shares: Shares) -> Iterator[int]:
-        """As `not_reprieved`, for units that stay on all of their rows or on none."""
+        """As `not_reprieved`, for units that are reprieved on all of their rows or on none."""
         left = [amounts.tolist() for amounts in self._left.values()]
         places = np.searchsorted(self._rows, shares.rows).tolist()
         held = zip(*(shares.held(name).tolist() for name in self._left), strict=True)

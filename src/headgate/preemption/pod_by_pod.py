@@ -10,6 +10,7 @@ from headgate.placement.trial import PlacementTrial
 from headgate.preemption.receipts import Receipt, VictimLine
 from headgate.preemption.search import ON_CANDIDATES, ON_NEIGHBOURS, NoPlan, Plan, Preemption
 from headgate.preemption.searching import Preemptor
+from headgate.preemption.solver.problem import Criterion
 from headgate.preemption.units import Unit
 from headgate.preemption.worlds import SearchDomain, group_domains
 
@@ -23,11 +24,23 @@ class CollectedPlan(Struct):
     placements: list[tuple[Pod, str]] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
     lines: list[VictimLine] = field(default_factory=list)
+    violations: int = 0
+    gangs_broken: int = 0
     candidates: int = 0  # for the member that had most
 
     def plan(self, preemptor: Preemptor) -> Plan:
-        criteria = (("victims", sum(line.pods for line in self.lines)),)
-        receipt = Receipt(preemptor.key, POLICY, self.domain, criteria, tuple(self.lines), self.candidates, domains=1)
+        criteria = ((Criterion.VIOLATIONS, self.violations), (Criterion.VICTIMS, sum(line.pods for line in self.lines)))
+        receipt = Receipt(
+            preemptor=preemptor.key,
+            policy=POLICY,
+            domain=self.domain,
+            criteria=criteria,
+            compared=tuple(f"{name} {count}" for name, count in criteria),
+            victims=tuple(self.lines),
+            gangs_broken=self.gangs_broken,
+            candidates=self.candidates,
+            domains=1,
+        )
         return Plan(tuple(self.placements), tuple(self.units), receipt)
 
 
@@ -80,5 +93,7 @@ class PodByPodPreemption(Preemption):
                 trial.leave(victim.key)
         found.units += plan.victims
         found.lines += plan.receipt.victims
+        found.violations += dict(plan.receipt.criteria)[Criterion.VIOLATIONS]
+        found.gangs_broken += plan.receipt.gangs_broken
         found.candidates = max(found.candidates, plan.receipt.candidates)
         return plan.placements[0][1]

@@ -1,8 +1,7 @@
-"""Whom to spare first, and which way of making room is best. A policy is a value: orders and criteria.
+"""In which order units are reprieved, and which set of victims is best. A policy is a value: orders and criteria.
 
-Two are enough. For a plain pod among plain pods nobody should be able to tell us from kube-scheduler. Where gangs or
-checkpoints come in, kube-scheduler's criteria would weigh a pod that saved its work a second ago like one that
-computed for a week, so there the loss decides.
+There are two, and the preemptor alone decides which applies. A pod outside groups preempts as it would with
+kube-scheduler, whoever else runs in the cluster. A group takes the victims that lose least.
 """
 
 from __future__ import annotations
@@ -16,23 +15,21 @@ from msgspec import Struct
 from headgate.placement.columns import Amounts
 from headgate.preemption.candidates import Candidates
 from headgate.preemption.loads import Units
-from headgate.preemption.solver.problem import NOBODY
-from headgate.preemption.units import ALONE
-
-SUM_OFFSET = 1 << 31  # makes all priorities positive, so that fewer victims are better also below zero
+from headgate.preemption.solver.problem import NOBODY, SUM_OFFSET
+from headgate.preemption.units import ALONE, Times
 
 
 class Outcomes:
-    """Several ways to make room, judged at once: who leaves in which of them.
+    """Several sets of victims, judged at once.
 
-    `marked` are victims' pods beyond a budget as counted when all candidates were to leave, `violations` are counted
-    anew for those who do leave, and `displaced` is what victims that come back would cost others.
+    `marked` are victims' pods beyond a budget as counted when all candidates were to be evicted, `violations` are
+    counted for the victims alone, and `displaced` is what victims would cost others when they are recreated.
     """
 
     def __init__(self, among: Candidates, units: Units, ways: Units, marked: Amounts, violations: Amounts) -> None:
         self.among = among
         self.units = units
-        self.ways = ways  # for each of the units, in which way it leaves
+        self.ways = ways  # for each of the units, of which set it is a victim
         self.marked = marked
         self.violations = violations
         self.displaced = np.zeros(len(marked), dtype=np.int64)
@@ -77,7 +74,7 @@ def marked_violations(outcomes: Outcomes) -> Amounts:
 
 
 def violations(outcomes: Outcomes) -> Amounts:
-    """Pods that leave beyond a budget, of those that do leave."""
+    """Pods evicted beyond a budget, counted for the victims alone; a pod counts once for each budget it exceeds."""
     return outcomes.violations
 
 
@@ -87,21 +84,27 @@ def sum_of_priorities(outcomes: Outcomes) -> Amounts:
 
 
 def victims(outcomes: Outcomes) -> Amounts:
-    """How many pods leave."""
+    """How many pods are evicted."""
     return outcomes.total(outcomes.among.size[outcomes.units])
 
 
-def earliest_start(outcomes: Outcomes) -> Amounts:
+def latest_start(outcomes: Outcomes) -> Amounts:
     """When the first of the most important victims started, negated: of two, the one that started later is better."""
     among, units, ways = outcomes.among, outcomes.units, outcomes.ways
     top = among.priority[units] == outcomes.highest[ways]
     times = np.full(len(outcomes), among.now)
     np.minimum.at(times, ways[top], among.started[units[top]])
-    negated: Amounts = -np.rint(times * 1_000_000).astype(np.int64)
+    negated: Amounts = -microseconds(times)
     return negated
 
 
+def microseconds(times: Times) -> Amounts:
+    whole: Amounts = np.rint(times * 1_000_000).astype(np.int64)
+    return whole
+
+
 def work_lost(outcomes: Outcomes) -> Amounts:
+    """In node-seconds, with what victims displace when they are recreated."""
     return outcomes.total(outcomes.among.lost[outcomes.units]) + outcomes.displaced
 
 
@@ -138,11 +141,11 @@ def by_importance(among: Candidates, units: Units) -> Units:
 
 
 def by_gangs_and_loss(among: Candidates, units: Units) -> Units:
-    """As published, but of units alike the one that would lose more work stays."""
+    """As published, but of units alike the one that would cost more is kept."""
     keys = (
         among.draws[units],
         among.started[units],
-        -among.lost[units],
+        -among.weight[units],
         -among.size[units],
         among.gang[units] == ALONE,
         -among.priority[units],
@@ -151,12 +154,12 @@ def by_gangs_and_loss(among: Candidates, units: Units) -> Units:
 
 
 def by_loss(among: Candidates, units: Units) -> Units:
-    """Within a priority, whoever would lose most work stays, gang or not."""
-    return units[np.lexsort((among.draws[units], -among.lost[units], -among.priority[units]))]
+    """Within a priority the unit that would cost most is kept, gang or not."""
+    return units[np.lexsort((among.draws[units], -among.weight[units], -among.priority[units]))]
 
 
 class VictimPolicy(Struct, frozen=True):
-    """`orders` are tried one after the other when units are spared; the best outcome by the criteria is kept."""
+    """`orders` are tried one after the other when units are reprieved; the best outcome by the criteria is kept."""
 
     name: str
     criteria: tuple[tuple[str, Criterion], ...]
@@ -178,32 +181,31 @@ KUBERNETES = VictimPolicy(
         ("highest priority", highest_priority),
         ("sum of priorities", sum_of_priorities),
         ("victims", victims),
-        ("earliest start", earliest_start),
+        ("latest start", latest_start),
     ),
 )
-"""kube-scheduler's choice, criterion by criterion."""
+"""kube-scheduler's choice, criterion by criterion. A gang that is preempted whole is one unit of all its pods."""
 
 LEAST_LOSS = VictimPolicy(
     "LeastLoss",
     (
-        ("highest priority", highest_priority),
         ("budget violations", violations),
+        ("highest priority", highest_priority),
         ("gangs broken", gangs_broken),
         ("work lost", work_lost),
         ("victims", victims),
+        ("sum of priorities", sum_of_priorities),
+        ("latest start", latest_start),
     ),
     orders=(by_gangs_and_loss, by_loss, by_importance),
     weighs_work=True,
 )
-"""The priority that has to give way comes first, so that preemptions do not cascade; then what is really lost.
+"""As kube-scheduler's criteria, with what is really lost before what only counts pods.
 
 The published order is among those tried, so the outcome is never worse than that order's by these criteria.
 """
 
 
-def policy_for(single: bool, among: Candidates, units: Units) -> VictimPolicy:
-    """KUBERNETES for a pod among pods by themselves that say nothing of checkpoints, LEAST_LOSS for everyone else.
-
-    One gang or one checkpoint among the candidates is enough: kube-scheduler has no answer to what it is worth.
-    """
-    return KUBERNETES if single and bool(among.plain[units].all()) else LEAST_LOSS
+def policy_for(single: bool) -> VictimPolicy:
+    """KUBERNETES for a pod outside groups, LEAST_LOSS for a group."""
+    return KUBERNETES if single else LEAST_LOSS

@@ -1,4 +1,4 @@
-"""Who must leave so that this pod or group can run? A plan with its reasons, or why there is none."""
+"""Which units must be evicted so that this pod or group fits? A plan with its reasons, or why there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_NEIGHBOURS = frozenset({ClusterEvent.NEIGHBOURS_CHANGED})
 
 
 class Plan(Struct, frozen=True):
-    """These leave, and the preemptor has these placements. Nothing has happened yet."""
+    """The victims, and the placements the preemptor has without them. Nothing has happened yet."""
 
     placements: tuple[tuple[Pod, str], ...]
     victims: tuple[Unit, ...]
@@ -36,12 +36,12 @@ class NoPlan(Struct, frozen=True):
     """Preemption would not help."""
 
     reason: str
-    candidates: int  # how many units could have been asked to leave
-    wake_on: frozenset[ClusterEvent] = frozenset()  # what, besides what could make room as it is, could change that
+    candidates: int  # how many units could have been preempted
+    wake_on: frozenset[ClusterEvent] = frozenset()  # the events, besides freed capacity, that could change that
 
 
 class Preemption:
-    """Plans who leaves. It only computes: evicting, and waiting for room, is for others."""
+    """Plans victims and placements. It only computes: evicting them and waiting is for others."""
 
     name = "DefaultPreemption"
 
@@ -54,7 +54,7 @@ class Preemption:
         self._certifier = certifier
 
     def plan(self, preemptor: Preemptor, placer: Placer, now: float) -> Plan | NoPlan:
-        """The best way to make room for as many of the preemptor's pods as are needed.
+        """The best victims for as many of the preemptor's pods as are needed.
 
         Nodes nominated to it come first, so that a plan that is being carried out is not exchanged for another.
         """
@@ -89,8 +89,10 @@ class Preemption:
 
 
 def _hopeless(among: Candidates, *, proven: bool) -> str:
-    """That there is no room is said only where that is certain: of unlike pods not all ways are tried."""
+    """That it does not fit is said only where that is certain: of unlike pods not all ways are tried."""
     if not among.count:
         return "preemption would not help: there are no pods of lower priority"
-    without = f"even without all {len(among.lines)} pods ({among.count} units) of lower priority"
-    return f"preemption would not help: no room {without}" if proven else f"no placement was found {without}"
+    pods, units = len(among.lines), among.count
+    lower = f"all {pods} pods ({units} units)" if pods > 1 else "the only pod"
+    without = f"even without {lower} of lower priority"
+    return f"preemption would not help: it does not fit {without}" if proven else f"no placement was found {without}"

@@ -1,4 +1,4 @@
-"""One search for one preemptor: what comes of each domain, and which is best."""
+"""One search for one preemptor: the victims in each domain, and which domain is best."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.preemption.lockstep import Ways, every_node, slack_by_row
 from headgate.preemption.plain import PlainWorld, allowed_beside
 from headgate.preemption.policies import VictimPolicy, policy_for
 from headgate.preemption.receipts import NOT_COMPARED, Choice, Receipt, receipt
-from headgate.preemption.solver.certifying import CertificationRequest, certified
+from headgate.preemption.solver.certifying import CertificationRequest, SecondOpinion
 from headgate.preemption.solver.problem import Certifier
 from headgate.preemption.steps import Solution, solve
 from headgate.preemption.tried import Bystanders, tried_out
@@ -38,11 +38,11 @@ from headgate.preemption.worlds import (
     rows_of,
 )
 
-RECONSIDERED = 4  # of the best ways, how many are judged by what their victims would displace, too
+RECONSIDERED = 4  # of the best sets of victims, how many are judged by what they would displace, too
 
 
 class Preemptor(Struct, frozen=True):
-    """A pod, or a group of which so many are needed, that no room was found for.
+    """A pod, or a group of which so many pods are needed, that no node fits.
 
     A plan is made for just as many of its pods; the surplus preempts nobody.
     """
@@ -89,6 +89,7 @@ class Search:
         self._certifier = certifier
         self._pods = tuple(structs.replace(pod, nominated="") for pod in preemptor.pods)
         self._plain = plain
+        self._policy = policy_for(preemptor.single)
         self._bystanders = Bystanders(placer.rules.neighbours, self._pods)
 
     @cached_property
@@ -96,7 +97,7 @@ class Search:
         return Coverage(self._among, self._budgets)
 
     def nominated(self) -> Found | None:
-        """Who must leave for the placements that are nominated already, if they can still be had."""
+        """The victims for the nominated nodes, if these can still be had."""
         domain = self._settled([(pod, pod.nominated) for pod in self._preemptor.pods if pod.nominated])
         return None if domain is None else self._best_of([domain])
 
@@ -129,7 +130,7 @@ class Search:
     def _every_node(self) -> Found | None:
         """Nodes where only amounts stand in the way are judged all at once, the others step by step."""
         (pod,) = self._pods
-        policy, special = self._policy(), self._special_rows()
+        policy, special = self._policy, self._special_rows()
         slack = slack_by_row(self._among, pod.shape, nominated_capacity(self._placer, self._pods))
         allowed = allowed_beside(self._placer, pod) & ~special
         ways = every_node(self._among, slack, allowed, policy, self._coverage)
@@ -137,15 +138,15 @@ class Search:
         rows = np.flatnonzero(special & self._placer.curable(pod)) if special.any() else ()
         found, could = self._tried([node_domain(self._nodes, self._pods, int(row)) for row in rows], policy)
         could += ways.nodes if ways is not None else 0
-        return self._chosen(policy, _foremost([*quick, *found]), could) if could else None
+        return self._found(_foremost([*quick, *found]), could) if could else None
 
     def _special_rows(self) -> Flags:
-        """Where somebody who may be asked to leave is more to the pod than a bystander."""
+        """Where a candidate is more to the pod than a bystander."""
         special: Flags = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
         if self._plain:
             return special
         running, has = self._among.running, self._bystanders.has
-        if not all(has(running.pod_at(line)) for line in self._among.going.tolist()):
+        if not all(has(running.pod_at(line)) for line in self._among.terminating.tolist()):
             return ~special
         lines = [line for line in self._among.lines.tolist() if not has(running.pod_at(line))]
         special[running.rows[lines]] = True
@@ -164,9 +165,36 @@ class Search:
                 return
 
     def _best_of(self, domains: Iterable[SearchDomain]) -> Found | None:
-        policy = self._policy()
-        found, could = self._tried(domains, policy)
-        return self._chosen(policy, found, could) if found else None
+        tried = list(domains)
+        found, could = self._tried(tried, self._policy)
+        if not found:
+            return None
+        if not self._policy.weighs_work:
+            return self._found(found, could)
+        found = self._beside_cascades(found, tried)
+        if not self._plain or self._certifier is None:
+            return self._found(found, could)
+        return self._certified(self._certifier, found, tried, could)
+
+    def _beside_cascades(self, found: Sequence[Solution], domains: list[SearchDomain]) -> list[Solution]:
+        """The foremost, judged with what their victims displace; where the best does, also those that avoid it."""
+        found = self._reconsidered(found)
+        if not found[0].outcome.displaced[0]:
+            return found
+        self._among.displaces = self._cascades.estimate()
+        others, _ = self._tried(domains, self._policy)
+        return self._reconsidered([*found, *others])
+
+    def _certified(
+        self, certifier: Certifier, found: Sequence[Solution], domains: list[SearchDomain], could: int
+    ) -> Found:
+        shapes = [pod.shape for pod in self._pods]
+        request = CertificationRequest(self._placer, self._among, self._budgets, shapes, domains)
+        opinion = SecondOpinion(certifier, request, self._policy)
+        found = self._reconsidered([*opinion.better_than(found[0]), *found])
+        if self._among.displaces.any() and not opinion.is_proven(found[0]):
+            found = self._reconsidered([*opinion.without_cascades(found[0]), *found])
+        return self._found(found, could, opinion.certificate(found[0]))
 
     def _tried(self, domains: Iterable[SearchDomain], policy: VictimPolicy) -> tuple[list[Solution], int]:
         """The foremost solutions, and in how many of the domains there were any."""
@@ -179,34 +207,24 @@ class Search:
             found = _foremost([*found, *solutions])
         return found, could
 
-    def _policy(self) -> VictimPolicy:
-        """Who could be asked to leave decides it."""
-        single = self._preemptor.single
-        reach = self._placer.curable(self._pods[0]) if single else self._nodes.alive
-        return policy_for(single, self._among, np.flatnonzero(self._among.on_rows(reach)))
-
     def _world(self, domain: SearchDomain) -> AbstractContextManager[World]:
         rules = self._placer.rules
         if not self._plain:
             return tried_out(self._placer, self._among, self._bystanders, domain)
         return nullcontext(PlainWorld(rules.rows, self._among, domain, nominated_capacity(self._placer, self._pods)))
 
-    def _chosen(self, policy: VictimPolicy, foremost: Sequence[Solution], could: int) -> Found:
-        """The best, once what its victims would displace is taken into account and a certifier was asked."""
-        certificate = NOT_COMPARED
-        if policy.weighs_work:
-            foremost = self._reconsidered(policy, foremost)
-        if policy.weighs_work and self._plain and self._certifier is not None:
-            question = CertificationRequest(self._placer, self._among, self._budgets, foremost[0])
-            better, certificate = certified(self._certifier, question, policy)
-            foremost = self._reconsidered(policy, [better, *foremost])
+    def _found(self, foremost: Sequence[Solution], could: int, certificate: str = NOT_COMPARED) -> Found:
         victims = self._among.units(foremost[0].outcome.units)
-        choice = Choice(policy, foremost[0], foremost, could, certificate)
+        choice = Choice(self._policy, foremost[0], foremost, could, certificate)
         return Found(foremost[0].placements, victims, receipt(self._preemptor.key, victims, choice))
 
-    def _reconsidered(self, policy: VictimPolicy, solutions: Sequence[Solution]) -> list[Solution]:
-        cascades = Cascades(self._placer, self._among)
-        return sorted((cascades.considered(each, policy) for each in solutions), key=lambda each: each.rank)
+    @cached_property
+    def _cascades(self) -> Cascades:
+        return Cascades(self._placer, self._among)
+
+    def _reconsidered(self, solutions: Sequence[Solution]) -> list[Solution]:
+        judged = (self._cascades.considered(each, self._policy) for each in solutions)
+        return sorted(judged, key=lambda each: each.rank)
 
 
 def _foremost(solutions: Sequence[Solution]) -> list[Solution]:

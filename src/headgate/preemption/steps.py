@@ -1,7 +1,8 @@
-"""The search in one domain, the same for pods and groups on both sides, step by step as designed.
+"""The search in one domain, the same for pods and groups on both sides.
 
-Feasible with all candidates gone? Spare those whose leaving would violate a budget; find the lowest priority that is
-enough; take placements; spare everyone the placements can bear, the most important first.
+All candidates are removed and the preemptor must fit; units whose eviction violates a budget are reprieved; the lowest
+priority up to which evicting everything is enough is found; the preemptor is placed; all units that fit beside it are
+reprieved, the most important first.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from headgate.preemption.worlds import Placements, SearchDomain, World
 
 
 class Solution(Struct, frozen=True):
-    """What came of one domain: the placements, and who leaves for them."""
+    """What came of one domain: the placements, and the victims for them."""
 
     domain: SearchDomain
     placements: Placements
     outcome: Outcomes  # just one
     judged: tuple[int, ...]  # by the policy's criteria; smaller is better
-    displaces: tuple[int, ...] = ()  # for each victim the estimated further loss when it comes back, if there is any
+    displaces: tuple[int, ...] = ()  # for each victim the work it is estimated to displace when it is recreated, if any
 
     @property
     def rank(self) -> tuple[tuple[int, ...], int]:
@@ -35,7 +36,7 @@ class Solution(Struct, frozen=True):
 
 
 class Split(Struct, frozen=True):
-    """Which units would violate a budget if all candidates left, and with how many pods."""
+    """Which units would violate a budget if all candidates were evicted, and with how many pods."""
 
     violating: Units  # most important first
     pods: Amounts  # for every unit
@@ -44,13 +45,13 @@ class Split(Struct, frozen=True):
 def solve(
     world: World, domain: SearchDomain, among: Candidates, policy: VictimPolicy, coverage: Coverage
 ) -> Iterator[Solution]:
-    """Every way found to make room in this domain; none when all who may be asked to leave are not enough."""
+    """Every set of victims found in this domain; none when evicting all candidates is not enough."""
     pool = among.on_rows(domain.reach)
     everybody, placements = pool, world.place(pool)
     if placements is None:
         return
     split = split_by_budgets(among, pool, coverage)
-    pool = _spare_violating(world, pool, placements, split)
+    pool = _reprieve_violating(world, pool, placements, split)
     for gone in _pools(world, domain, among, pool, policy):
         found = placements if (gone == everybody).all() else _placements(world, gone, placements)
         for order in policy.orders:
@@ -64,7 +65,7 @@ def solve(
 def _placements(world: World, gone: Flags, known: Placements) -> Placements:
     """Where the preemptor is placed with these gone.
 
-    Placing pods one by one may fail beside those that were spared for a budget, though the placements they were spared
+    Placing pods one by one may fail beside units reprieved for a budget, though the placements they were reprieved
     beside still hold: then it is these.
     """
     found = world.place(gone)
@@ -80,21 +81,19 @@ def split_by_budgets(among: Candidates, pool: Flags, coverage: Coverage) -> Spli
 
 
 def judged_outcome(among: Candidates, victims: Units, split: Split, coverage: Coverage) -> Outcomes:
-    """Who leaves, with violations counted anew: those who stay give back what they would have used up."""
-    marked = int(split.pods[victims].sum())
-    if not marked:
-        return only(among, victims)
-    order = by_importance(among, victims)
-    return only(among, victims, marked, int(coverage.beyond(order, np.zeros(len(order), dtype=np.intp)).sum()))
+    """The victims, with violations counted for them alone: a reprieved unit gives back what it would have used up."""
+    marked, displaced = int(split.pods[victims].sum()), int(among.displaces[victims].sum())
+    violations = int(coverage.violations(victims, np.zeros(len(victims), dtype=np.intp), 1)[0]) if marked else 0
+    return only(among, victims, marked, violations, displaced)
 
 
-def _spare_violating(world: World, pool: Flags, placements: Placements, split: Split) -> Flags:
+def _reprieve_violating(world: World, pool: Flags, placements: Placements, split: Split) -> Flags:
     if not len(split.violating):
         return pool
     world.assume(pool, placements)
     doubtful = as_flags(world.doubtful(split.violating), len(pool))
-    leaving = world.not_reprieved(split.violating[doubtful[split.violating]])
-    return (pool & ~as_flags(split.violating, len(pool))) | as_flags(leaving, len(pool))
+    evicted = world.not_reprieved(split.violating[doubtful[split.violating]])
+    return (pool & ~as_flags(split.violating, len(pool))) | as_flags(evicted, len(pool))
 
 
 def _violating_first(asked: Units, split: Split) -> Units:
@@ -114,7 +113,7 @@ def _pools(world: World, domain: SearchDomain, among: Candidates, pool: Flags, p
     yield enough
     if policy.weighs_work and enough.any():
         top = among.priority == among.priority[enough].max()
-        cheap = _least(world, enough, np.where(top, among.lost, np.iinfo(np.int64).min))
+        cheap = _least(world, enough, np.where(top, among.weight, np.iinfo(np.int64).min))
         if (cheap != enough).any():
             yield cheap
 

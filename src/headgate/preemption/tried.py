@@ -1,4 +1,4 @@
-"""A world with all rules: pods leave and come on the real table, inside a trial."""
+"""A world with all rules: pods are released and charged on the real table, inside a trial."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ class TrialWorld:
 
     def without_deleted(self) -> None:
         """The pods being deleted are gone, which nothing takes back before the trial ends."""
-        self._leave(self._among.running.pod_at(line).key for line in self._among.going.tolist())
+        self._leave(self._among.running.pod_at(line).key for line in self._among.terminating.tolist())
         self._empty = self._trial.mark()
 
     def enough(self, gone: Flags) -> bool:
         return self.place(gone) is not None
 
     def place(self, gone: Flags) -> Placements | None:
-        self._send_away(gone)
+        self._evict(gone)
         if self._domain.placements is not None:
             held = self._take_all(self._domain.placements)
             self._trial.back_to(self._empty)
@@ -112,7 +112,7 @@ class TrialWorld:
         return tuple((places[pod.key], self._row(placement.node)) for pod, placement in found.placements)
 
     def assume(self, gone: Flags, placements: Placements) -> None:
-        self._send_away(gone)
+        self._evict(gone)
         self._placements = placements
         for index, row in placements:
             self._trial.take(self._domain.pods[index], self._nodes.name_at(row))
@@ -154,8 +154,8 @@ class TrialWorld:
             self._trial.take(self._domain.pods[index], self._nodes.name_at(row))
         return True
 
-    def _send_away(self, gone: Flags) -> None:
-        """These are gone and nobody else: only who differs from before comes or goes."""
+    def _evict(self, gone: Flags) -> None:
+        """These units are gone and no others: only what differs from before is released or charged."""
         self._trial.back_to(self._empty)
         self._return(self._pods(self._gone & ~gone))
         self._leave(pod.key for pod in self._pods(gone & ~self._gone))

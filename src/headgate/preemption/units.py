@@ -1,4 +1,4 @@
-"""What can be asked to leave: a pod by itself, or a gang that leaves whole; and the list of all that run."""
+"""The units of preemption, a pod by itself or a gang preempted whole; and the list of all pods that run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Standing(Struct, frozen=True):
     priority: int  # what a preemptor must exceed
     gang: GroupKey | None = None
     min_count: int = 0  # with fewer running pods the gang is broken
-    whole: bool = False  # the gang leaves whole or not at all
+    whole: bool = False  # the gang is preempted whole or not at all
     preempts: bool = True  # when it waits again, it may preempt others
 
 
 class Unit(Struct, frozen=True, gc=False):
-    """Pods that leave together or not at all."""
+    """Pods that are evicted together or not at all."""
 
     key: Key | GroupKey
     priority: int
@@ -63,7 +63,7 @@ class Running:
         self.gangs = np.full(FIRST_LINES, ALONE, dtype=np.int64)
         self.whole = np.zeros(FIRST_LINES, dtype=np.bool_)
         self.returning = np.full(FIRST_LINES, NEVER, dtype=np.int64)  # the priority with which it would preempt again
-        self.leaving = np.zeros(FIRST_LINES, dtype=np.bool_)  # being deleted already
+        self.terminating = np.zeros(FIRST_LINES, dtype=np.bool_)  # being deleted already
         self.started = np.full(FIRST_LINES, UNKNOWN)
         self.checkpointed = np.full(FIRST_LINES, UNKNOWN)
         self.checkpoint_every = np.full(FIRST_LINES, UNKNOWN)
@@ -131,7 +131,7 @@ class Running:
         self.gangs[line] = self.gang_list.join(standing)
         self.whole[line] = standing.whole and standing.gang is not None
         self.returning[line] = pod.priority if standing.preempts and pod.owner is not None else NEVER
-        self.leaving[line] = pod.deleted is not None
+        self.terminating[line] = pod.deleted is not None
         self.started[line] = _known(pod.started)
         self.checkpointed[line] = _known(pod.checkpointed)
         self.checkpoint_every[line] = _known(pod.checkpoint_every)
@@ -162,8 +162,8 @@ class Running:
         self.gangs = _longer(self.gangs, new, ALONE)
         self.priorities, self.draws = padded(self.priorities, new), padded(self.draws, new)
         self.returning = _longer(self.returning, new, NEVER)
-        self.whole, self.leaving = (
-            np.concatenate([flags, np.zeros(new - old, dtype=np.bool_)]) for flags in (self.whole, self.leaving)
+        self.whole, self.terminating = (
+            np.concatenate([flags, np.zeros(new - old, dtype=np.bool_)]) for flags in (self.whole, self.terminating)
         )
         self.started, self.checkpointed, self.checkpoint_every = (
             np.concatenate([times, np.full(new - old, UNKNOWN)])

@@ -31,6 +31,15 @@ class SearchDomain(Struct, frozen=True):
     placements: Placements | None = None
     draw: int = 0  # settles ties between domains
 
+    @property
+    def usable(self) -> Flags:
+        """The rows on which pods may be placed."""
+        if self.placements is None:
+            return self.reach
+        rows: Flags = np.zeros_like(self.reach)
+        rows[[row for _, row in self.placements]] = True
+        return rows
+
 
 class World(Protocol):
     """A cluster in which one domain is tried out; nothing of it is left behind."""
@@ -63,7 +72,7 @@ def node_domain(nodes: NodeTable, pods: tuple[Pod, ...], row: int) -> SearchDoma
 
 
 def node_domains(nodes: NodeTable, placer: Placer, pods: tuple[Pod, ...]) -> Iterator[SearchDomain]:
-    """Every node that refuses the pod for something that pods leaving might cure."""
+    """Every node that rejects the pod for something that evictions might cure."""
     for row in np.flatnonzero(placer.curable(pods[0])).tolist():
         yield node_domain(nodes, pods, row)
 

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from hashlib import blake2b
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from headgate.quota.tree import QuotaNode, Usage
+from headgate.quota.tree import QuotaNode
 
 if TYPE_CHECKING:
     from headgate.quota.ledger import Reservation
 
 MOST_ENTRIES = 2  # of one allocation, by preemptors that stay within nominal quota
 MOST_EVICTIONS = 10  # of one workload by preemption, between two changes from outside
-_MODULUS = 1 << 128
+_MASK = (1 << 128) - 1
+_STEP = 0x9E3779B97F4A7C15F39CC0605CEDC835  # odd, so that multiples of it differ in all bits
 
 
 class _History:
-    """One tree since tracking began. Allocations are sums of digests, relative to the one tracking began with.
+    """One tree since tracking began. Allocations are sums of numbers, relative to the one tracking began with.
 
     `alike` counts workloads of the same queue, priority and usage as one and the same, `exact` tells them apart.
     """
 
-    __slots__ = ("alike", "alike_entered", "evictions", "exact", "exact_entered", "leaving", "reserved", "withheld")
+    __slots__ = (
+        "_numbers",
+        "alike",
+        "alike_entered",
+        "evictions",
+        "exact",
+        "exact_entered",
+        "leaving",
+        "reserved",
+        "withheld",
+    )
 
     def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
         self.alike = self.exact = 0
         self.alike_entered: dict[int, int] = {0: 1}  # how often
         self.exact_entered: dict[int, int] = {0: 1}
@@ -35,12 +45,26 @@ class _History:
         self.withheld = False  # some preemption was
 
     def add(self, reservation: Reservation) -> None:
-        self.alike = (self.alike + _alike(reservation)) % _MODULUS
-        self.exact = (self.exact + _exact(reservation)) % _MODULUS
+        alike, exact = self.numbers_of(reservation)
+        self.alike, self.exact = (self.alike + alike) & _MASK, (self.exact + exact) & _MASK
 
     def remove(self, reservation: Reservation) -> None:
-        self.alike = (self.alike - _alike(reservation)) % _MODULUS
-        self.exact = (self.exact - _exact(reservation)) % _MODULUS
+        alike, exact = self.numbers_of(reservation)
+        self.alike, self.exact = (self.alike - alike) & _MASK, (self.exact - exact) & _MASK
+
+    def numbers_of(self, reservation: Reservation) -> tuple[int, int]:
+        """What the reservation adds to `alike` and `exact`."""
+        alike = self._number((reservation.queue, reservation.priority, reservation.usage))
+        return alike, self._number(reservation.uid) * alike & _MASK
+
+    def _number(self, of: Hashable) -> int:
+        """A number of its own for everything, whose sums are no other's but by chance."""
+        number = self._numbers.get(of)
+        if number is None:
+            mixed = (len(self._numbers) + 1) * _STEP & _MASK
+            mixed = (mixed ^ mixed >> 61) * _STEP & _MASK
+            number = self._numbers[of] = mixed ^ mixed >> 67
+        return number
 
     def enter(self) -> None:
         """The tree is in this allocation now."""
@@ -176,39 +200,18 @@ class AllocationPlan:
         """The workload gets nothing in this cycle."""
         reserved = self._history.reserved.get(uid)
         if reserved is not None:
-            self._alike -= _alike(reserved)
-            self._exact -= _exact(reserved)
+            alike, exact = self._history.numbers_of(reserved)
+            self._alike, self._exact = (self._alike - alike) & _MASK, (self._exact - exact) & _MASK
 
     def admit(self, reservation: Reservation, victims: Sequence[Reservation] = ()) -> None:
         """The workload gets this, now or once the victims are gone."""
         self._alike, self._exact = self._with(reservation, [victim for victim in victims if not victim.evicted])
 
     def _with(self, reservation: Reservation, victims: Sequence[Reservation]) -> tuple[int, int]:
-        alike, exact = _difference(reservation, victims)
-        reserved = self._history.reserved.get(reservation.uid)
-        if reserved is not None:
-            alike, exact = alike - _alike(reserved), exact - _exact(reserved)
-        return (self._alike + alike) % _MODULUS, (self._exact + exact) % _MODULUS
-
-
-def _difference(gets: Reservation, lose: Sequence[Reservation]) -> tuple[int, int]:
-    alike = _alike(gets) - sum(_alike(one) for one in lose)
-    exact = _exact(gets) - sum(_exact(one) for one in lose)
-    return alike, exact
-
-
-def _alike(reservation: Reservation) -> int:
-    return _class_digest(reservation.queue, reservation.priority, reservation.usage)
-
-
-def _exact(reservation: Reservation) -> int:
-    return _digest(reservation.uid) * _alike(reservation) % _MODULUS
-
-
-@lru_cache(maxsize=4096)  # many ask for the same
-def _class_digest(queue: str, priority: int, usage: Usage) -> int:
-    return _digest(repr((queue, priority, usage)))
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big")
+        history = self._history
+        alike, exact = history.numbers_of(reservation)
+        reserved = history.reserved.get(reservation.uid)
+        for lost in victims if reserved is None else (*victims, reserved):
+            less_alike, less_exact = history.numbers_of(lost)
+            alike, exact = alike - less_alike, exact - less_exact
+        return (self._alike + alike) & _MASK, (self._exact + exact) & _MASK

@@ -21,22 +21,20 @@ FlavorOptions = Mapping[str, tuple[FlavorOption, ...]]
 
 
 class ClusterQueueNode(QuotaNode):
-    __slots__ = ("_flavor_options", "queue")
+    __slots__ = ("flavor_options", "queue")
 
     def __init__(self, queue: ClusterQueue) -> None:
         super().__init__(queue.name, queue.cohort, quotas_of(queue.groups), queue.fair_weight, is_queue=True)
         self.queue = queue
-        self._flavor_options: dict[str, tuple[FlavorOption, ...]] | None = None
+        self.flavor_options: FlavorOptions = {}  # the flavors of the first group that covers a resource
 
-    @property
-    def flavor_options(self) -> FlavorOptions:
-        """The flavors of the first group that covers a resource."""
-        if self._flavor_options is None:
-            self._flavor_options = {}
-            for group in self.queue.groups:
-                flavor_options = tuple(self._flavor_option(one.flavor, group.resources) for one in group.flavors)
-                self._flavor_options = dict.fromkeys(group.resources, flavor_options) | self._flavor_options
-        return self._flavor_options
+    def open_flavors(self) -> None:
+        """To be called once the node has its place in the tree."""
+        options: dict[str, tuple[FlavorOption, ...]] = {}
+        for group in self.queue.groups:
+            of_group = tuple(self._flavor_option(one.flavor, group.resources) for one in group.flavors)
+            options = dict.fromkeys(group.resources, of_group) | options
+        self.flavor_options = options
 
     def _flavor_option(self, flavor: str, resources: Sequence[str]) -> FlavorOption:
         return FlavorOption(
@@ -46,7 +44,10 @@ class ClusterQueueNode(QuotaNode):
 
 def cohort_forest(queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort]) -> Forest[ClusterQueueNode]:
     nodes = [QuotaNode(cohort.name, cohort.parent, quotas_of(cohort.groups), cohort.fair_weight) for cohort in cohorts]
-    return Forest([ClusterQueueNode(queue) for queue in queues], nodes)
+    forest = Forest([ClusterQueueNode(queue) for queue in queues], nodes)
+    for node in forest.queues.values():
+        node.open_flavors()
+    return forest
 
 
 def quotas_of(groups: Sequence[ResourceGroup]) -> dict[FlavorResource, Quota]:

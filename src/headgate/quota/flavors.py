@@ -15,7 +15,6 @@ from headgate.model.pod import PodShape
 from headgate.model.queues import (
     Admission,
     BorrowWithinCohort,
-    ClusterQueue,
     FlavorPreference,
     FlavorSearch,
     Fungibility,
@@ -33,9 +32,7 @@ from headgate.quota.tree import Account, FlavorResource, Usage, usage_of
 
 
 def refusal(shape: PodShape, flavor: ResourceFlavor) -> str:
-    """Why not; empty when they could."""
-    if not flavor.node_taints and not flavor.node_labels:
-        return ""
+    """Why pods of this shape cannot run on nodes of this flavor; empty when they could."""
     taint = _untolerated(flavor.node_taints, (*shape.tolerations, *flavor.tolerations))
     if taint is not None:
         return messages.untolerated(taint, flavor.name)
@@ -283,10 +280,6 @@ class FlavorAssigner(Struct, frozen=True, gc=False):
     progress: Progress | None = None
     pinned: Mapping[tuple[str, str], str] | None = None
 
-    @property
-    def queue(self) -> ClusterQueue:
-        return self.node.queue
-
 
 class _Attempt(Struct, gc=False):
     """One flavor for all resources of a group: how it does, for each of them and as a whole, and why not better."""
@@ -371,7 +364,7 @@ def _find_flavor(search: FlavorAssigner, turn: _Turn, resource: str, flavor_opti
     first = search.progress.next_flavor(turn.index, resource) if search.progress is not None else 0
     best: _Attempt | None = None
     attempts: list[_Attempt] = []
-    fungibility = search.queue.fungibility
+    fungibility = search.node.queue.fungibility
     for option in flavor_options[first:] if first else flavor_options:
         attempt = _attempt(search, turn, option, resource)
         attempts.append(attempt)
@@ -424,7 +417,7 @@ def _attempt(search: FlavorAssigner, turn: _Turn, option: FlavorOption, resource
         if fitness is None:
             continue
         so_far = whole.fitness
-        if so_far is not fitness and is_preferred(so_far, fitness, search.queue.fungibility.preference):
+        if so_far is not fitness and is_preferred(so_far, fitness, search.node.queue.fungibility.preference):
             whole.fitness = fitness
         if whole.fitness.granular is not _HOPELESS:
             whole.parts.append((account.of, fitness))
@@ -436,7 +429,9 @@ def _unsuitable(search: FlavorAssigner, requested: PodSetRequests, flavor: str, 
     if search.pinned is not None and search.pinned.get((requested.name, resource)) != flavor:
         return messages.not_nominated(flavor, resource)
     known = search.flavors.get(flavor)
-    return messages.flavor_missing(flavor) if known is None else refusal(requested.shape, known)
+    if known is None:
+        return messages.flavor_missing(flavor)
+    return refusal(requested.shape, known) if known.node_taints or known.node_labels else ""
 
 
 def _fitness(search: FlavorAssigner, account: Account, assumed: int, asked: int, whole: _Attempt) -> Fitness | None:
@@ -466,7 +461,7 @@ def _spoil(whole: _Attempt, reason: str, no_fit: NoFit) -> None:
 
 
 def _may_preempt_while_borrowing(search: FlavorAssigner) -> bool:
-    policy = search.queue.preemption
+    policy = search.node.queue.preemption
     return policy.borrow is not BorrowWithinCohort.NEVER or (search.is_fair and policy.reclaim is not Reclaim.NEVER)
 
 

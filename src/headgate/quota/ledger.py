@@ -10,7 +10,7 @@ from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, Cohort
 from headgate.quota.allocations import Allocations
 from headgate.quota.cohorts import ClusterQueueNode, cohort_forest
-from headgate.quota.tree import Before, FlavorResource, QuotaNode, Usage, take_back
+from headgate.quota.tree import Before, FlavorResource, Usage, take_back
 
 
 class Reservation(Struct, frozen=True, gc=False):
@@ -109,10 +109,10 @@ class Ledger:
         node = self.forest.queues.get(queue)
         if node is not None:  # who holds quota of a queue that is gone, or below a ring, is only on record
             if before is None:
-                self._add(node, reservation.usage)
+                self.charge(queue, reservation.usage)
             elif before.usage != reservation.usage:
-                self._remove(node, before.usage)
-                self._add(node, reservation.usage)
+                self.credit(queue, before.usage)
+                self.charge(queue, reservation.usage)
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
@@ -131,7 +131,7 @@ class Ledger:
             del self._reservations[queue]
         node = self.forest.queues.get(queue)
         if node is not None:
-            self._remove(node, reservation.usage)
+            self.credit(queue, reservation.usage)
             if not self._trials:
                 self._generation += 1
                 node.root.generation = self._generation
@@ -177,11 +177,15 @@ class Ledger:
 
     def charge(self, queue: str, usage: Usage) -> None:
         """The queue uses this much more, whoever it is for."""
-        self._add(self.forest.queues[queue], usage)
+        accounts, noted = self.forest.queues[queue].accounts, self._uses if self._trials else None
+        for of, amount in usage:
+            accounts[of].add(amount, noted)
 
     def credit(self, queue: str, usage: Usage) -> None:
         """The queue uses this much less."""
-        self._remove(self.forest.queues[queue], usage)
+        accounts, noted = self.forest.queues[queue].accounts, self._uses if self._trials else None
+        for of, amount in usage:
+            accounts[of].remove(amount, noted)
 
     def fits(self, queue: str, usage: Usage) -> bool:
         """Whether there is room for all of it. Nothing always fits."""
@@ -209,13 +213,3 @@ class Ledger:
                 held.pop(uid, None)
             else:
                 held[uid] = reservation
-
-    def _add(self, node: QuotaNode, usage: Usage) -> None:
-        noted = self._uses if self._trials else None
-        for of, amount in usage:
-            node.accounts[of].add(amount, noted)
-
-    def _remove(self, node: QuotaNode, usage: Usage) -> None:
-        noted = self._uses if self._trials else None
-        for of, amount in usage:
-            node.accounts[of].remove(amount, noted)

@@ -348,7 +348,7 @@ class PendingQueue:
 
     def _drop_empty_class(self, kind: EquivalenceClass) -> None:
         """Nobody waits for what was refused to the class: the next of it is evaluated."""
-        if not self._lines.has_class(kind):
+        if kind in self._refusals and not self._lines.has_class(kind):
             self._refusals.pop(kind, None)
             self._missed.pop(kind, None)
             self._lines.unblock((kind,))

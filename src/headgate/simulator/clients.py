@@ -226,7 +226,8 @@ class Kubectl:
 
     def _request(self, method: str, path: str, now: float, body: object = None, content_type: str = JSON) -> Response:
         raw = b"" if body is None else msgspec.json.encode(body)
-        return self._server.handle(Request(method, path, {}, raw, content_type), now)
+        query = {} if body is None else {"fieldValidation": "Warn"}
+        return self._server.handle(Request(method, path, query, raw, content_type), now)
 
     def _address_of(self, manifest: Manifest) -> ObjectAddress | None:
         return self._find(_reference(manifest))

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from headgate.model.quantity import InvalidQuantity, parse_quantity
 from headgate.world.cron_jobs import UTC_NAMES, InvalidSchedule, parse_schedule
 from headgate.world.nodes import InvalidBehaviour, behaviour_of
 
@@ -104,6 +105,34 @@ def _check_behaviour(manifest: Manifest) -> Iterator[tuple[str, str]]:
         behaviour_of({name: str(value) for name, value in annotations.items()})
     except InvalidBehaviour as error:
         yield f"{path}[{error.annotation}]", str(error)
+
+
+def unreadable_quantity(manifest: Manifest) -> tuple[str, str] | None:
+    """The path of the first amount of a resource that is no quantity, and what was expected there."""
+    for path, value in _amounts(manifest, ""):
+        try:
+            parse_quantity(str(value))
+        except InvalidQuantity:
+            shown = path.removeprefix("status.") if manifest.get("kind") == "Node" else path
+            return shown, f"expected a quantity such as 500m or 2Gi, got {value!r:.60}"
+    return None
+
+
+_AMOUNTS = ("resources.requests", "resources.limits", "status.capacity", "status.allocatable", "spec.overhead")
+
+
+def _amounts(part: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Paths and values of all amounts of resources."""
+    if isinstance(part, list):
+        for index, item in enumerate(part):
+            yield from _amounts(item, f"{path}[{index}]")
+    elif isinstance(part, Mapping):
+        for name, value in part.items():
+            inner = f"{path}.{name}" if path else name
+            if path.endswith(_AMOUNTS):
+                yield inner, value
+            else:
+                yield from _amounts(value, inner)
 
 
 def _at(manifest: Any, path: str) -> Any:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from headgate.api.kinds import RESOURCES
 from headgate.apiserver import Json
 from headgate.engine.journal import Entry
+from headgate.model.counting import duration_text
 from headgate.model.events import Gone, Observed
 from headgate.model.keys import Kind
 from headgate.model.pod import Phase, Pod
@@ -40,7 +41,7 @@ class Failure(Struct, frozen=True):
     found: str
 
     def __str__(self) -> str:
-        return f"{self.path}: at {self.at:g}s {self.object}: {self.found}"
+        return f"{self.path}: at {duration_text(self.at)} {self.object}: {self.found}"
 
 
 class Report(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +15,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
+from headgate.model.counting import duration_text
 from headgate.model.settings import Role, Settings
 from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
 from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
@@ -213,12 +215,37 @@ def _plain(error: str) -> tuple[str, str]:
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", sentence)
     missing = re.fullmatch(r"Object missing required field `(.*)`", sentence)
     if unknown:
-        sentence = f'unknown field "{unknown[1]}"'
+        sentence = f'unknown field "{unknown[1]}"{_suggestion(unknown[1])}'
     elif missing:
         sentence = f'expected a field "{missing[1]}", got none'
     else:
         sentence = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), sentence)
     return path.rstrip("`").removeprefix("$").removeprefix("."), sentence[0].lower() + sentence[1:]
+
+
+def _suggestion(name: str) -> str:
+    """Where a field of that name belongs, or the field that was perhaps meant."""
+    places = [place for place, entry in _ENTRIES.items() if name in _fields(entry)]
+    if places:
+        return f"; it is a field of {' and '.join(places)}"
+    close = get_close_matches(name, sorted({field for entry in _ENTRIES.values() for field in _fields(entry)}), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _fields(entry: type[Struct]) -> list[str]:
+    return [field.encode_name for field in structs.fields(entry)]
+
+
+_ENTRIES: Mapping[str, type[Struct]] = {
+    "the scenario": ScenarioEntry,
+    "clusters[]": ClusterEntry,
+    "clusters[].nodes[]": NodeBatch,
+    "clusters[].autoscaler": AutoscalerEntry,
+    "timeline[]": TimelineEntry,
+    "timeline[].patch": PatchEntry,
+    "expect[]": ExpectEntry,
+}
+"""The parts of a scenario, by where they stand."""
 
 
 def _in_words(types: str) -> str:
@@ -368,13 +395,13 @@ class _ScenarioReader:
     def _check_times(self, scenario: Scenario, entry: ScenarioEntry) -> None:
         if scenario.until is None:
             return
-        late = f"expected a time no later than `until` ({scenario.until:g}s)"
+        late = f"expected a time no later than `until` ({duration_text(scenario.until)})"
         for number, at in enumerate(entry.snapshots or ()):
             if at > scenario.until:
-                raise self._invalid(f"snapshots[{number}]", f"{late}, got {at:g}s")
+                raise self._invalid(f"snapshots[{number}]", f"{late}, got {duration_text(at)}")
         for expectation in scenario.expectations:
             if expectation.at is not None and expectation.at > scenario.until:
-                raise self._invalid(f"{expectation.path}.at", f"{late}, got {expectation.at:g}s")
+                raise self._invalid(f"{expectation.path}.at", f"{late}, got {duration_text(expectation.at)}")
 
     def _invalid(self, path: str, problem: str) -> InvalidScenario:
         return InvalidScenario(self._source, path, problem)

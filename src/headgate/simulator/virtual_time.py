@@ -12,11 +12,13 @@ from msgspec import structs
 
 from headgate.api.kinds import RESOURCES
 from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.model.counting import duration_text
 from headgate.model.events import Observed
 from headgate.model.keys import Key
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
+from headgate.simulator.manifests import unreadable_quantity
 from headgate.simulator.observing import ObjectChange
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.report import (
@@ -105,7 +107,7 @@ class Interrupted(Exception):
     """The user interrupted the run; `report` is what is known so far."""
 
     def __init__(self, report: Report) -> None:
-        super().__init__(f"interrupted at {report.until:g}s of the scenario")
+        super().__init__(f"interrupted at {duration_text(report.until)} of the scenario")
         self.report = report
 
 
@@ -206,7 +208,7 @@ class _Run:
             if not rang and not any(moved) and (self._time.next_at or float("inf")) > self._time.now:
                 return
             self._progress(self._time.now - EPOCH, self._scenario.until)
-        at = f"{self._time.now - EPOCH:g}s"
+        at = duration_text(self._time.now - EPOCH)
         raise NeverSettles(f"at {at} things go round: {MOST_ROUNDS} rounds and time does not go on{self._story()}")
 
     def _story(self) -> str:
@@ -233,9 +235,9 @@ class _Run:
             for located in plan.objects:
                 refused = self._clusters[plan.name].kubectl.create(located.manifest, self._time.now)
                 if refused is not None:
-                    raise self._invalid(
-                        located.path, f"refused with {refused.code} {refused.reason}: {refused.message}"
-                    )
+                    field, problem = unreadable_quantity(located.manifest) or ("", "")
+                    problem = problem or f"refused with {refused.code} {refused.reason}: {refused.message}"
+                    raise self._invalid(f"{located.path}.{field}" if field else located.path, problem)
             self._record_warnings(plan.name)
 
     def _at_its_time(self, scheduled: ScheduledAction) -> Callable[[], None]:
@@ -246,7 +248,10 @@ class _Run:
         match action:
             case Apply(manifests):
                 for located in manifests:
-                    self._record(scheduled, self._cluster(scheduled.cluster).kubectl.apply(located.manifest, now))
+                    refused = self._cluster(scheduled.cluster).kubectl.apply(located.manifest, now)
+                    if refused is not None and (found := unreadable_quantity(located.manifest)) is not None:
+                        refused = structs.replace(refused, message=f"{refused.message} ({': '.join(found)})")
+                    self._record(scheduled, refused)
             case DeleteObject(reference):
                 self._record(scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(reference, now)))
             case PatchObject(reference, merge):

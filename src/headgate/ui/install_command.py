@@ -9,6 +9,7 @@ import click
 import yaml
 
 from headgate.api.install_manifests import AtService, AtUrl, Manifest, WebhookPlace
+from headgate.ui.output import JSON, TABLE, echo_document, output_option
 
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
 SERVICE = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)/([a-z]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?")
@@ -51,7 +52,7 @@ Examples:
   headgate install --service headgate-system/headgate
       on the cluster of the current context; `headgate run` is a pod behind that Service
   headgate install --webhook-url https://10.0.0.5:10271
-      `headgate run --webhook-listen 0.0.0.0:10271` is a process outside the cluster
+      `headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271` is a process outside
   headgate install --dry-run --service headgate-system/headgate | kubectl apply --server-side -f -
       the same, applied with kubectl
 """
@@ -94,7 +95,8 @@ Examples:
     callback=read_namespaces,
     help="Namespaces whose Workloads and PodGroups may name system-* PriorityClasses, separated by commas.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the manifests as YAML and contact no cluster.")
+@click.option("--dry-run", is_flag=True, help="Print the manifests, as YAML or JSON, and contact no cluster.")
+@output_option
 def install(
     *,
     kubeconfig: str,
@@ -106,6 +108,7 @@ def install(
     volcano: bool,
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
+    output: str,
 ) -> None:
     """Install CRDs, RBAC and webhooks for workloads and queues.
 
@@ -120,12 +123,20 @@ def install(
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
     wanted = manifests(place, queues=queues, volcano=volcano, system_classes=system_class_namespaces)
+    if dry_run and output == JSON:
+        echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)
+        return
     if dry_run:
         click.echo(in_yaml(wanted), nl=False)
         return
-    status = start_install(ClusterFlags(kubeconfig, context, insecure), wanted, click.echo)
+    steps: list[str] = []
+    tell = click.echo if output == TABLE else steps.append
+    status = start_install(ClusterFlags(kubeconfig, context, insecure), wanted, tell)
+    if output != TABLE:
+        told = [line.rpartition(": ") for line in steps]
+        echo_document([{"object": name, "outcome": outcome} for name, _, outcome in told], output)
     if status == 0 and place is None:
-        click.echo(WITHOUT_WEBHOOKS)
+        click.echo(WITHOUT_WEBHOOKS, err=output != TABLE)
     sys.exit(status)
 
 

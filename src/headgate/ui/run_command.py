@@ -55,7 +55,7 @@ Examples:
       in place of kube-scheduler, as a single replica
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
       with a configuration, JSON logs, and observations recorded for replay
-  headgate run --webhook-listen 0.0.0.0:10271
+  headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271
       also serves the webhooks that `headgate install` configured
 """
 )
@@ -137,6 +137,11 @@ Examples:
     help="Address of the admission webhooks, over TLS.  [default: none]",
 )
 @click.option(
+    "--queues/--no-queues",
+    default=True,
+    help="Also serve the webhooks of queues, which need the roles quota and integrations; as for `headgate install`.",
+)
+@click.option(
     "--webhook-cert",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -172,6 +177,7 @@ def run(
     no_leader_elect: bool,
     lease_namespace: str,
     webhook_listen: str,
+    queues: bool,
     webhook_cert: Path | None,
     webhook_key: Path | None,
     log_format: str,
@@ -204,6 +210,7 @@ def run(
         leader_elect=leader_elect and not no_leader_elect,
         lease_namespace=lease_namespace,
         webhook_listen=webhook_listen,
+        queues=queues,
         webhook_cert=webhook_cert,
         webhook_key=webhook_key,
         log_format=log_format,

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from headgate.gates.pre_enqueue import InvalidPlugin
-from headgate.model.counting import counted
+from headgate.model.counting import counted, duration_text
 from headgate.simulator import (
     Faults,
     Interrupted,
@@ -26,7 +26,7 @@ from headgate.simulator import (
 from headgate.ui.output import JSON, TABLE, echo_document, output_option, styled
 from headgate.ui.plugins import InstalledPlugins
 from headgate.ui.progress import progress_bar
-from headgate.ui.tables import duration, table
+from headgate.ui.tables import table
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 OBJECTS_BETWEEN_COLLECTIONS = 1_000_000  # a run keeps nearly all it allocates, so collections find little
@@ -147,7 +147,9 @@ def _timeline(report: Report) -> Iterator[str]:
         *(_refused(entry, several) for entry in report.refused),
     ]
     rows.sort(key=lambda row: row[0])
-    yield from table(["TIME", "OBJECT", "DECISION", "WHY"], [[duration(at), *cells] for at, cells in rows], _coloured)
+    yield from table(
+        ["TIME", "OBJECT", "DECISION", "WHY"], [[duration_text(at), *cells] for at, cells in rows], _coloured
+    )
 
 
 def _coloured(column: int, cell: str) -> str:
@@ -205,9 +207,9 @@ def _note(found: Mapping[str, Any]) -> str:
 
 def _summary(report: Report) -> Iterator[str]:
     pods, waited = report.summary["pods"], report.summary["waitingSeconds"]
-    yield f"after {duration(report.until)}, pods: " + ", ".join(f"{count} {name}" for name, count in pods.items())
+    yield f"after {duration_text(report.until)}, pods: " + ", ".join(f"{count} {name}" for name, count in pods.items())
     if waited is not None:
-        least, median, most = (duration(waited[name]) for name in ("min", "median", "max"))
+        least, median, most = (duration_text(waited[name]) for name in ("min", "median", "max"))
         yield f"waited for a node: {least} to {most}, median {median}"
     decisions, effects = report.summary["decisions"], report.summary["effects"]
     yield f"{counted(decisions, 'decision')}, {counted(effects, 'write')}"

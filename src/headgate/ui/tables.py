@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from headgate.model.counting import units_of
 from headgate.ui.output import styled
 
 Style = Callable[[int, str], str]
@@ -27,21 +28,4 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], style: Style | No
 
 def age(seconds: float) -> str:
     """A duration in at most two units."""
-    return "".join(_units(max(0, int(seconds)))[:2]) or "0s"
-
-
-def duration(seconds: float) -> str:
-    """A duration to the microsecond: 0.5s, 90s, 31m, 1h2m3s."""
-    rounded = round(float(seconds), 6)
-    if rounded < 120 or not rounded.is_integer():
-        return f"{rounded:.6f}".rstrip("0").rstrip(".") + "s"
-    return "".join(_units(int(rounded)))
-
-
-def _units(left: int) -> list[str]:
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        if left >= size:
-            parts.append(f"{left // size}{unit}")
-            left %= size
-    return parts
+    return "".join(units_of(max(0, int(seconds)))[:2]) or "0s"

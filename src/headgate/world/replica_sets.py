@@ -67,14 +67,11 @@ class ReplicaSetController:
     def _observe(self, event: Event, now: float) -> str:
         """Keeps what the event says; returns the uid of the ReplicaSet it concerns, or an empty string."""
         match event:
+            case Observed(Pod() as pod):  # most events are about pods, and most pods have other owners
+                return self._add_pod(pod, now)
             case Observed(Replicas() as found) if found.key.kind is Kind.REPLICA_SET:
                 self._sets.setdefault(found.uid, ReplicaPods()).owner = found
                 return found.uid
-            case Observed(Pod() as pod) if pod.owner is not None and pod.owner.key.kind is Kind.REPLICA_SET:
-                self._sets.setdefault(pod.owner.uid, ReplicaPods()).add_pod(pod, now)
-                self._set_of[pod.uid] = pod.owner.uid
-                self._creating.pop(pod.key, None)
-                return pod.owner.uid
             case Gone(key, uid) if key.kind is Kind.REPLICA_SET:
                 self._sets.pop(uid, None)
             case Gone(_, uid) if uid in self._set_of:
@@ -91,6 +88,15 @@ class ReplicaSetController:
                     self._sets[target.uid].written = None
                 return target.uid
         return ""
+
+    def _add_pod(self, pod: Pod, now: float) -> str:
+        owner = pod.owner
+        if owner is None or owner.key.kind is not Kind.REPLICA_SET:
+            return ""
+        self._sets.setdefault(owner.uid, ReplicaPods()).add_pod(pod, now)
+        self._set_of[pod.uid] = owner.uid
+        self._creating.pop(pod.key, None)
+        return owner.uid
 
     def _delete_pod(self, uid: str) -> str:
         owner = self._set_of.pop(uid)
@@ -154,16 +160,14 @@ class DeploymentController:
     def _observe(self, event: Event) -> Key | None:
         """Keeps what the event says; returns the key of the Deployment it concerns, or None."""
         match event:
+            case Observed(Pod() as pod):
+                return self._add_pod(pod)
             case Observed(Replicas() as found) if found.key.kind is Kind.DEPLOYMENT:
                 self._deployments[found.key] = found
                 return found.key
             case Observed(Replicas() as found) if found.owner is not None:
                 self._sets.setdefault(found.owner.key, {})[found.key] = found
                 return found.owner.key
-            case Observed(Pod() as pod) if pod.owner is not None and pod.owner.key.kind is Kind.REPLICA_SET:
-                self._pods.setdefault(pod.owner.key, {})[pod.uid] = pod
-                self._set_of[pod.uid] = pod.owner.key
-                return self._owner_of(pod.owner.key)
             case Gone(key, uid):
                 return self._delete(key, uid)
             case Outcome(Create(key) | PatchSpec(Target(key)), WriteError() as trouble) if trouble not in PERMANENT:
@@ -173,6 +177,14 @@ class DeploymentController:
                 self._written.pop(target.uid, None)
                 return target.key
         return None
+
+    def _add_pod(self, pod: Pod) -> Key | None:
+        owner = pod.owner
+        if owner is None or owner.key.kind is not Kind.REPLICA_SET:
+            return None
+        self._pods.setdefault(owner.key, {})[pod.uid] = pod
+        self._set_of[pod.uid] = owner.key
+        return self._owner_of(owner.key)
 
     def _delete(self, key: Key, uid: str) -> Key | None:
         if key.kind is Kind.DEPLOYMENT and key in self._deployments and self._deployments[key].uid == uid:

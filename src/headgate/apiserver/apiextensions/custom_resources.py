@@ -42,7 +42,7 @@ class CustomResourceStrategy(Struct, frozen=True):
         return completed
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
-        return self.schema.unknown_fields(value)
+        return sorted(self.schema.unknown_fields(value))
 
     def validate_create(self, new: Json) -> Sequence[FieldError]:
         metadata = typed(new, AnyObject).metadata or ObjectMeta()

@@ -1,7 +1,7 @@
 """Fields that a schema does not declare: refused, told as warnings or ignored, as the query of the request asks.
 
-Only custom resources have complete schemas here. Of built-in kinds the fields that no rule reads are not known, so an
-unknown one goes unnoticed, where a real server would warn of it.
+A real server warns by default. So does this one of custom resources, whose schemas it consults anyway. It looks through
+built-in kinds only if the request asks for it, because who does not ask does not read the answer.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _ACCEPTED = ("", *sorted(FieldValidation))
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
 
-def field_validation(method: str, query: Mapping[str, str]) -> FieldValidation:
-    """What the request asks for; a server warns unless it is told otherwise."""
-    asked = query.get("fieldValidation", "")
+def field_validation(method: str, query: Mapping[str, str]) -> FieldValidation | None:
+    """What the request asks for, if it does."""
+    asked = query.get("fieldValidation", "") if query else ""
     if asked not in _ACCEPTED:
         wrong = not_supported("fieldValidation", asked, _ACCEPTED)
         raise invalid(_OPTIONS.get(method, "CreateOptions"), "meta.k8s.io", "", [wrong])
-    return FieldValidation(asked) if asked else FieldValidation.WARN
+    return FieldValidation(asked) if asked else None
 
 
-def validate_fields(info: RequestInfo, value: Json, validation: FieldValidation) -> None:
+def validate_fields(info: RequestInfo, value: Json, validation: FieldValidation | None) -> None:
     """Refuses an object with unknown fields, or notes a warning for each."""
     unknown = _unknown_fields(info.served, value, validation)
     if not unknown:
@@ -51,7 +51,7 @@ def validate_fields(info: RequestInfo, value: Json, validation: FieldValidation)
     info.warnings.extend(unknown)
 
 
-def validated_patch(info: RequestInfo, patch: Patch, validation: FieldValidation) -> Patch:
+def validated_patch(info: RequestInfo, patch: Patch, validation: FieldValidation | None) -> Patch:
     """The patch, which fails or notes warnings where the patched object has unknown fields."""
 
     def transform(original: Json) -> Json:
@@ -66,11 +66,11 @@ def validated_patch(info: RequestInfo, patch: Patch, validation: FieldValidation
     return transform
 
 
-def _unknown_fields(served: ServedResource, value: Json, validation: FieldValidation) -> Sequence[str]:
+def _unknown_fields(served: ServedResource, value: Json, validation: FieldValidation | None) -> Sequence[str]:
     """A sentence for each unknown field, as a server words it."""
-    if not served.custom or validation is FieldValidation.IGNORE:
+    if validation is FieldValidation.IGNORE or (validation is None and not served.custom):
         return ()
-    return [f"unknown field {quote(path)}" for path in sorted(served.type.rules.unknown_fields(value))]
+    return [f"unknown field {quote(path)}" for path in served.type.rules.unknown_fields(value)]
 
 
 def _strict_error(unknown: Sequence[str]) -> str:

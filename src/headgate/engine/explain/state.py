@@ -21,7 +21,7 @@ from headgate.lifecycle.workload.conditions import (
     without,
 )
 from headgate.model.conditions import Condition
-from headgate.model.counting import counted
+from headgate.model.counting import counted, duration_text
 from headgate.model.pod import Pod
 from headgate.model.queues import (
     Admission,
@@ -288,8 +288,9 @@ def _rests(workload: QueuedWorkload, cluster: ClusterSnapshot) -> StateReport | 
     if requeue is None or requeue.at is None:
         return StateReport(WorkloadState.BACKOFF, f"is not requeued yet{because}", (), True)
     left = max(0, requeue.at - cluster.now)
-    summary = f"backs off for another {left:.0f} s after {requeue.count} tries{because}"
-    return StateReport(WorkloadState.BACKOFF, summary, (f"wait {left:.0f} s",), True)
+    tries = "1 try" if requeue.count == 1 else f"{requeue.count} tries"
+    summary = f"backs off for another {duration_text(round(left))} after {tries}{because}"
+    return StateReport(WorkloadState.BACKOFF, summary, (f"wait {duration_text(round(left))}",), True)
 
 
 _RULES: tuple[Callable[[QueuedWorkload, ClusterSnapshot], StateReport | None], ...] = (

@@ -349,14 +349,14 @@ class _Cycle:
         return tree
 
     def _decide(self, nominee: _Nominee) -> Outcome:
-        outcome = self._decided(nominee)
+        shares = nominee.victims and nominee.shares_victims
+        outcome = self._decided_anew(nominee) if shares else self._outcome(nominee)
         if nominee.tree.plan is not None:
             self._plan(outcome)
         return outcome
 
-    def _decided(self, nominee: _Nominee) -> Outcome:
-        if not nominee.victims or not nominee.shares_victims:
-            return self._outcome(nominee)
+    def _decided_anew(self, nominee: _Nominee) -> Outcome:
+        """Some of its victims are another's: it takes what these leave, or other victims."""
         again = self._again_without_the_leaving(nominee)
         if again.assignment.mode is _FIT:
             return self._defer(nominee, again.assignment)

@@ -26,6 +26,7 @@ class InUse:
         self._objects = objects
         self._usage = usage
         self._dirty: dict[Key, None] = {}
+        self._deleted_queues: dict[str, None] = {}  # ClusterQueues that are being deleted
         self.writes = InFlightWrites[Key, PatchSpec](WritePolicy(backoff, PATIENCE, resends=False))
 
     def observe(self, key: Key) -> None:
@@ -34,10 +35,19 @@ class InUse:
         if found is not None:
             self._dirty[key] = None
             self.writes.observe(key, found.version)
+            self._note_queue(key)
 
     def lose(self, key: Key) -> None:
         self._dirty.pop(key, None)
         self.writes.forget(key)
+        self._note_queue(key)
+
+    def _note_queue(self, key: Key) -> None:
+        queue = self._objects.queues.get(key.name) if key.kind is Kind.CLUSTER_QUEUE else None
+        if queue is not None and queue.deleted is not None:
+            self._deleted_queues[key.name] = None
+        elif key.kind is Kind.CLUSTER_QUEUE:
+            self._deleted_queues.pop(key.name, None)
 
     def mark_leaving_dirty(self) -> None:
         """Queues have changed: objects that are being deleted may be unused now."""
@@ -57,13 +67,13 @@ class InUse:
         flight, found = self.writes.get(key), self._find(key)
         return flight is not None and found is not None and found.version == flight.base
 
-    def settle(self, now: float) -> Iterator[PatchSpec]:
-        for key, _, _ in self.writes.due(now):
+    def settle(self, now: float, *, is_due: bool) -> Iterator[PatchSpec]:
+        """The finalizers to write now; `is_due` when some deadline may have come."""
+        for key, _, _ in self.writes.due(now) if is_due else ():
             self._dirty[key] = None
-        for name in self._usage.changed_queues:
-            queue = self._objects.queues.get(name)
-            if queue is not None and queue.deleted is not None:
-                self._dirty[queue.key] = None
+        for name in self._usage.changed_queues if self._deleted_queues else ():
+            if name in self._deleted_queues:
+                self._dirty[Key(Kind.CLUSTER_QUEUE, "", name)] = None
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, {}

@@ -130,8 +130,8 @@ class QuotaObjectCache:
         self._adjustments = NamespaceAdjustments(settings)
         self._activities: dict[str, Activity] = {}
         self.inactive: frozenset[str] = frozenset()  # queues that admit nothing
-        self._reshaped = False  # queues, cohorts, flavors or checks: quota is another
-        self._relabeled = False  # namespaces
+        self.reshaped = False  # queues, cohorts, flavors or checks: quota is another
+        self.relabeled = False  # namespaces
         self.changed_queues: dict[str, None] = {}
         self.changed_locals: dict[Key, None] = {}
         self.changed_classes: dict[str, None] = {}
@@ -149,13 +149,13 @@ class QuotaObjectCache:
                 self.locals[found.key] = found
                 self._local_keys[found.key.namespace, found.key.name] = found.key
             case Cohort():
-                self._reshaped |= _differs(self.cohorts.get(found.name), found)
+                self.reshaped |= _differs(self.cohorts.get(found.name), found)
                 self.cohorts[found.name] = found
             case ResourceFlavor():
-                self._reshaped |= _differs(self.flavors.get(found.name), found)
+                self.reshaped |= _differs(self.flavors.get(found.name), found)
                 self.flavors[found.name] = found
             case AdmissionCheck():
-                self._reshaped |= _activity(self.checks.get(found.key.name)) != _activity(found)
+                self.reshaped |= _activity(self.checks.get(found.key.name)) != _activity(found)
                 self.checks[found.key.name] = found
             case WorkloadPriorityClass():
                 self.classes[found.key.name] = found
@@ -174,11 +174,11 @@ class QuotaObjectCache:
                 if _drop(self.queues, key.name, uid):
                     self._reshape_queue(key.name)
             case Kind.COHORT:
-                self._reshaped |= _drop(self.cohorts, key.name, uid)
+                self.reshaped |= _drop(self.cohorts, key.name, uid)
             case Kind.RESOURCE_FLAVOR:
-                self._reshaped |= _drop(self.flavors, key.name, uid)
+                self.reshaped |= _drop(self.flavors, key.name, uid)
             case Kind.ADMISSION_CHECK:
-                self._reshaped |= _drop(self.checks, key.name, uid)
+                self.reshaped |= _drop(self.checks, key.name, uid)
             case Kind.LOCAL_QUEUE:
                 if _drop(self.locals, key, uid):
                     del self._local_keys[key.namespace, key.name]
@@ -196,9 +196,9 @@ class QuotaObjectCache:
 
     def take_reshaped(self) -> bool:
         """True once after queues, cohorts, flavors or checks have changed; whether queues are active is updated."""
-        if not self._reshaped:
+        if not self.reshaped:
             return False
-        self._reshaped, before = False, self._activities
+        self.reshaped, before = False, self._activities
         self._snapshots.clear()
         self._activities = {
             name: queue_activity(queue, self.flavors, self.checks) for name, queue in self.queues.items()
@@ -210,7 +210,7 @@ class QuotaObjectCache:
 
     def take_relabeled(self) -> bool:
         """True once after labels of namespaces have changed."""
-        relabeled, self._relabeled = self._relabeled, False
+        relabeled, self.relabeled = self.relabeled, False
         return relabeled
 
     def may_enter(self, queue: ClusterQueue, namespace: str) -> bool:
@@ -279,7 +279,7 @@ class QuotaObjectCache:
     def _relabel(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         if self._namespaces.get(namespace) == labels:
             return
-        self._relabeled = True
+        self.relabeled = True
         self._mark_locals_dirty(namespace)
         if labels is None:
             del self._namespaces[namespace]
@@ -295,7 +295,7 @@ class QuotaObjectCache:
         self.changed_locals.update((key, None) for key in self.locals if not namespace or key.namespace == namespace)
 
     def _reshape_queue(self, name: str) -> None:
-        self._reshaped = True
+        self.reshaped = True
         self.changed_queues[name] = None
 
     def priority_of(self, workload: QueuedWorkload) -> int | None:

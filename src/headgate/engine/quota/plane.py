@@ -124,23 +124,28 @@ class QuotaPlane:
         return self._rate_limited(emitted, now) if emitted else ()
 
     def decide(self, now: float) -> Iterator[Effect]:
+        records, is_due = self._records, self._timer.at <= now
         self._apply_object_changes(now)
         self._sample(now)
-        if self._timer.at <= now:
-            self._mark_all_dirty(sorted(self._records.deadlines.due(now)))
-            self._records.flush_due(now)
-        self._requeue_forgotten(now)
+        if is_due:
+            self._mark_all_dirty(sorted(records.deadlines.due(now)))
+            records.flush_due(now)
+        if records.forgotten:
+            self._requeue_forgotten(now)
         self._examine_all(now)
         self._wake_when_pods_are_ready(now)
-        if self._timer.at <= now:
+        if is_due:
             self._cache.flush_backoff(now)
         self._loop.run(now)
-        self._loop.report_refusals(now)
+        if records.refused:
+            self._loop.report_refusals(now)
         self._examine_all(now)
-        yield from self._records.send()
-        yield from self._in_use.settle(now)
-        yield from self._statuses.settle(self._cache.ledger, now)
-        yield from self._timer.wake_at(now, self._records.next_refusal_at, self._statuses.next_count_at)
+        if records.unsent or records.resent:
+            yield from records.send()
+        yield from self._in_use.settle(now, is_due=is_due)
+        yield from self._statuses.settle(self._cache.ledger, now, is_due=is_due)
+        refusal_at = records.next_refusal_at if records.refused else None
+        yield from self._timer.wake_at(now, refusal_at, self._statuses.next_count_at)
 
     def check(self) -> None:
         """Asserts what must hold after every step: no reservation made in it exceeds the quota of its queue."""
@@ -258,12 +263,12 @@ class QuotaPlane:
     def _apply_object_changes(self, now: float) -> None:
         """Applies changes of queues, cohorts, flavors, checks and namespaces, and marks their workloads dirty."""
         objects = self._objects
-        if objects.take_reshaped():
+        if objects.reshaped and objects.take_reshaped():
             self._metrics.sum_up()
             self._cache.reshape(now)
             self._in_use.mark_leaving_dirty()
             self._statuses.mark_shares_dirty()
-        elif objects.take_relabeled():
+        elif objects.relabeled and objects.take_relabeled():
             self._cache.ledger.allocations.forget_all()
             self._cache.wake_all(now)
         if objects.changed_queues or objects.changed_locals or objects.changed_classes:

@@ -90,7 +90,7 @@ class QueueUsages:
     def __init__(self) -> None:
         self._of_locals: dict[Key, dict[str, LocalQueueUsage]] = {}
         self._of_queues: dict[str, dict[Key, LocalQueueUsage]] = {}
-        self._changed: dict[tuple[Key, str], None] = {}
+        self.changed: dict[tuple[Key, str], None] = {}
         self.waiting_for_pods = 0
 
     def replace(self, before: CountedWorkload | None, counted: CountedWorkload | None) -> None:
@@ -113,18 +113,18 @@ class QueueUsages:
     @property
     def changed_queues(self) -> Iterable[str]:
         """The ClusterQueues whose usage has changed since `take_changed` was last called."""
-        return dict.fromkeys([queue for _, queue in self._changed]) if self._changed else ()
+        return dict.fromkeys([queue for _, queue in self.changed]) if self.changed else ()
 
     def take_changed(self) -> tuple[Iterable[Key], Iterable[str]]:
         """The LocalQueues and the ClusterQueues whose usage has changed since the last call."""
-        if not self._changed:
+        if not self.changed:
             return (), ()
-        queues, changed, self._changed = self.changed_queues, self._changed, {}
+        queues, changed, self.changed = self.changed_queues, self.changed, {}
         return dict.fromkeys([local for local, _ in changed]), queues
 
     def _count(self, counted: CountedWorkload, sign: int) -> None:
         local, queue = counted.local, counted.queue
-        self._changed[local, queue] = None
+        self.changed[local, queue] = None
         count = self._usage(local, queue)
         if counted.phase is _PENDING:
             count.pending += sign

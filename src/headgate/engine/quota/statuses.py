@@ -6,7 +6,7 @@ Where there are many queues, counts are written less often: writing them all wou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
@@ -56,6 +56,8 @@ class QueueStatuses:
         self._usage = usage
         self._is_fair = is_fair
         self._dirty: dict[Key, None] = {}  # something about it is news, perhaps
+        self._fresh: dict[Key, None] = {}  # of these, those marked since the last `settle`
+        self._fresh_counts: dict[Key, None] = {}  # the same, of those that only count otherwise
         self._due_statuses = Deadlines[Key]()  # when dirty statuses may be written
         self._due_counts = Deadlines[Key]()  # the same, of those that only count otherwise
         self._limited: dict[Key, None] = {}  # of these, those that are due and wait for the limiter
@@ -67,11 +69,7 @@ class QueueStatuses:
 
     def mark_dirty(self, key: Key) -> None:
         """The status may differ in more than counts, so the rate limit for counts does not apply."""
-        self._dirty[key] = None
-        if self._is_under_way(key):
-            self._held_up[key] = None
-        else:
-            self._due_statuses.set(key, self._not_before(key))
+        self._dirty[key] = self._fresh[key] = None
 
     def mark_shares_dirty(self) -> None:
         """Quota or weights have changed, and with them the shares; without fair sharing none is shown any more."""
@@ -83,11 +81,11 @@ class QueueStatuses:
 
     def _count(self, key: Key) -> None:
         if key not in self._dirty:
-            self._dirty[key] = None
-            self._due_counts.set(key, self._not_before(key))
+            self._dirty[key] = self._fresh_counts[key] = None
 
     def lose(self, key: Key) -> None:
-        for known in (self._dirty, self._limited, self._held_up, self._written, self._last):
+        dirty = (self._dirty, self._fresh, self._fresh_counts, self._limited, self._held_up)
+        for known in (*dirty, self._written, self._last):
             known.pop(key, None)
         self._due_statuses.drop(key)
         self._due_counts.drop(key)
@@ -105,11 +103,13 @@ class QueueStatuses:
         if result is WriteResult.PENDING:
             self.mark_dirty(key)
 
-    def settle(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
-        self._collect(ledger)
-        for _ in self._writes.due(now):
+    def settle(self, ledger: Ledger, now: float, *, is_due: bool) -> Iterator[PatchStatus]:
+        """The statuses to write now; `is_due` when some deadline may have come."""
+        if self._usage.changed:
+            self._collect(ledger)
+        for _ in self._writes.due(now) if is_due else ():
             pass  # forgotten: they are dirty since they failed
-        for key in self._ready(now):
+        for key in self._ready(now, is_due) if self._dirty else ():
             del self._dirty[key]
             owner = self._owner(key)
             if owner is not None:
@@ -125,13 +125,21 @@ class QueueStatuses:
         """When the rate limit lets the next count be written that is due."""
         return self._limiter.next_at if self._limited else None
 
-    def _ready(self, now: float) -> list[Key]:
+    def _ready(self, now: float, is_due: bool) -> list[Key]:
         """The dirty queues whose status may be written now."""
-        held_up, self._held_up = self._held_up, {}
-        for key in held_up:
-            self.mark_dirty(key)
-        ready = dict.fromkeys(key for key in self._in_order(self._due_statuses.due(now)) if self._is_free(key))
-        self._limited.update(dict.fromkeys(self._in_order(self._due_counts.due(now))))
+        fresh, self._fresh, self._held_up = {**self._held_up, **self._fresh}, {}, {}
+        due = self._due_of([key for key in fresh if self._is_free(key)], self._due_statuses, now)
+        if is_due:
+            due += [key for key in self._due_statuses.due(now) if self._is_free(key)]
+        ready = dict.fromkeys(self._in_order(due))
+        if self._fresh_counts or is_due:
+            counts, self._fresh_counts = self._fresh_counts, {}
+            due = self._due_of(counts, self._due_counts, now)
+            self._limited.update(dict.fromkeys(self._in_order(due + (self._due_counts.due(now) if is_due else []))))
+        self._take_limited(ready, now)
+        return list(ready)
+
+    def _take_limited(self, ready: dict[Key, None], now: float) -> None:
         taken = []
         for key in self._limited:
             if key not in ready and self._is_free(key):
@@ -141,7 +149,17 @@ class QueueStatuses:
             taken.append(key)
         for key in taken:
             del self._limited[key]
-        return list(ready)
+
+    def _due_of(self, keys: Iterable[Key], deadlines: Deadlines[Key], now: float) -> list[Key]:
+        """Those of the keys that may be written now; the others get a deadline."""
+        due = []
+        for key in keys:
+            at = self._not_before(key)
+            if at <= now:
+                due.append(key)
+            else:
+                deadlines.set(key, at)
+        return due
 
     def _in_order(self, due: list[Key]) -> list[Key]:
         return sorted(due, key=lambda key: (self._not_before(key), key)) if len(due) > 1 else due

@@ -179,9 +179,9 @@ class WorkloadRecords:
         self._records: dict[Key, WorkloadRecord] = {}
         self.get = self._records.get  # asked for at every turn
         self.writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
-        self._busy: dict[Key, None] = {}  # something is to be sent
-        self._resent: list[Written] = []  # writes that may not have arrived and are sent again
-        self._forgotten: dict[Key, None] = {}  # what was decided did not take effect
+        self.unsent: dict[Key, None] = {}  # something is to be sent
+        self.resent: list[Written] = []  # writes that may not have arrived and are sent again
+        self.forgotten: dict[Key, None] = {}  # what was decided did not take effect
         self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
         self.refused: dict[Key, WorkloadRecord] = {}  # those with a refusal to be written, the oldest first
         self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
@@ -220,8 +220,8 @@ class WorkloadRecords:
         record = self._records.get(key)
         if record is None or record.observed.uid != uid:
             return None
-        self._busy.pop(key, None)
-        self._forgotten.pop(key, None)
+        self.unsent.pop(key, None)
+        self.forgotten.pop(key, None)
         self.writes.forget(key)
         self.deadlines.drop(key)
         self.refused.pop(key, None)
@@ -230,12 +230,12 @@ class WorkloadRecords:
     def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
         record.want(change, record.events + events)
-        self._busy[record.key] = None
+        self.unsent[record.key] = None
 
     def take_back(self, record: WorkloadRecord) -> None:
         """What was decided and not yet sent is not sent."""
         record.want(None, ())
-        self._busy.pop(record.key, None)
+        self.unsent.pop(record.key, None)
 
     def refuse(self, record: WorkloadRecord, refusal: Refusal) -> None:
         """The workload is to show this refusal, in place of one that is not written yet.
@@ -270,9 +270,9 @@ class WorkloadRecords:
 
     def take_forgotten(self) -> list[Key]:
         """Workloads about which something decided did not take effect since the last call."""
-        if not self._forgotten:
+        if not self.forgotten:
             return []
-        forgotten, self._forgotten = self._forgotten, {}
+        forgotten, self.forgotten = self.forgotten, {}
         return list(forgotten)
 
     def flush_due(self, now: float) -> None:
@@ -282,20 +282,20 @@ class WorkloadRecords:
         """
         for key, write, result in self.writes.due(now):
             if result is WriteResult.PENDING:
-                self._resent.append(write)
+                self.resent.append(write)
             else:
                 self._conclude(self._records[key], result)
 
     def send(self) -> Iterator[Written]:
         """The writes that can be sent now: those that are due again, and to workloads that have none in flight."""
-        resent, self._resent = self._resent, []
+        resent, self.resent = self.resent, []
         for write in resent:
             if write.target.key in self.writes:
                 yield write
-        for key in list(self._busy) if self._busy else ():
+        for key in list(self.unsent) if self.unsent else ():
             record = self._records[key]
             if record.sent is None:
-                del self._busy[key]
+                del self.unsent[key]
                 if record.wanted is not None and _shows(record.observed, record.wanted):
                     record.want(None, ())  # it is so already: a write would make no version to be observed
                 elif record.wanted is not None:
@@ -328,7 +328,7 @@ class WorkloadRecords:
 
     def _forget(self, record: WorkloadRecord) -> None:
         self.take_back(record)
-        self._forgotten[record.key] = None
+        self.forgotten[record.key] = None
 
 
 def _write(observed: QueuedWorkload, change: Change) -> Written:

@@ -110,6 +110,7 @@ class AbsorbStage:
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache, effects = self._cache, list[Effect]()
+        self._gangs.quarantined(observed.key, None)
         known = cache.pods.get(observed.key)
         if known is not None and known.uid != observed.uid:
             effects += self.lose(observed.key, known.uid, now)
@@ -133,7 +134,7 @@ class AbsorbStage:
             if cache.nominations.put(pod):
                 cache.note(ClusterEvent.ROOM_FREED)
             same = known is not None and same_demand(known, pod) and known.gates == pod.gates
-            if not same and self._pre_enqueue.concerns_lone_members(pod):
+            if not same and self._pre_enqueue.is_member_that_matters(pod):
                 cache.note(ClusterEvent.MEMBERS_CHANGED)
             effects += self._gates.observed(pod)
             effects += self._pre_enqueue.enqueue(pod, now)
@@ -159,7 +160,7 @@ class AbsorbStage:
             return
         groups, workload = self._cache.groups, pod.group.workload
         groups.drop_pod(pod)
-        if self._pre_enqueue.concerns_lone_members(pod):
+        if self._pre_enqueue.is_member_that_matters(pod):
             self._cache.note(ClusterEvent.MEMBERS_CHANGED)
         self._cache.touch_workload(workload)
         if workload not in groups.workloads and not groups.has_pods(workload):

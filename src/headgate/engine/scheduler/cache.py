@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from headgate.engine.scheduler.groups import GROUP_KINDS, Groups
 from headgate.engine.scheduler.resolving import READS, Resolver
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.groups import Workload
+from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.node import Node
 from headgate.model.objects import DisruptionBudget, Namespace, Object, PriorityClass
@@ -140,6 +140,38 @@ class ClusterCache:
         if known is not None and known.uid == uid:
             self.nodes.drop(name)
             self.note(ClusterEvent.NODE_CHANGED)
+
+
+class CacheView:
+    """The cluster as plugins see it. Objects are immutable, and what is returned does not change afterwards."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(node for node in self._cache.nodes.nodes if node is not None)
+
+    def node(self, name: str) -> Node | None:
+        return self._cache.nodes.get(name)
+
+    def pods(self) -> tuple[Pod, ...]:
+        return tuple(self._cache.pods.values())
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._cache.pods.get(key)
+
+    def node_of(self, pod: Key) -> str:
+        charge = self._cache.nodes.charge_of(pod)
+        return "" if charge is None else charge[0]
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        return tuple(self._cache.nodes.pods_on(node))
+
+    def workload(self, key: Key) -> Workload | None:
+        return self._cache.groups.workloads.get(key)
+
+    def members(self, group: GroupKey) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self._cache.groups.pods_of(group.workload) if pod.group == group)
 
 
 def _same_for_scheduling(old: Node, new: Node) -> bool:

@@ -20,7 +20,6 @@ from headgate.queueing.queue import QueuedPodInfo
 POD_SCHEDULED = "PodScheduled"
 GATED = "SchedulingGated"
 RELEASED = "nothing keeps the pod from being scheduled any more"
-SERVERS_OWN_TEXT = "Scheduling is blocked due to non-empty scheduling gates"  # what an API server writes at creation
 
 
 def bound(info: QueuedPodInfo, found: Placement, now: float) -> Entry:
@@ -56,7 +55,7 @@ def reserved(pod: Pod, queue: str, now: float) -> Entry:
 
 
 def gated(pod: Pod, held: Held, now: float) -> Entry:
-    return Entry(now, pod.key, "gate", GATED, held.reason, {"plugin": held.plugin, "gates": len(pod.gates)})
+    return Entry(now, pod.key, "gate", GATED, held.reason, {"plugin": held.plugin, "gates": ", ".join(pod.gates)})
 
 
 def released(pod: Pod, now: float) -> Entry:
@@ -71,10 +70,6 @@ def forgotten(pod: Pod, bind: Bind, outcome: Outcome, now: float) -> Entry:
 def scheduled_event(pod: Pod, node: str, now: float) -> EmitEvent:
     message = f"Successfully assigned {pod.key.namespace}/{pod.key.name} to {node}"
     return EmitEvent(pod.target, EventType.NORMAL, "Scheduled", "Binding", message, now)
-
-
-def released_event(pod: Pod, now: float) -> EmitEvent:
-    return EmitEvent(pod.target, EventType.NORMAL, "SchedulingGatesRemoved", "Scheduling", RELEASED, now)
 
 
 def queued(pod: Pod) -> PatchStatus:
@@ -95,17 +90,21 @@ def condition_and_event(pod: Pod, entry: Entry) -> Iterator[PatchStatus | EmitEv
 
 
 def gated_condition_and_event(pod: Pod, entry: Entry) -> Iterator[PatchStatus | EmitEvent]:
-    """What the held pod's owner sees: the condition as gates go, the event once."""
+    """What the held pod's owner sees: the condition, and an event when it was not called gated before."""
     if _shows(pod, entry):
         return
     yield _condition(pod, entry)
-    if not shown_as_gated(pod) or (pod.scheduled is not None and pod.scheduled.message == SERVERS_OWN_TEXT):
+    if not shown_as_gated(pod):
         yield EmitEvent(pod.target, EventType.NORMAL, GATED, "Scheduling", entry.message, entry.at)
 
 
 def _shows(pod: Pod, entry: Entry) -> bool:
-    shown = pod.scheduled
-    return shown is not None and (shown.status, shown.reason, shown.message) == ("False", entry.reason, entry.message)
+    return pod.scheduled == _condition_of(entry)
+
+
+def shows(pod: Pod, gated: str) -> bool:
+    """Whether the pod is called gated with this text."""
+    return pod.scheduled == ScheduledCondition("False", GATED, gated)
 
 
 def _condition(pod: Pod, entry: Entry) -> PatchStatus:

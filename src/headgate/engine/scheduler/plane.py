@@ -18,16 +18,17 @@ from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
 from headgate.engine.scheduler.absorb import AbsorbStage
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
-from headgate.engine.scheduler.cache import CACHED_KINDS, ClusterCache
+from headgate.engine.scheduler.cache import CACHED_KINDS, CacheView, ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStage, CapacityStages, DeferredEntry, NotNow
 from headgate.engine.scheduler.choose import Batch, ChooseStage
 from headgate.engine.scheduler.events import PodConditions
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker
+from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
 from headgate.engine.scheduler.metrics import AttemptResult, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
-from headgate.engine.scheduler.preempt import DISRUPTION_TARGET, PreemptStage
+from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import queue_gates
 from headgate.engine.scheduler.queue_preempt import QueuePreemption
@@ -110,6 +111,7 @@ class SchedulerPlane:
             queue,
             gangs,
             self._conditions,
+            view=CacheView(cache),
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._queue_capacity = QueueCapacity(
@@ -166,7 +168,8 @@ class SchedulerPlane:
         match event:
             case Observed(object=found):
                 return self._absorb.observe(found, now)
-            case Gone(key=key, uid=uid):
+            case Gone(key=key, uid=uid, quarantined_in=group):
+                self._gangs.quarantined(key, group)
                 return self._absorb.lose(key, uid, now)
             case Outcome(effect=Bind() as bind):
                 return self._bind_answered(bind, event, now)

@@ -9,7 +9,7 @@ from headgate.engine.scheduler import events
 from headgate.engine.scheduler.events import PodConditions, Report
 from headgate.engine.scheduler.gangs import PLUGIN, GangTracker, PodByPod, QueuedAsOne
 from headgate.engine.scheduler.groups import Undescribed
-from headgate.gates.pre_enqueue import Held, PreEnqueue, held_by
+from headgate.gates.pre_enqueue import ClusterView, Held, PreEnqueue, SchedulingGates, held_by
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import PatchStatus
 from headgate.model.keys import Key
@@ -30,12 +30,17 @@ class PreEnqueueStage:
         queue: PodQueue,
         gangs: GangTracker,
         conditions: PodConditions,
+        *,
+        view: ClusterView,
     ) -> None:
         self._plugins = plugins
         self._with_gangs = with_gangs
         self._queue = queue
         self._gangs = gangs
         self._conditions = conditions
+        self._view = view
+        heard = frozenset().union(*(plugin.wake_on for each in plugins.values() for plugin in each))
+        self._members_matter = ClusterEvent.MEMBERS_CHANGED in heard or not with_gangs.issuperset(plugins)
         self._held: dict[Key, Held] = {}
         self.newly_gated: dict[Key, Pod] = {}
         self.released: dict[Key, Pod] = {}
@@ -43,7 +48,7 @@ class PreEnqueueStage:
 
     def enqueue(self, pod: Pod, now: float) -> list[Report]:
         """Adds the pod to the queue, or gates it and reports why."""
-        held = held_by(self._plugins[pod.scheduler_name], pod)
+        held = held_by(self._plugins[pod.scheduler_name], pod, self._view)
         if held is not None:
             if self._in_group(pod):
                 self._gangs.gated(pod)
@@ -52,7 +57,8 @@ class PreEnqueueStage:
             self._gangs.ready(pod)
             return []
         self._queue.add(pod, now)
-        return self._passed(pod, now)
+        self._passed(pod, now)
+        return []
 
     def rejoins_gang(self, pod: Pod) -> bool:
         """Whether a pod whose binding failed waits with its gang again; otherwise it is queued by itself."""
@@ -61,9 +67,9 @@ class PreEnqueueStage:
         self._gangs.ready(pod)
         return self._gangs.waits_as_one(pod)
 
-    def concerns_lone_members(self, pod: Pod) -> bool:
-        """Whether the pod belongs to a group some of whose pods may be queued by themselves, as their profile says."""
-        return pod.group is not None and not self._with_gangs.issuperset(self._plugins)
+    def is_member_that_matters(self, pod: Pod) -> bool:
+        """Whether it matters that this pod of a group comes or changes: to a plugin, or where members go alone."""
+        return self._members_matter and pod.group is not None
 
     def _in_group(self, pod: Pod) -> bool:
         return pod.group is not None and pod.scheduler_name in self._with_gangs
@@ -77,10 +83,10 @@ class PreEnqueueStage:
                     reports += self._gate(pod, Held(PLUGIN, reason, frozenset()), now)
                 case QueuedAsOne():
                     self._queue.delete(pod.key)
-                    reports += self._passed(pod, now)
+                    self._passed(pod, now)
                 case PodByPod():
                     self._queue.add(pod, now)
-                    reports += self._passed(pod, now)
+                    self._passed(pod, now)
                 case _:
                     assert_never(state)
         return reports
@@ -112,16 +118,16 @@ class PreEnqueueStage:
         self.released = {}
         return reports
 
-    def _passed(self, pod: Pod, now: float) -> list[Report]:
+    def _passed(self, pod: Pod, now: float) -> None:
         held = self._held.pop(pod.key, None)
         unheard_of = self._enqueued.get(pod.key) != pod.uid  # its condition may tell of a time before ours, once
         self._enqueued[pod.key] = pod.uid
         if pod.gates or (held is None and not (unheard_of and events.shown_as_gated(pod))):
-            return []
-        self.released[pod.key] = pod
+            return
         self._conditions.released(pod, now)
-        # that a gang is complete is not worth an event for each member
-        return [] if held is not None and held.plugin == PLUGIN else [events.released_event(pod, now)]
+        by_gates = events.shows(pod, SchedulingGates.reason) if held is None else held.plugin == SchedulingGates.name
+        if not by_gates:  # what the server said of gates it is left to say
+            self.released[pod.key] = pod
 
     def _gate(self, pod: Pod, held: Held, now: float) -> list[Report]:
         self._queue.add_gated(pod, held.wake_on, held.plugin)

@@ -1,14 +1,12 @@
 """The preempt stage: every nomination is written before the first victim is evicted.
 
 So a process that dies in between leaves either nominations for which no pod was evicted, or all nominations of the
-plan: its successor finds them on the pods and goes on with the same victims. All pods of a gang that is preempted as a
-whole are marked with the DisruptionTarget condition before the first of them is evicted. So a successor can tell a
-gang whose eviction has begun, of which the rest is evicted too, from one that was only marked, which is kept.
+plan: its successor finds them on the pods and goes on with the same victims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct, field
@@ -17,144 +15,19 @@ from headgate.engine.journal import Journal
 from headgate.engine.scheduler import preemption_events
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.gangs import GangTracker
-from headgate.engine.scheduler.groups import Groups
+from headgate.engine.scheduler.interrupted import InterruptedPreemptions, mark_of
 from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.effects import Effect, Evict, Nomination, PatchStatus, PodCondition
+from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, WriteError
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Target
-from headgate.model.pod import ENDED, Pod
+from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placer
-from headgate.placement.table import NodeTable
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
 from headgate.preemption.units import Unit
 from headgate.queueing.queue import PodQueue, QueuedPodInfo
-
-DISRUPTION_TARGET = "DisruptionTarget"
-
-
-class InterruptedPreemptions:
-    """Finishes or abandons the preemption of marked gangs; each is checked only when something about it changed."""
-
-    def __init__(self, groups: Groups, nodes: NodeTable, journal: Journal) -> None:
-        self._groups = groups
-        self._nodes = nodes
-        self._journal = journal
-        self.gangs_to_check: dict[GroupKey, bool] = {}  # whether a pod is known to have been evicted with the others
-        self.pods_to_check: dict[Key, Pod] = {}
-        self._marked: dict[Key, Pod] = {}  # pods on a node that carry the mark, as observed
-        self._removing: dict[Key, str] = {}  # marks being removed, by pod, with its uid, until that is observed
-
-    def marks(self, units: Iterable[Unit], preemptor: Preemptor, now: float) -> Iterator[PatchStatus]:
-        """The DisruptionTarget conditions for pods evicted with others that lack it, or will once it is removed."""
-        for unit in units:
-            together = len(unit.pods)
-            for pod in unit.pods if together > 1 else ():
-                if not pod.preempted or pod.leaves_with != together or pod.key in self._removing:
-                    text = preemption_events.victim_text(pod, preemptor, together)
-                    mark = PodCondition(DISRUPTION_TARGET, "True", preemption_events.BY_SCHEDULER, text, now)
-                    yield PatchStatus(pod.target, mark)
-
-    def marked(self, pod: Key) -> None:
-        """The server accepted a mark, after whatever was written about the pod before."""
-        self._removing.pop(pod, None)
-
-    def removes_mark(self, pod: Pod) -> bool:
-        return self._removing.get(pod.key) == pod.uid
-
-    def observed(self, pod: Pod) -> None:
-        """Takes in the pod as it is now; the gang of a marked pod on a node is checked."""
-        self._marked.pop(pod.key, None)
-        if pod.preempted and pod.holds_room:
-            self._marked[pod.key] = pod
-            self.check_later(pod)
-        if not pod.preempted or not self.removes_mark(pod):
-            self._removing.pop(pod.key, None)
-
-    def left(self, pod: Pod) -> None:
-        """The pod takes no capacity any more."""
-        self._marked.pop(pod.key, None)
-        self._removing.pop(pod.key, None)
-
-    def check_later(self, pod: Pod, *, has_left: bool = False) -> None:
-        """The pod is marked, or may have been; with `has_left` it was evicted with the others of its gang."""
-        standing = self._groups.standing(pod)
-        if standing.gang is not None and standing.whole:
-            self.gangs_to_check[standing.gang] = has_left or self.gangs_to_check.get(standing.gang, False)
-        else:
-            self.pods_to_check[pod.key] = pod
-
-    def settle(self, busy: Callable[[Pod], bool], now: float) -> Iterator[PatchStatus | Evict]:
-        """Evicts the rest of gangs whose eviction has begun, and removes marks that led to nothing.
-
-        `busy` is true for pods that are being marked now.
-        """
-        gangs_to_check, self.gangs_to_check = self.gangs_to_check, {}
-        strays = self._take_stray_pods(busy)
-        for group, has_left in gangs_to_check.items():
-            members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
-            staying = [there for pod in members for there in self._running(pod)]
-            if any(busy(pod) for pod in staying):
-                if has_left:
-                    self.gangs_to_check[group] = True
-            else:
-                begun = self._has_begun(members, staying, strays, has_left=has_left)
-                yield from self._finish(staying, begun=begun, now=now)
-        yield from self._finish(self._last_marked(strays), begun=False, now=now)
-
-    def _take_stray_pods(self, busy: Callable[[Pod], bool]) -> list[Pod]:
-        """Running pods whose mark says that they are evicted with others, and that left that group since."""
-        pods_to_check, self.pods_to_check = self.pods_to_check, {}
-        staying = [there for pod in pods_to_check.values() if not busy(pod) for there in self._running(pod)]
-        return [pod for pod in staying if pod.preempted and pod.leaves_with > 1 and not self._leaves_whole(pod)]
-
-    def _last_marked(self, strays: list[Pod]) -> list[Pod]:
-        """Strays of whose old gang no pod is marked any more; until then the others count as moved."""
-        if not strays:
-            return []
-        gangs = {(pod.key.namespace, pod.leaves_with) for pod in self._marked.values() if self._leaves_whole(pod)}
-        last = [pod for pod in strays if (pod.key.namespace, pod.leaves_with) not in gangs]
-        self.pods_to_check.update((pod.key, pod) for pod in strays if pod not in last)
-        return last
-
-    def _leaves_whole(self, pod: Pod) -> bool:
-        standing = self._groups.standing(pod)
-        return standing.gang is not None and standing.whole
-
-    def _has_begun(self, members: list[Pod], staying: list[Pod], strays: list[Pod], *, has_left: bool) -> bool:
-        """Whether a member is being deleted, or fewer are left than were marked, without having ended or changed group.
-
-        Where the marks do not say how many were marked, it was at least the minimum of the gang. A gang of which no pod
-        is known to have been marked may just lack pods.
-        """
-        if not staying:
-            return False
-        stay = {pod.key for pod in staying}
-        leaving = any(pod.preempted and pod.holds_room and pod.key not in stay for pod in members)
-        ended = sum(pod.phase in ENDED and pod.deleted is None for pod in members)
-        marked = max(pod.leaves_with for pod in staying) or self._groups.standing(staying[0]).min_count
-        space = staying[0].key.namespace
-        moved = sum(pod.leaves_with == marked and pod.key.namespace == space for pod in strays)
-        were_marked = has_left or any(pod.preempted for pod in staying)
-        return leaving or (were_marked and len(staying) + ended + moved < marked)
-
-    def _finish(self, staying: list[Pod], *, begun: bool, now: float) -> Iterator[PatchStatus | Evict]:
-        for pod in staying:
-            if begun:
-                self._journal.write(preemption_events.rest_evicted(pod, now))
-                yield Evict(pod.target, preemption_events.BY_SCHEDULER, preemption_events.REST, now)
-            elif pod.preempted:
-                self._removing[pod.key] = pod.uid
-                mark = PodCondition(DISRUPTION_TARGET, "False", "PreemptionAbandoned", preemption_events.ABANDONED, now)
-                yield PatchStatus(pod.target, mark)
-
-    def _running(self, pod: Pod) -> Iterator[Pod]:
-        """The pod as charged to its node; nothing when it is on none or is being deleted."""
-        charge = self._nodes.charge_of(pod.key)
-        if charge is not None and charge[1].uid == pod.uid and charge[1].deleted is None:
-            yield charge[1]
 
 
 class AwaitedVictims:
@@ -610,12 +483,12 @@ class PreemptStage:
             return
         self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
         yield from self._displace_nominations(assumed)
-        together = {pod.key: len(unit.pods) for unit in plan.victims for pod in unit.pods}
+        together = {pod.key: mark_of(unit) for unit in plan.victims for pod in unit.pods}
         self._forget_marking(entry, assumed)
         for pod in victims:
             text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
-            yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] > 1))
+            yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] is not None))
         yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
         self._await_victims(entry, plan.placements)
 
@@ -640,7 +513,7 @@ class PreemptStage:
         victims: list[Key] = []
         for unit in units:
             for pod in [there for member in unit.pods for there in self._running_there(member)]:
-                text = preemption_events.victim_text(pod, preemptor, len(unit.pods))
+                text = preemption_events.victim_text(pod, preemptor, mark_of(unit))
                 evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
                 self._journal.write(preemption_events.evicted_from_queue(pod, preemptor, now))
                 self._note_evicted(pod, PendingEviction(evict, entry, with_others=True))

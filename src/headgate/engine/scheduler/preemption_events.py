@@ -8,13 +8,13 @@ from headgate.engine.journal import Entry
 from headgate.model.effects import EmitEvent, EventType
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key
-from headgate.model.pod import Pod, leaving_together
+from headgate.model.pod import EvictionMark, Pod, evicted_together
 from headgate.preemption.receipts import Receipt
 from headgate.preemption.search import Plan, Preemptor
 
 BY_SCHEDULER = "PreemptionByScheduler"
 REST = "the rest of its gang has been preempted"
-ABANDONED = "nobody needs its room any more"
+ABANDONED = "the preemption was abandoned"
 SHOWN = 5  # names in a text before it only counts
 NAMED = 200  # victims a receipt names
 EVENT_LIMIT = 1024
@@ -22,15 +22,15 @@ NominatedNodes = Iterable[tuple[Pod, str]]
 
 
 def preempting_text(plan: Plan) -> str:
-    """The same while the plan is carried out: a text that counts down would be written for every victim that leaves."""
+    """The same while the plan is carried out: a text that counts down would be written for every victim."""
     pods = sum(len(unit.pods) for unit in plan.victims)
     if not pods:
         return awaiting_text(plan.placements)
-    return f"{pods} pods of lower priority are asked to leave {_nodes_of(plan.placements)}"
+    return f"preempting {counted(pods, 'lower-priority pod')} on {_nodes_of(plan.placements)}"
 
 
 def awaiting_text(placements: NominatedNodes) -> str:
-    return f"waiting for pods to leave {_nodes_of(placements)}"
+    return f"waiting for terminating pods on {_nodes_of(placements)}"
 
 
 def _nodes_of(placements: NominatedNodes) -> str:
@@ -42,7 +42,7 @@ def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
     receipt = plan.receipt
     victims = ", ".join(f"{named(line.key)} (priority {line.priority})" for line in receipt.victims[:SHOWN])
     more = len(receipt.victims) - SHOWN
-    message = f"{named(preemptor.key)}, priority {preemptor.priority}, takes the room of {victims or 'nobody'}"
+    message = f"{named(preemptor.key)}, priority {preemptor.priority}, preempts {victims or 'nobody'}"
     message += f" and {more} more" if more > 0 else ""
     disrupted = {pod.group.workload for unit in plan.victims for pod in unit.pods if pod.group is not None}
     numbers = {**_numbers(receipt), "workloads": len(disrupted)}
@@ -50,7 +50,7 @@ def preempting(preemptor: Preemptor, plan: Plan, now: float) -> Entry:
 
 
 def evicted(pod: Pod, preemptor: Preemptor, plan: Plan, now: float) -> Entry:
-    message = f"leaves {pod.node} for {named(preemptor.key)}, priority {preemptor.priority}"
+    message = f"preempted on {pod.node} by {named(preemptor.key)}, priority {preemptor.priority}"
     numbers = {**_numbers(plan.receipt), "node": pod.node, "for": named(preemptor.key)}
     return Entry(now, pod.key, "evict", "Preempted", message, numbers)
 
@@ -71,7 +71,9 @@ def _numbers(receipt: Receipt) -> dict[str, int | str]:
     return {
         "policy": receipt.policy,
         "domain": receipt.domain,
-        **dict(receipt.criteria),
+        "compared": ", ".join(receipt.compared),
+        "budget violations": dict(receipt.criteria)["budget violations"],
+        "gangs broken": receipt.gangs_broken,
         "victims": sum(line.pods for line in receipt.victims),
         "units": len(receipt.victims),
         "work_lost": sum(line.work_lost for line in receipt.victims),
@@ -84,10 +86,10 @@ def _numbers(receipt: Receipt) -> dict[str, int | str]:
     }
 
 
-def victim_text(pod: Pod, preemptor: Preemptor, together: int = 1) -> str:
-    """By whom the pod is preempted, as far as its owner may know, and how many are evicted with it."""
+def victim_text(pod: Pod, preemptor: Preemptor, mark: EvictionMark | None = None) -> str:
+    """By whom the pod is preempted, as far as its owner may know, and with which gang it is evicted."""
     who = f"{_as_seen_from(pod, preemptor)}, which has priority {preemptor.priority}"
-    return leaving_together(f"Preempted by {who}, on node {pod.node}", together)
+    return evicted_together(f"Preempted by {who}, on node {pod.node}", mark)
 
 
 def victim_event(pod: Pod, preemptor: Preemptor, now: float) -> EmitEvent:
@@ -100,15 +102,19 @@ def preemptor_events(preemptor: Preemptor, plan: Plan, now: float) -> Iterator[E
     mine = [f"pod {pod.key.name}" for unit in plan.victims for pod in unit.pods if pod.key.namespace == own]
     others = sum(len(unit.pods) for unit in plan.victims) - len(mine)
     text = ", ".join([*mine[:SHOWN], *([f"{len(mine) - SHOWN} more"] if len(mine) > SHOWN else [])])
-    text += (" and " if text else "") + f"{others} pods of other namespaces" if others else ""
-    message = f"Asked to leave for it: {text}"[:EVENT_LIMIT]
+    text += (" and " if text else "") + f"{counted(others, 'pod')} of other namespaces" if others else ""
+    message = f"Preempting {text}"[:EVENT_LIMIT]
     yield EmitEvent(preemptor.pods[0].target, EventType.NORMAL, "Preempting", "Preempting", message, now)
 
 
 def listed(names: Iterable[str]) -> str:
     all_names = list(names)
     more = len(all_names) - SHOWN
-    return ", ".join(all_names[:SHOWN]) + (f" and {more} more nodes" if more > 0 else "")
+    return ", ".join(all_names[:SHOWN]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def object_of(preemptor: Preemptor) -> Key:

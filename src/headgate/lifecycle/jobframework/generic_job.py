@@ -12,12 +12,13 @@ from headgate.model.affinity import Toleration
 from headgate.model.effects import Effect
 from headgate.model.keys import Key, Target
 from headgate.model.kueue_names import (
+    PREBUILT_WORKLOAD,
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
     SLICE_TOPOLOGY,
     UNCONSTRAINED_TOPOLOGY,
 )
-from headgate.model.queues import QueuedWorkload, TopologyRequest
+from headgate.model.queues import PodSet, QueuedWorkload, TopologyRequest
 
 LONGEST_LEVEL = 63  # characters, of the label of a topology level
 COMPOSE_ERROR = "ErrWorkloadCompose"
@@ -50,6 +51,11 @@ def topology_request(annotations: Mapping[str, str]) -> TopologyRequest:
         "unconstrained": "true" if annotations.get(UNCONSTRAINED_TOPOLOGY) == "true" else "",
     }
     return tuple((name, value[:LONGEST_LEVEL]) for name, value in asked.items() if value)
+
+
+def requests_topology(pod_set: PodSet, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether a pod set requests the topology that these annotations do; a prebuilt Workload says itself."""
+    return PREBUILT_WORKLOAD in labels or pod_set.topology == topology_request(annotations)
 
 
 class PodSetInfo(Struct, frozen=True, gc=False):

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet, topology_request
+from headgate.lifecycle.jobframework.generic_job import (
+    Ending,
+    PodSetInfos,
+    Stop,
+    WantedPodSet,
+    requests_topology,
+    topology_request,
+)
 from headgate.lifecycle.jobframework.pod_set_info import merged_selector
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.model.effects import (
@@ -33,7 +40,7 @@ from headgate.model.kueue_names import (
 )
 from headgate.model.objects import Job
 from headgate.model.pod import PodShape
-from headgate.model.queues import PodSet, QueuedWorkload, TopologyRequest
+from headgate.model.queues import PodSet, QueuedWorkload
 from headgate.model.quota_settings import QuotaRelease
 
 POD_SET_NAME = "main"
@@ -105,7 +112,8 @@ class JobAdapter:
         return None
 
     def pod_sets(self) -> tuple[WantedPodSet, ...]:
-        return (WantedPodSet(POD_SET_NAME, self.job.template, self._count, self._min_count, self._topology),)
+        topology = topology_request(self.job.pods.annotations)
+        return (WantedPodSet(POD_SET_NAME, self.job.template, self._count, self._min_count, topology),)
 
     def owns(self, workload: QueuedWorkload) -> bool:
         """Its own, or one made for it that no one owns yet."""
@@ -163,10 +171,6 @@ class JobAdapter:
         completions = self.job.completions
         return self.job.parallelism if completions is None else min(self.job.parallelism, completions)
 
-    @property
-    def _topology(self) -> TopologyRequest:
-        return topology_request(self.job.pods.annotations)
-
     @cached_property
     def _min_count(self) -> int | None:
         least = positive(self.job.annotations, MIN_PARALLELISM)
@@ -180,8 +184,10 @@ class JobAdapter:
         return count, count if follows else None
 
     def _waits_as(self, wanted: PodSet) -> bool:
-        mine = (_asked(self.job.pods.shape), self._count, self._min_count, self._topology)
-        return mine == (_asked(wanted.shape), wanted.count, wanted.min_count, wanted.topology)
+        if not requests_topology(wanted, self.labels, self.job.pods.annotations):
+            return False
+        mine = (_asked(self.job.pods.shape), self._count, self._min_count)
+        return mine == (_asked(wanted.shape), wanted.count, wanted.min_count)
 
     def _was_started_as(self, workload: QueuedWorkload) -> bool:
         wanted, shape = workload.pod_sets[0], self.job.pods.shape

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.lifecycle.jobframework import pod_writes
-from headgate.lifecycle.jobframework.generic_job import Ending, PodSetInfos, Stop, WantedPodSet, topology_request
+from headgate.lifecycle.jobframework.generic_job import (
+    Ending,
+    PodSetInfos,
+    Stop,
+    WantedPodSet,
+    requests_topology,
+    topology_request,
+)
 from headgate.lifecycle.terminating import activity
 from headgate.model.effects import Delete, Effect
 from headgate.model.keys import Key, Kind, Target
@@ -83,7 +90,7 @@ class PodAdapter:
         if len(workload.pod_sets) != 1:
             return False
         is_admitted = workload.status.admission is not None
-        return is_admitted or workload.pod_sets[0].topology == topology_request(self.annotations)
+        return is_admitted or requests_topology(workload.pod_sets[0], self.labels, self.annotations)
 
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         yield pod_writes.start(self.pod, given[workload.pod_sets[0].name])

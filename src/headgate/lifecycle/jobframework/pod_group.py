@@ -18,6 +18,7 @@ from headgate.lifecycle.jobframework.generic_job import (
     PodSetInfos,
     Stop,
     WantedPodSet,
+    requests_topology,
     topology_request,
 )
 from headgate.lifecycle.jobframework.pod_writes import held, is_gated
@@ -293,8 +294,9 @@ class PodGroupAdapter:
         kept = self._members.kept
         if workload.status.admission is not None or not kept:
             return bool(kept)
-        asked = {role: topology_request(pod.annotations) for role, pod, _ in roles(kept)}
-        return all(place.topology == asked.get(place.name, place.topology) for place in workload.pod_sets)
+        first = {role: pod for role, pod, _ in roles(kept)}
+        known = [(place, first[place.name]) for place in workload.pod_sets if place.name in first]
+        return all(requests_topology(place, pod.labels, pod.annotations) for place, pod in known)
 
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         for pod in self._members.kept:

@@ -59,9 +59,9 @@ def ready_until(workload: QueuedWorkload, settings: QuotaSettings) -> Patience |
     since = runs_from(workload, settings.max_hold)
     if since is None or workload.is_true(EVICTED):
         return None
+    start, recovery = settings.pods_ready.timeout, settings.pods_ready.recovery_timeout
     if ready is None or ready.reason != RECOVERING:
-        return Patience(since + settings.pods_ready.timeout, STARTING)
-    recovery = settings.pods_ready.recovery_timeout
+        return None if start is None else Patience(since + start, STARTING)
     return None if recovery is None else Patience(ready.at + recovery, RECOVERING)
 
 

@@ -69,8 +69,9 @@ def _queues(workload: QueuedWorkload, queues: QueueSnapshot) -> Inadmissible | N
     if queue is None:
         return Inadmissible(MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
     if not queues.queue_is_active:
-        why = f": {queues.queue_lacks}" if queues.queue_lacks else ""
-        return Inadmissible(SUSPENDED, f"ClusterQueue {queue.name} is inactive{why}")
+        if queues.queue_lacks:
+            return Inadmissible(MISCONFIGURED, f"ClusterQueue {queue.name} is inactive: {queues.queue_lacks}")
+        return Inadmissible(SUSPENDED, f"ClusterQueue {queue.name} is inactive")
     return None
 
 

@@ -11,7 +11,7 @@ from math import ceil, inf, isfinite
 
 import highspy
 
-from headgate.preemption.solver.program import IMPOSSIBLE, UNTOLD, Inequality, Program, ProgramResult, Terms
+from headgate.preemption.solver.program import IMPOSSIBLE, UNTOLD, Inequality, Program, ProgramResult, Terms, small
 
 SETTINGS = (
     ("output_flag", False),
@@ -41,7 +41,7 @@ class Solver:
             return UNTOLD
         if not program.limits:
             return IMPOSSIBLE if any(row.limit < 0 for row in program.inequalities) else ProgramResult((), 0)
-        known_to_do = [Inequality(terms, known)] if terms and known is not None else []
+        known_to_do = [small(terms, known)] if terms and known is not None else []
         return self._run(_model(program.limits, [*program.inequalities, *known_to_do], terms or {}))
 
     def _run(self, model: highspy.HighsLp) -> ProgramResult:

@@ -1,91 +1,89 @@
-"""Whom to evict, as one exact question: the rooms, who could leave them, who wants in, and what each answer costs.
+"""Which units to evict, as one exact question: free capacity, candidates, demands, and what each answer costs.
 
 A row is a node. Amounts are aligned tuples: the same resource at the same place everywhere. The question knows of
-room only; whoever asks it names for each pod the rows where everything but room is settled.
+capacity only; whoever asks it names for each pod the rows where everything else is settled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Protocol, assert_never
+from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 Amounts = tuple[int, ...]
-Placements = tuple[
-    tuple[int, ...], ...
-]  # for each of the wanted, the rows its pods get; fewer than its count if more can wait
+Placements = tuple[tuple[int, ...], ...]
+"""For each demand the rows its pods get; fewer than its count if more can wait."""
 
 NOBODY = -(1 << 31) - 1  # the highest priority among no victims: below every priority there is
+SUM_OFFSET = 1 << 31  # makes all priorities positive, so that fewer victims are better also below zero
 
 
 class Criterion(StrEnum):
     """What is kept small, the weightiest first."""
 
-    PRIORITY = "highest priority"
     VIOLATIONS = "budget violations"
+    PRIORITY = "highest priority"
     GANGS = "gangs broken"
     WORK = "work lost"
     VICTIMS = "victims"
+    PRIORITIES = "sum of priorities"
+    START = "latest start"
 
 
 class Cost(Struct, frozen=True, order=True, gc=False):
     """What a set of victims costs; compared criterion by criterion, in the order of `Criterion`."""
 
-    priority: int = NOBODY
     violations: int = 0
+    priority: int = NOBODY
     gangs: int = 0
     work: int = 0
     victims: int = 0
+    priorities: int = 0
+    start: int = 0  # of the first of the most important victims, negated
 
     def on(self, criterion: Criterion) -> int:
-        match criterion:
-            case Criterion.PRIORITY:
-                return self.priority
-            case Criterion.VIOLATIONS:
-                return self.violations
-            case Criterion.GANGS:
-                return self.gangs
-            case Criterion.WORK:
-                return self.work
-            case Criterion.VICTIMS:
-                return self.victims
-            case _:
-                assert_never(criterion)
+        return self.values[list(Criterion).index(criterion)]
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """By criterion, in their order."""
+        return structs.astuple(self)
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """A unit that could leave, whole or not at all."""
+    """A unit that could be evicted, whole or not at all."""
 
     priority: int
-    work: int  # lost if it leaves
+    work: int  # lost if it is evicted
     pods: int
     freed: tuple[tuple[int, Amounts], ...]  # by row, each row once
+    started: int = 0
 
 
 class Budget(Struct, frozen=True, gc=False):
-    """So many of its pods may leave; each one more is a violation."""
+    """So many of its pods may be evicted; each one more is a violation."""
 
     pods: tuple[tuple[int, int], ...]  # candidate, and how many of its pods the budget protects
     allowed: int
 
-    def violations(self, leaving: frozenset[int]) -> int:
-        return max(0, _leaving(self.pods, leaving) - self.allowed)
+    def violations(self, victims: frozenset[int]) -> int:
+        return max(0, _evicted(self.pods, victims) - self.allowed)
 
 
 class ProblemGang(Struct, frozen=True, gc=False):
-    """Broken when more of its pods leave than it can spare; one that is broken already cannot be broken again."""
+    """Broken when more of its pods are evicted than it can spare; one that is broken already is not broken again."""
 
     pods: tuple[tuple[int, int], ...]  # candidate, and how many of the gang's pods it holds
     spare: int = 0  # below zero: broken already
 
-    def broken(self, leaving: frozenset[int]) -> bool:
-        return 0 <= self.spare < _leaving(self.pods, leaving)
+    def broken(self, victims: frozenset[int]) -> bool:
+        return 0 <= self.spare < _evicted(self.pods, victims)
 
 
 class ProblemDemand(Struct, frozen=True, gc=False):
-    """Pods alike that want in. Each may use any of `rows` that has the room."""
+    """Pods alike to be placed. Each may use any of `rows` that has the capacity."""
 
     amounts: Amounts
     count: int
@@ -93,34 +91,38 @@ class ProblemDemand(Struct, frozen=True, gc=False):
 
 
 class Problem(Struct, frozen=True, gc=False):
-    """Which candidates must leave so that at least `needed` of the wanted pods find room?"""
+    """Which candidates must be evicted so that at least `needed` of the wanted pods fit?"""
 
-    free: tuple[Amounts, ...]  # by row, once those already leaving are gone; below zero where a row is overcommitted
+    free: tuple[Amounts, ...]  # by row, without terminating pods; below zero where a row is overcommitted
     candidates: tuple[Candidate, ...]
     wanted: tuple[ProblemDemand, ...]
     needed: int
     budgets: tuple[Budget, ...] = ()
     gangs: tuple[ProblemGang, ...] = ()
     domains: tuple[tuple[int, ...], ...] = ()  # all placements must be within one of these sets of rows; (): anywhere
+    now: int = 0  # the latest a victim can have started
 
     def cost(self, victims: Iterable[int]) -> Cost:
-        leaving = frozenset(victims)
-        units = [self.candidates[index] for index in sorted(leaving)]
+        evicted = frozenset(victims)
+        units = [self.candidates[index] for index in sorted(evicted)]
+        top = max((unit.priority for unit in units), default=NOBODY)
         return Cost(
-            priority=max((unit.priority for unit in units), default=NOBODY),
-            violations=sum(budget.violations(leaving) for budget in self.budgets),
-            gangs=sum(gang.broken(leaving) for gang in self.gangs),
+            violations=sum(budget.violations(evicted) for budget in self.budgets),
+            priority=top,
+            gangs=sum(gang.broken(evicted) for gang in self.gangs),
             work=sum(unit.work for unit in units),
             victims=sum(unit.pods for unit in units),
+            priorities=sum((unit.priority + SUM_OFFSET) * unit.pods for unit in units),
+            start=-min((unit.started for unit in units if unit.priority == top), default=self.now),
         )
 
     def capacity(self, victims: Iterable[int]) -> list[list[int]]:
         """What is free by row once the victims are gone."""
-        room = [list(amounts) for amounts in self.free]
+        free = [list(amounts) for amounts in self.free]
         for index in victims:
             for row, amounts in self.candidates[index].freed:
-                room[row] = [have + more for have, more in zip(room[row], amounts, strict=True)]
-        return room
+                free[row] = [have + more for have, more in zip(free[row], amounts, strict=True)]
+        return free
 
     def placed(self, victims: Iterable[int], placements: Placements) -> bool:
         """Without the victims all these placements fit, they are enough, and each is on a row the pod may use."""
@@ -135,12 +137,12 @@ class Problem(Struct, frozen=True, gc=False):
         used = {row for rows in placements for row in rows}
         return not self.domains or any(used <= set(domain) for domain in self.domains)
 
-    def _fit(self, room: list[list[int]], placements: Placements) -> bool:
+    def _fit(self, free: list[list[int]], placements: Placements) -> bool:
         taken = list(self._taken(placements))
         for row, amounts in taken:
-            room[row] = [have - less for have, less in zip(room[row], amounts, strict=True)]
+            free[row] = [have - less for have, less in zip(free[row], amounts, strict=True)]
         return all(
-            left >= 0 for row, amounts in taken for left, asked in zip(room[row], amounts, strict=True) if asked > 0
+            left >= 0 for row, amounts in taken for left, asked in zip(free[row], amounts, strict=True) if asked > 0
         )
 
     def _taken(self, placements: Placements) -> Iterator[tuple[int, Amounts]]:
@@ -149,45 +151,29 @@ class Problem(Struct, frozen=True, gc=False):
                 yield row, wanted.amounts
 
 
-class Gap(Struct, frozen=True, gc=False):
-    """The weightiest criterion on which a better set could exist, and how much better it could be at most."""
-
-    criterion: Criterion
-    amount: int
-    bound: int  # no set that is equal on all weightier criteria is below this
-
-
-class CertificateVerdict(StrEnum):
-    OPTIMAL = "optimal"  # no other set costs less
-    GAP = "gap"
-    NOT_COMPARED = "not compared"
-
-
 class Certified(Struct, frozen=True, gc=False):
-    """A set of victims and what is known of its worth."""
+    """A set of victims, and a bound on what any set costs.
+
+    `bound` has the first criteria's values: every set costs at least this, compared criterion by criterion. With a
+    value for each criterion the victims are the best there are; with none nothing is known.
+    """
 
     victims: tuple[int, ...]  # ascending
-    verdict: CertificateVerdict
-    placements: Placements | None = (
-        None  # as many as are needed; None: the victims are those given, so are the placements
-    )
-    gap: Gap | None = None  # with the verdict GAP only
-
-    def __str__(self) -> str:
-        return self.verdict if self.gap is None else f"gap {self.gap.amount}"
+    bound: tuple[int, ...] = ()
+    placements: Placements | None = None  # as many as are needed; None: the victims and placements are those given
 
 
 class Certifier(Protocol):
     def improve(self, problem: Problem, chosen: Sequence[int]) -> Certified:
-        """The chosen victims, who must make room enough, or others that cost less, and how good they are."""
+        """The chosen victims, without whom the demands must fit, or others that cost less, and how good they are."""
 
 
 class Uncertified:
     """Compares nothing: what was chosen stands."""
 
     def improve(self, problem: Problem, chosen: Sequence[int]) -> Certified:
-        return Certified(tuple(sorted(chosen)), CertificateVerdict.NOT_COMPARED)
+        return Certified(tuple(sorted(chosen)))
 
 
-def _leaving(pods: Iterable[tuple[int, int]], leaving: frozenset[int]) -> int:
-    return sum(count for index, count in pods if index in leaving)
+def _evicted(pods: Iterable[tuple[int, int]], victims: frozenset[int]) -> int:
+    return sum(count for index, count in pods if index in victims)

@@ -1,7 +1,11 @@
 """The question of whom to evict as linear inequalities over whole numbers, and as few of them as will do.
 
-What cannot matter is left out: rows too small for every pod, room that can never run short, candidates who free
-nothing that is missing. Of two candidates of whom one frees no more and costs no less, it leaves only after the other.
+What cannot matter is left out: rows too small for every pod, capacity that cannot run short, candidates that free
+nothing missing. Of two candidates of which one frees no more and costs no less, it is evicted only after the other.
+
+No number is so large that a solver's rounding could matter. Rows of larger numbers are rounded so that every solution
+of the question solves the program too: a bound on the program is one on the question, and what the program admits
+beyond that fails the check in whole numbers.
 """
 
 from __future__ import annotations
@@ -13,15 +17,27 @@ from math import gcd
 import numpy as np
 from msgspec import Struct
 
-from headgate.preemption.solver.problem import Criterion, Placements, Problem
+from headgate.preemption.solver.problem import SUM_OFFSET, Cost, Criterion, Placements, Problem
 
 Terms = dict[int, int]  # how often each column counts
 Scarce = tuple[int, int]  # a row, and a resource that can run short there
+LARGEST = 1 << 16  # a difference of one in so many is far above the tolerances of a solver in floating point
 
 
 class Inequality(Struct, frozen=True):
     terms: Terms
     limit: int  # their sum is at most this
+
+
+def small(terms: Terms, limit: int) -> Inequality:
+    """The inequality divided by what all terms have in common, and rounded where they are still too large.
+
+    All columns are at least zero: whole numbers that satisfy the inequality satisfy the rounded one.
+    """
+    common = gcd(*terms.values()) or 1
+    largest = max(map(abs, terms.values()), default=0) // common
+    scale = common * max(1, -(-largest // LARGEST))
+    return Inequality({at: value // scale for at, value in terms.items()}, limit // scale)
 
 
 class Program:
@@ -37,9 +53,7 @@ class Program:
         return len(self.limits) - 1
 
     def at_most(self, terms: Terms, limit: int) -> None:
-        """Divided by what all terms have in common: whole numbers stay exact, and small ones exact in a solver too."""
-        common = gcd(*terms.values()) or 1
-        self.inequalities.append(Inequality({at: value // common for at, value in terms.items()}, limit // common))
+        self.inequalities.append(small(terms, limit))
 
     def largest(self, terms: Terms) -> int:
         return sum(value * self.limits[at] for at, value in terms.items())
@@ -58,11 +72,22 @@ IMPOSSIBLE = ProgramResult(None, None)
 
 class Formulation(Struct, frozen=True):
     program: Program
-    leaving: Mapping[int, int]  # candidate: its column, one if it leaves
+    evicting: Mapping[int, int]  # candidate: its column, one if it is evicted
     placing: Mapping[tuple[int, int], int]  # wanted and row: the column that counts placements
+    lowest: int  # priority among the candidates; the sum of priorities is counted from it
+
+    def measure(self, criterion: Criterion, cost: Cost) -> int:
+        """The cost by this criterion, as the program's measures count it."""
+        shift = (self.lowest + SUM_OFFSET) * cost.victims if criterion is Criterion.PRIORITIES else 0
+        return cost.on(criterion) - shift
+
+    def at_most(self, criteria: Iterable[Criterion], cost: Cost) -> None:
+        """Nothing costs more than this by these criteria."""
+        for criterion in criteria:
+            self.program.at_most(self.program.measures[criterion], self.measure(criterion, cost))
 
     def victims(self, values: Sequence[int]) -> tuple[int, ...]:
-        return tuple(index for index, at in self.leaving.items() if values[at])
+        return tuple(index for index, at in self.evicting.items() if values[at])
 
     def placements(self, problem: Problem, values: Sequence[int]) -> Placements:
         taken: list[list[int]] = [[] for _ in problem.wanted]
@@ -72,37 +97,39 @@ class Formulation(Struct, frozen=True):
 
 
 def formulate(problem: Problem, usable: Sequence[int]) -> Formulation:
-    """The problem where only the usable candidates may leave."""
+    """The problem where only the usable candidates may be evicted."""
     program = Program()
     most = most_placements(problem, problem.capacity(usable))
     placing = {place: program.column(limit) for place, limit in most.items()}
     program.at_most(dict.fromkeys(placing.values(), -1), -problem.needed)
+    program.at_most(dict.fromkeys(placing.values(), 1), problem.needed)
     missing = shortages(problem, usable, most)
     relief = {index: freed for index in usable if (freed := relieved(problem, index, missing))}
-    leaving = {index: program.column(1) for index in sorted(relief)}
-    formulation = Formulation(program, leaving, placing)
+    evicting = {index: program.column(1) for index in sorted(relief)}
+    lowest = min((unit.priority for unit in problem.candidates), default=0)
+    formulation = Formulation(program, evicting, placing, lowest)
     _no_pod_is_placed_twice(problem, formulation)
     _one_domain_holds_all(problem, formulation)
     _capacity_suffices(problem, formulation, missing, relief)
-    _dearer_ones_leave_last(problem, formulation, relief)
+    _cheaper_ones_go_first(problem, formulation, relief)
     _measure(problem, formulation)
     return formulation
 
 
-def most_placements(problem: Problem, room: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+def most_placements(problem: Problem, free: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
     """How many of each of the wanted a row could take if it had it to itself; places for none are left out."""
     most = {}
     for index, wanted in enumerate(problem.wanted):
         asked = [(resource, amount) for resource, amount in enumerate(wanted.amounts) if amount > 0]
         for row in wanted.rows:
-            fit = min((room[row][resource] // amount for resource, amount in asked), default=wanted.count)
+            fit = min((free[row][resource] // amount for resource, amount in asked), default=wanted.count)
             if (limit := min(fit, wanted.count, problem.needed)) > 0:
                 most[index, row] = limit
     return most
 
 
 def shortages(problem: Problem, usable: Sequence[int], most: Mapping[tuple[int, int], int]) -> dict[Scarce, int]:
-    """Where room can run short, and by how much at most."""
+    """Where capacity can run short, and by how much at most."""
     asked: dict[Scarce, int] = {}
     grain: dict[Scarce, int] = {}
     for (wanted, row), limit in most.items():
@@ -113,7 +140,7 @@ def shortages(problem: Problem, usable: Sequence[int], most: Mapping[tuple[int, 
     for scarce, freed in ((scarce, freed) for index in usable for scarce, freed in _freed(problem, index)):
         if scarce in grain:
             grain[scarce] = gcd(grain[scarce], freed)
-    # Room is given and taken in whole grains, so the rest of what is free is of no use.
+    # Capacity is freed and taken in whole grains, so the rest of what is free is of no use.
     short = {at: amount - problem.free[at[0]][at[1]] // grain[at] * grain[at] for at, amount in asked.items()}
     return {scarce: amount for scarce, amount in short.items() if amount > 0}
 
@@ -156,7 +183,7 @@ def _capacity_suffices(
                 terms[row, resource][at] = amount
     for index, freed in relief.items():
         for scarce, amount in freed.items():
-            terms[scarce][to.leaving[index]] = -amount
+            terms[scarce][to.evicting[index]] = -amount
     for scarce, sum_of in terms.items():
         _holds(to, sum_of, problem.free[scarce[0]][scarce[1]])
 
@@ -173,30 +200,31 @@ def _holds(to: Formulation, terms: Terms, free: int) -> None:
     to.program.at_most(terms, free)
 
 
-def _dearer_ones_leave_last(problem: Problem, to: Formulation, relief: Mapping[int, Mapping[Scarce, int]]) -> None:
-    """A set with the dearer but without the cheaper of two can be bettered, or equalled, by exchanging them."""
+def _cheaper_ones_go_first(problem: Problem, to: Formulation, relief: Mapping[int, Mapping[Scarce, int]]) -> None:
+    """A set with the dearer but without the cheaper of two is made no worse by exchanging them."""
     company = _company(problem)
 
     def alike(index: int) -> tuple[object, ...]:
         return tuple(sorted({row for row, _ in relief[index]})), company.get(index, ())
 
-    def dearness(index: int) -> tuple[int, int, int]:
-        return problem.candidates[index].work, problem.candidates[index].pods, index
+    def dearness(index: int) -> tuple[int, ...]:
+        unit = problem.candidates[index]
+        return unit.work, unit.pods, unit.priority, -unit.started, index
 
     for _, group in groupby(sorted(relief, key=alike), key=alike):
         for cheaper, dearer in _exchangeable(problem, sorted(group, key=dearness), relief):
-            to.program.at_most({to.leaving[dearer]: 1, to.leaving[cheaper]: -1}, 0)
+            to.program.at_most({to.evicting[dearer]: 1, to.evicting[cheaper]: -1}, 0)
 
 
 def _exchangeable(
     problem: Problem, members: Sequence[int], relief: Mapping[int, Mapping[Scarce, int]]
 ) -> Iterable[tuple[int, int]]:
-    """For each member the last of those before it that frees as much of everything and has no more pods."""
+    """For each member the last of those before it that frees as much of everything and costs no more in any way."""
     kinds = sorted({scarce for index in members for scarce in relief[index]})
-    worth = [
-        [*(relief[index].get(scarce, 0) for scarce in kinds), -problem.candidates[index].pods] for index in members
-    ]
-    amounts = np.array(worth, dtype=np.int64)
+    units = [problem.candidates[index] for index in members]
+    costs = [[-unit.pods, -unit.priority, unit.started] for unit in units]
+    worth = [[relief[index].get(scarce, 0) for scarce in kinds] for index in members]
+    amounts = np.array([[*freed, *cost] for freed, cost in zip(worth, costs, strict=True)], dtype=np.int64)
     for at in range(1, len(members)):
         better = np.flatnonzero((amounts[:at] >= amounts[at]).all(axis=1))
         if better.size:
@@ -214,12 +242,15 @@ def _company(problem: Problem) -> dict[int, tuple[tuple[int, int, int], ...]]:
 
 
 def _measure(problem: Problem, to: Formulation) -> None:
-    columns = [(problem.candidates[index], at) for index, at in to.leaving.items()]
+    columns = [(problem.candidates[index], at) for index, at in to.evicting.items()]
     to.program.measures = {
         Criterion.VIOLATIONS: _violations(problem, to),
         Criterion.GANGS: _broken_gangs(problem, to),
         Criterion.WORK: {at: unit.work for unit, at in columns if unit.work},
         Criterion.VICTIMS: {at: unit.pods for unit, at in columns},
+        Criterion.PRIORITIES: {
+            at: (unit.priority - to.lowest) * unit.pods for unit, at in columns if unit.priority > to.lowest
+        },
     }
 
 
@@ -230,7 +261,7 @@ def _violations(problem: Problem, to: Formulation) -> Terms:
         excess = sum(pods.values()) - budget.allowed
         if excess > 0:
             beyond = to.program.column(excess)
-            to.program.inequalities.append(Inequality({**pods, beyond: -1}, budget.allowed))
+            to.program.at_most({**pods, beyond: -1}, budget.allowed)
             terms[beyond] = 1
     return terms
 
@@ -250,4 +281,4 @@ def _broken_gangs(problem: Problem, to: Formulation) -> Terms:
 
 
 def _columns(pods: Iterable[tuple[int, int]], to: Formulation) -> Terms:
-    return {to.leaving[index]: count for index, count in pods if index in to.leaving}
+    return {to.evicting[index]: count for index, count in pods if index in to.evicting}

@@ -6,7 +6,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +14,16 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from headgate.simulator import NO_FAULTS, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.api.wire import format_time
+from headgate.gates.pre_enqueue import InvalidPlugin
+from headgate.model.counting import duration_text
+from headgate.preemption.receipts import node_time
+from headgate.simulator import NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.ui.output import JSON, YAML, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.progress import progress_bar
 
-DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
+DONE, NOT_FOUND, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 TIMEOUT = 5.0  # seconds for a running headgate to answer
 RECEIPTS = ("preempt", "evict")
 COUNTED = ("policy", "domain", "domains", "candidates", "victims", "units", "work_lost", "displaced", "certificate")
@@ -53,9 +59,9 @@ Examples:
     "--certificate-authority", metavar="FILE", type=click.Path(path_type=Path), help="CA of its serving certificate."
 )
 @click.option("--insecure", is_flag=True, help="Do not verify its certificate; send the token even without TLS.")
-@click.option("--scenario", metavar="FILE", type=click.Path(), help="Simulate this scenario instead.")
+@click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 def preemption(
     *,
     name: str | None,
@@ -77,43 +83,43 @@ def preemption(
             entries = _simulated(scenario, seed)
         else:
             entries = _fetched(server, token_file, certificate_authority, insecure=insecure)
-    except (InvalidScenario, NeverSettles, ServerUnreachable) as error:
+    except (InvalidScenario, InvalidPlugin, NeverSettles, ServerUnreachable) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(WRONG_INPUT)
+    except (Interrupted, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
     chosen = [entry for entry in entries if entry["decision"] in RECEIPTS and (not name or _concerns(entry, name))]
-    if output == "json":
+    if output == JSON:
         click.echo(msgspec.json.encode(chosen))
+    elif output == YAML:
+        echo_document(chosen, output)
     else:
-        for line in render(chosen, name or ""):
+        for line in render(chosen, name or "", duration_text if scenario else format_time):
             click.echo(line)
     sys.exit(DONE if chosen else NOT_FOUND)
 
 
-def render(entries: Sequence[Entry], name: str) -> Iterator[str]:
-    """One paragraph per receipt, the oldest first."""
+def render(entries: Sequence[Entry], name: str, clock: Callable[[float], str]) -> Iterator[str]:
+    """One paragraph per receipt, the oldest first; `clock` writes their times."""
     if not entries:
         yield f"no preemption concerned {name}" if name else "no preemptions"
     for entry in entries:
-        yield f"{entry['at']:g}s {_object(entry)} {entry['decision']}: {entry['message']}"
+        yield f"{clock(entry['at'])} {_object(entry)} {entry['decision']}: {entry['message']}"
         yield from _details(entry["numbers"])
 
 
 def _details(numbers: Mapping[str, int | str]) -> Iterator[str]:
     yield "    " + ", ".join(_counted(name, numbers[name]) for name in COUNTED if name in numbers)
-    compared = [f"{name} {value}" for name, value in numbers.items() if name not in (*COUNTED, *_OTHERS, "work lost")]
-    if compared:
-        yield f"    compared: {', '.join(compared)}"
+    if numbers.get("compared"):
+        yield f"    compared: {numbers['compared']}"
     if numbers.get("alternatives"):
         yield f"    rejected: {numbers['alternatives']}"
 
 
 def _counted(name: str, value: int | str) -> str:
-    """Work is counted in millionths of a node-second and shown in node-seconds."""
-    text = f"{int(value) / 1e6:g} node-seconds" if name in ("work_lost", "displaced") else str(value)
+    text = node_time(int(value)) if name in ("work_lost", "displaced") else str(value)
     return f"{name.replace('_', ' ')} {text}"
-
-
-_OTHERS = ("alternatives", "for", "node", "names", "workloads")
 
 
 def _concerns(entry: Entry, name: str) -> bool:
@@ -140,7 +146,8 @@ def _object(entry: Entry) -> str:
 def _simulated(file: str, seed: int) -> Sequence[Entry]:
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
-    report = run(scenario, seed, NO_FAULTS, None, installed.enabled_by(scenario.settings))
+    with progress_bar() as progress:
+        report = run(scenario, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
     return report.journal
 
 

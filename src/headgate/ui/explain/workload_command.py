@@ -30,6 +30,7 @@ from headgate.live.cluster_reading import (
     load_settings,
     read_cluster,
 )
+from headgate.model.counting import duration_text
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
@@ -194,7 +195,9 @@ def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, flo
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
     if at is not None and scenario.until is not None and at > scenario.until:
-        raise InvalidScenario(file, "until", f"the scenario ends after {scenario.until:g}s, before --at {at:g}s")
+        raise InvalidScenario(
+            file, "until", f"the scenario ends after {duration_text(scenario.until)}, before --at {duration_text(at)}"
+        )
     asked = scenario if at is None else structs.replace(scenario, snapshots=(at,))
     with progress_bar() as progress:
         report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))

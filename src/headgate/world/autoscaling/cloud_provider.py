@@ -40,6 +40,7 @@ class Instance(Struct, eq=False):
     group: NodeGroup
     ordered: float | None = None  # None: it was not ordered, but there
     pods: tuple[Pod, ...] = ()  # for which it was ordered, as they were then
+    registering: bool = False  # its Node is being created
     uid: str = ""  # of its Node, once that is observed
     registered: float | None = None
     removed: float | None = None
@@ -109,7 +110,7 @@ class CloudProvider:
     def register(self, now: float) -> list[Create]:
         """Creates the nodes that are due."""
         due = [each for each in self.upcoming() if each.due <= now and each.group.delay <= MAX_NODE_PROVISION_TIME]
-        return [_create(instance) for instance in due]
+        return [_create(instance) for instance in due if not instance.registering]
 
     def give_up(self, now: float) -> list[Instance]:
         """Removes the instances that did not register in time, and returns them."""
@@ -161,6 +162,7 @@ def registration_timer(scale_up: ScaleUp) -> Effect:
 
 
 def _create(instance: Instance) -> Create:
+    instance.registering = True
     manifest = instance.group.manifest
     whole = complete_node({**manifest, "metadata": {**manifest["metadata"], "name": instance.name}})
     return Create(Key(Kind.NODE, "", instance.name), Raw(msgspec.json.encode(whole)))

@@ -4,7 +4,7 @@ An order of a node is false if, of the pods it was placed for,
 
 * one could not start for want of quota: it has a scheduling gate, or its Kueue Workload is not admitted; or
 * all would fit on nodes that pods preempted for them are leaving; or
-* none mattered in the end: no pod was ever bound to that node, although it was there for a minute or more.
+* none mattered in the end: no pod was ever bound to that node before it was removed, or within a minute.
 
 A scale-up is missed, and counted once for each pod, if quota allows a pod to start, no node and no upcoming node has
 capacity for it beside the other such pods, a node group could still grow for it, and all that stays so for longer than
@@ -32,7 +32,7 @@ from headgate.world.autoscaling.cloud_provider import CloudProvider, Instance
 from headgate.world.autoscaling.snapshot import ClusterSnapshot, Simulation, pack
 from headgate.world.controller import Controller
 
-USE_TIME = 60.0  # seconds a node must have been there before it counts as never used
+USE_TIME = 60.0  # seconds a node that is not removed must have been there before it counts as never used
 LOOK_INTERVAL = 10.0  # seconds between two looks for demand without an order
 ADMITTED, GATED = "Admitted", "SchedulingGated"
 LOOK = "look"
@@ -245,8 +245,10 @@ class ScaleUpReview:
             return all(simulation.place(pod) for pod in pods)
 
     def _unused(self, instance: Instance, now: float) -> FalseReason | None:
-        there = instance.registered is not None and _lifetime(instance, now) >= USE_TIME
-        return FalseReason.UNUSED if there and not self._uses[instance.uid].ever else None
+        if instance.registered is None or self._uses[instance.uid].ever:
+            return None
+        had_time = instance.removed is not None or _lifetime(instance, now) >= USE_TIME
+        return FalseReason.UNUSED if had_time else None
 
     def _empty_seconds(self, instance: Instance, now: float) -> float:
         use = self._uses[instance.uid]
