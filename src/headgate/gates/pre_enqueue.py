@@ -76,8 +76,7 @@ class SchedulingGates:
     reason = "Scheduling is blocked due to non-empty scheduling gates"
 
     def refusal(self, pod: Pod, cluster: ClusterView) -> str | None:
-        is_held = pod.gates and any(gate not in QUEUE_GATES for gate in pod.gates)
-        return self.reason if is_held else None
+        return self.reason if pod.gates and any(gate not in QUEUE_GATES for gate in pod.gates) else None
 
 
 PRE_ENQUEUE: tuple[PreEnqueue, ...] = (SchedulingGates(),)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from headgate.api.admission import InvalidReview, answer, lookup_path, lookup_result, refusal
 from headgate.api.decode import MalformedAnswer
+from headgate.api.install_manifests import WEBHOOKS, Part
 from headgate.api.requests import JSON, Call
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
@@ -21,7 +22,7 @@ from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimits, http_server
 from headgate.live.webhook_certificates import CertificateDependencies, Trust
-from headgate.model.admission import AdmissionHandler, AdmissionWebhook, Json, Lookup, WebhookSettings
+from headgate.model.admission import AdmissionHandler, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
 from headgate.model.settings import Settings
 
@@ -38,8 +39,8 @@ Perform = Callable[[Call], Awaitable[HttpResponse]]
 """Sends a request to the API server."""
 
 PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, handler in HANDLERS.items()}
-OF_PODS = frozenset({f"/{AdmissionWebhook.DEFAULT_WORKLOAD}", f"/{AdmissionWebhook.VALIDATE_WORKLOAD}"})
-"""The webhooks that no queue depends on."""
+OF_PODS = frozenset(hook.path for hook in WEBHOOKS if hook.part is not Part.QUEUES)
+"""The webhooks that no queue of Kueue depends on."""
 
 
 class ReviewResponder:
