@@ -25,7 +25,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
 API_VERSION = "admission.k8s.io/v1"
-LARGEST_NESTED = 64 * 1024  # bytes of a review of which parts that are nested too deep are left out
+LARGEST_NESTED = 512 * 1024  # bytes of a review of which parts that are nested too deep are left out
 
 Step = dict[str, Any]
 """Of a JSON patch."""
