@@ -274,14 +274,14 @@ async def test_questions_are_answered_by_the_classes_of_that_moment_on_one_conne
         pytest.param("/validate-workload", b"{}", 400, b"expected an AdmissionReview", id="no review"),
         pytest.param(
             "/validate-workload",
-            b"[" * 600_000 + b"]" * 600_000,
+            b'{"request":{"x":' + b"[" * 600_000 + b"]" * 600_000 + b"}}",
             400,
-            b"expected an AdmissionReview of at most 100 levels",
+            b"expected an AdmissionReview that is not nested so deep",
             id="large and nested very deep",
         ),
         pytest.param(
             "/validate-workload",
-            b"[" * 3000 + b'"' + b'\\"' * 200_000,
+            b'{"request":{"x":' + b"[" * 3000 + b'"' + b'\\"' * 200_000,
             400,
             b"expected an AdmissionReview",
             id="nested deep, with a text that never ends",
