@@ -279,6 +279,20 @@ async def test_questions_are_answered_by_the_classes_of_that_moment_on_one_conne
     [
         pytest.param("/nowhere", review(), 404, b"try /default-workload, /validate-workload", id="another path"),
         pytest.param("/validate-workload", b"{}", 400, b"expected an AdmissionReview", id="no review"),
+        pytest.param(
+            "/validate-workload",
+            b'{"request":{"x":' + b"[" * 600_000 + b"]" * 600_000 + b"}}",
+            400,
+            b"expected an AdmissionReview that is not nested so deep",
+            id="large and nested very deep",
+        ),
+        pytest.param(
+            "/validate-workload",
+            b'{"request":{"x":' + b"[" * 3000 + b'"' + b'\\"' * 200_000,
+            400,
+            b"expected an AdmissionReview",
+            id="nested deep, with a text that never ends",
+        ),
     ],
 )
 async def test_a_bad_question_is_told_what_was_expected(path: str, body: bytes, code: int, said: bytes):

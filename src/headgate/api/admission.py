@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from headgate.api.decode import DEEPEST, MOST_SAID, InvalidObject, at_any_depth, decode, decode_list
+from headgate.api.decode import MOST_SAID, InvalidObject, at_any_depth, decode, decode_list
 from headgate.api.kinds import RESOURCES, collection_path, object_path
 from headgate.api.wire import Buffer, Wire
 from headgate.model.admission import (
@@ -25,7 +25,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
 
 API_VERSION = "admission.k8s.io/v1"
-LARGEST_NESTED = 64 * 1024  # bytes of a review of which parts that are nested too deep are left out
+LARGEST_NESTED = 512 * 1024  # bytes of a review of which parts that are nested too deep are left out
 
 Step = dict[str, Any]
 """Of a JSON patch."""
@@ -168,7 +168,7 @@ def _request(review: Buffer) -> WireAdmissionRequest:
             return _reviews.decode(review).request
         return at_any_depth(_reviews.decode, review).request
     except RecursionError:
-        raise InvalidReview(f"expected an AdmissionReview of at most {DEEPEST} levels") from None
+        raise InvalidReview("expected an AdmissionReview that is not nested so deep") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidReview(f"expected an AdmissionReview: {error}") from None
 
