@@ -1,5 +1,7 @@
 """In-flight writes: what answers, observations and deadlines mean for a write, in every order they can come."""
 
+import math
+
 import pytest
 
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
@@ -232,3 +234,32 @@ def test_unanswered_writes_are_those_sent_and_not_answered(act, left):
     writes = in_flight()
     act(writes)
     assert writes.unanswered == left
+
+
+UNTIL_OBSERVED = WritePolicy(Backoff(1.0, 8.0), patience=math.inf)
+
+
+@pytest.mark.parametrize(
+    "events, left",
+    [
+        pytest.param(["yes"], True, id="accepted: assumed until it is observed, however long that takes"),
+        pytest.param(["yes", "see"], False, id="accepted and seen"),
+        pytest.param(["see"], True, id="seen before the answer, which may be an older state that looks the same"),
+        pytest.param(["see", "yes"], False, id="seen and accepted"),
+        pytest.param(["lost", "see"], True, id="seen after a lost answer: it is sent again"),
+    ],
+)
+def test_a_write_that_is_assumed_until_it_is_seen(events, left):
+    writes = InFlightWrites(UNTIL_OBSERVED)
+    writes.send(POD, a_write())
+    for event in events:
+        match event:
+            case "yes":
+                writes.answer(POD, a_write(), None, "", 1.0)
+            case "lost":
+                writes.retry(POD, a_write(), 1.0)
+            case "see":
+                writes.see(POD)
+    assert (POD in writes) == left
+    again = [write for _, write, _ in writes.due(1e9)]
+    assert again == ([a_write()] if "lost" in events else [])

@@ -59,6 +59,7 @@ class InFlightWrite(Struct, Generic[W]):
     base: str  # the version it was made from; empty where it is made from none
     state: WriteState = WriteState.SENT
     joined: tuple[W, ...] = ()  # further writes of the same decision
+    is_seen: bool = False  # it was observed before it was answered
     has_deadline: bool = False
 
 
@@ -105,7 +106,7 @@ class InFlightWrites(Generic[S, W]):
             return None
         policy, moved = self._policy, observed != flight.base
         if trouble is None:
-            if policy.patience is None or moved:
+            if policy.patience is None or moved or flight.is_seen:
                 return self._settle(slot, WriteResult.CONFIRMED)
             if flight.state is WriteState.SENT:
                 flight.state = WriteState.ACCEPTED
@@ -159,6 +160,14 @@ class InFlightWrites(Generic[S, W]):
     def confirm(self, slot: S) -> None:
         """The observed object shows what was written, whatever the answer will be."""
         if slot in self._writes:
+            self._settle(slot, WriteResult.CONFIRMED)
+
+    def see(self, slot: S) -> None:
+        """The observed object shows what was written. Until the server has accepted it the write stays in flight:
+        what is observed may be older."""
+        flight = self._writes[slot]
+        flight.is_seen = True
+        if flight.state is WriteState.ACCEPTED:
             self._settle(slot, WriteResult.CONFIRMED)
 
     def forget(self, slot: S) -> None:

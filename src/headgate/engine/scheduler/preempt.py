@@ -140,7 +140,6 @@ class PreemptStage:
         until_observed = WritePolicy(backoff, patience=math.inf)
         self.nominating = InFlightWrites[Key, PatchStatus](until_observed)  # by pod
         self.evicting = InFlightWrites[Key, PendingEviction](until_observed)  # likewise
-        self._recorded: list[PatchStatus] = []  # nominations that were observed, whatever their answer will be
         self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
         # by pod about to be evicted with others, then by queue entry of the preemptor: the mark, if one is written
         self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
@@ -157,10 +156,8 @@ class PreemptStage:
         elif flight is not None:
             pod = msgspec.structs.replace(pod, deleted=flight.write.evict.at + pod.grace)
         self._interrupted.observed(pod)
-        nominating = self.nominating.get(pod.key)
-        if nominating is not None and nominating.write.change == Nomination(pod.nominated):
-            self._recorded.append(nominating.write)
-            self.nominating.confirm(pod.key)
+        if self._nominated_node(pod.key) == pod.nominated:
+            self.nominating.see(pod.key)
         return self._with_nomination(pod)
 
     def _nominated_node(self, pod: Key) -> str | None:
@@ -300,7 +297,7 @@ class PreemptStage:
         assumed = self._assumed.get(entry)
         flight = self.nominating.get(pod)
         if flight is None or flight.write != patch:
-            return  # it was observed, or another one is on its way
+            return  # another one is on its way, or none is wanted any more
         if may_take_effect_later(outcome):
             self.nominating.retry(pod, patch, now)
             return
@@ -319,18 +316,7 @@ class PreemptStage:
                 yield self._write(each, "")
             return
         self.nominating.answer(pod, patch, None, "", now)
-        yield from self._is_recorded(patch, now)
-
-    def _is_recorded(self, patch: PatchStatus, now: float) -> Iterator[Effect]:
-        """The nomination was accepted or observed."""
-        pod = patch.target.key
-        entry = self._entry_of.get(pod, pod)
-        assumed = self._assumed.get(entry)
-        placed = assumed.plan.placements if assumed is not None and pod in assumed.unanswered else ()
-        if assumed is None or all(each.key != pod or Nomination(node) != patch.change for each, node in placed):
-            return
-        del assumed.unanswered[pod]
-        if not assumed.unanswered:
+        if assumed is not None and assumed.unanswered.pop(pod, "") is None and not assumed.unanswered:
             yield from self._proceed(entry, assumed, now)
 
     def due(self, now: float) -> Iterator[PatchStatus | Evict]:
@@ -367,10 +353,7 @@ class PreemptStage:
         return self._interrupted.removes_mark(pod) if marking is None else patch in marking.values()
 
     def settle(self, now: float) -> Iterator[Effect]:
-        """Goes on with plans whose nominations were observed, and finishes what another process began."""
-        recorded, self._recorded = self._recorded, []
-        for patch in recorded:
-            yield from self._is_recorded(patch, now)
+        """Finishes preemptions that another process began and this one found."""
         interrupted = self._interrupted
         if not interrupted.gangs_to_check and not interrupted.pods_to_check:
             return
