@@ -15,6 +15,7 @@ from headgate.model.settings import (
     Profile,
     ScoringStrategy,
     Settings,
+    VolcanoSettings,
 )
 
 GATES_OFF = {"featureGates": {"PodSchedulingReadiness": False}}
@@ -183,6 +184,24 @@ def test_without_workload_aware_preemption_victims_are_found_pod_by_pod(timeout)
     assert settings_from(timeout, "f").preemption.gangs is GangPreemption.TOGETHER
 
 
+@pytest.mark.parametrize(
+    "document, expected",
+    [
+        pytest.param({}, VolcanoSettings(True, 600.0), id="gates are on, and reservations last ten minutes"),
+        pytest.param({"volcano": {"reservationTimeout": "5m"}}, VolcanoSettings(True, 300.0), id="another time"),
+        pytest.param(
+            {"featureGates": {"SchedulingGatesQueueAdmission": False}},
+            VolcanoSettings(False, 600.0),
+            id="gates are off",
+        ),
+    ],
+)
+def test_volcano(document, expected):
+    settings = settings_from(document, "f")
+    assert settings.volcano == expected
+    assert settings.gated_schedulers == (frozenset({"headgate"}) if expected.gates else frozenset())
+
+
 def test_a_name_without_a_profile_gets_the_default_one():
     assert plain_profile("x", {}) == Profile("x")
 
@@ -349,6 +368,12 @@ def test_a_mistake_in_a_profile_is_told_with_its_place(profile, path, expected):
             "preemption.certifyTimeout",
             "expected `str | null`, got `int`",
             id="a time that is a number",
+        ),
+        pytest.param(
+            {"volcano": {"reservationTimeout": "0s"}},
+            "volcano.reservationTimeout",
+            "expected a duration above 0s, got '0s'",
+            id="no time to reserve",
         ),
         pytest.param(
             {"preemption": {"certifyTimeout": "0s"}},

@@ -360,6 +360,15 @@ def test_a_binding_that_fails_after_the_gate_was_removed_leaves_a_reservation():
     assert steps.binds == {"a": "n"}
 
 
+def test_a_pod_that_reserves_keeps_its_capacity_when_its_binding_fails():
+    made = replace(queued("a", gates=()), reserved_at=0.0)
+    steps = Queues(queue("team", 1000), node("n", cpu=4000), made, queued("b", created=1.0))
+    steps.step(Outcome(steps.only(Bind), WriteError.CONFLICT))
+    assert steps.bound == {"a": "n"}, "nobody else takes its place while it backs off"
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.binds == {"a": "n"}
+
+
 def test_d16_with_the_feature_off_every_gate_is_removed_also_beside_those_of_others():
     off = Settings(volcano=VolcanoSettings(gates=False))
     held = queued("b", gates=("example.com/theirs", QUEUE_GATE))

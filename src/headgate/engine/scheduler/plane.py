@@ -277,6 +277,7 @@ class SchedulerPlane:
         if outcome.trouble is not WriteError.GONE:
             effects.append(events.failed_event(pod, entry))
         self._absorb.drop(pod)
+        effects += self._gates.observed(pod) if pod.wants_node else ()
         if pod.wants_node and not self._pre_enqueue.rejoins_gang(pod):
             self._queue.add_backoff(info, now)
         elif pod.wants_node and outcome.trouble is not WriteError.GONE:
