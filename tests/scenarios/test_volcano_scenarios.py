@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.simulator.faults import parse_faults
-from headgate.simulator.scenario import load_scenario
+from headgate.simulator.scenario import load_scenario, parse_scenario
 from headgate.simulator.virtual_time import run
 
 FOLDER = Path(__file__).parent / "volcano"
@@ -39,3 +39,17 @@ def verdicts(report):
 @pytest.mark.parametrize("seed", range(3))
 def test_it_comes_to_the_same_with_crashes_lost_answers_conflicts_and_late_observations(name, seed):
     assert verdicts(run(scenario(name), seed, TROUBLE)) == verdicts(run(scenario(name)))
+
+
+@pytest.mark.parametrize("autoscaler", ["karpenter", "clusterAutoscaler"])
+def test_autoscalers_buy_only_what_the_queue_allows(autoscaler):
+    text = (FOLDER / "autoscaled.yaml").read_text().replace("karpenter", autoscaler)
+    found = run(parse_scenario(text, "autoscaled.yaml")).summary["autoscaler"]
+    assert (found["nodesAdded"], found["falseScaleUps"], found["missedScaleUps"]) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("autoscaler", ["karpenter", "clusterAutoscaler"])
+def test_without_the_gate_autoscalers_buy_what_the_queue_does_not_allow(autoscaler):
+    text = (FOLDER / "autoscaled.yaml").read_text().replace("karpenter", autoscaler).partition("expect:")[0]
+    without = text.replace('scheduling.volcano.sh/queue-allocation-gate: "true"', 'example.com/gate: "no"')
+    assert run(parse_scenario(without, "without.yaml")).summary["autoscaler"]["nodesAdded"] == 4
