@@ -118,7 +118,7 @@ def test_a_gang_of_equal_pods_is_asked_for_once(monkeypatch):
 def test_a_large_gang_is_not_searched_for():
     pods = unlike(*(100 + index for index in range(packing.MOST_PODS + 1)))
     cluster = Cluster(cpus(100))
-    assert packing.packed(pods, 2, packing.FreeCapacity({}, {}, cluster.table.draws)) is None
+    assert packing.packed(pods, 2, packing.RowCapacity({}, {}, cluster.table.draws)) is None
     assert not isinstance(cluster.place(pods), GroupPlacement)
 
 

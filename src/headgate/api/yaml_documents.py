@@ -56,7 +56,7 @@ def _documents(source: str | bytes | BinaryIO, *, single: bool) -> Iterator[obje
     if len(text) > LARGEST_TEXT:
         raise InvalidYaml("", f"expected at most {LARGEST_TEXT >> 20} MiB")
     try:
-        documents = _Reader(_PARSER(text)).documents(single=single)
+        documents = _DocumentReader(_PARSER(text)).documents(single=single)
     except yaml.MarkedYAMLError as error:
         expected = error.context if (error.context or "").startswith("expected") else None
         problem = " ".join(filter(None, (expected, error.problem)))
@@ -78,7 +78,7 @@ class _Value(Struct, frozen=True):
     depth: int = 0
 
 
-class _Reader:
+class _DocumentReader:
     """Reads the events of one parser."""
 
     def __init__(self, parser: Any) -> None:

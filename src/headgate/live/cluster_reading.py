@@ -45,7 +45,7 @@ class ClusterObjects(Struct, frozen=True):
     unreadable: tuple[Kind, ...] = ()
 
 
-class Reads(Struct, frozen=True):
+class KindsToRead(Struct, frozen=True):
     """The kinds to read: all their objects, or those of `namespace` where the rights suffice for no more.
 
     Of those `nearby`, what is namespaced is read in that namespace only.
@@ -63,7 +63,7 @@ class _Listed(Struct, frozen=True):
     complete: bool = True
 
 
-async def read_all(reads: Reads, perform: Perform) -> ClusterObjects:
+async def read_all(reads: KindsToRead, perform: Perform) -> ClusterObjects:
     """Raises ClusterUnreadable if Workloads cannot be read even in the namespace, and Disconnected."""
     everywhere = [_list_kind(kind, reads.namespace, perform) for kind in reads.kinds]
     nearby = [_list_in(kind, reads.namespace, perform) for kind in reads.nearby]
@@ -185,7 +185,7 @@ def default_namespace(flags: ClusterFlags) -> str:
         raise ClusterReadError(str(error)) from error
 
 
-def read_cluster(flags: ClusterFlags, reads: Reads, further: Further) -> ClusterObjects:
+def read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further) -> ClusterObjects:
     """All objects of these kinds, and what is read further. Raises ClusterReadError."""
     try:
         return asyncio.run(_read_cluster(flags, reads, further))
@@ -206,7 +206,7 @@ def load_settings(config: Path | None, installed: Iterable[str]) -> Settings:
         raise ClusterReadError(str(error)) from error
 
 
-async def _read_cluster(flags: ClusterFlags, reads: Reads, further: Further) -> ClusterObjects:
+async def _read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further) -> ClusterObjects:
     client = Client(flags.access(), time.monotonic, time.time, asyncio.sleep)
     try:
         found = await read_all(reads, client.perform)

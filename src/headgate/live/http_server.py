@@ -83,7 +83,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     idle_seconds: float = 0.0  # between two requests of one connection; 0: one request for each
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection waits for. Only one whose request is being answered cannot be dropped for another."""
 
     HANDSHAKE = "handshake"
@@ -230,7 +230,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._accepted: socket.socket | None = None  # until a transport owns it
         self._dropped = self._unread = False
-        self._phase = Phase.HANDSHAKE
+        self._phase = ConnectionPhase.HANDSHAKE
         self._fresh()
 
     def _fresh(self) -> None:
@@ -246,7 +246,7 @@ class _Connection(asyncio.Protocol):
     def begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
         accepted.setblocking(False)
         self._accepted = accepted
-        self._enter(Phase.HANDSHAKE, self._limits.handshake_seconds)
+        self._enter(ConnectionPhase.HANDSHAKE, self._limits.handshake_seconds)
         self._handshake = self._loop.create_task(self._shake_hands(accepted, tls))
 
     async def _shake_hands(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
@@ -281,7 +281,7 @@ class _Connection(asyncio.Protocol):
         if self._accepted is not None:
             self._accepted.close()
 
-    def _enter(self, phase: Phase, seconds: float) -> None:
+    def _enter(self, phase: ConnectionPhase, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._phase = phase
@@ -299,26 +299,26 @@ class _Connection(asyncio.Protocol):
         if self._dropped:
             self._transport.abort()
             return
-        self._enter(Phase.HEAD, self._limits.head_seconds)
+        self._enter(ConnectionPhase.HEAD, self._limits.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is Phase.DRAIN:
+        if self._phase is ConnectionPhase.DRAIN:
             return
-        if self._phase is Phase.ANSWER:
+        if self._phase is ConnectionPhase.ANSWER:
             self._keep_alive = False
             return
-        if self._phase is Phase.IDLE:
-            self._enter(Phase.HEAD, self._limits.head_seconds)
+        if self._phase is ConnectionPhase.IDLE:
+            self._enter(ConnectionPhase.HEAD, self._limits.head_seconds)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, UnicodeDecodeError) as error:
             if not self._complete:
                 self._refuse(400, f"expected an HTTP/1.1 request: {error}")
             self._keep_alive = False  # after a whole request comes something that is none
-        self._head_size += len(data) if self._phase is Phase.HEAD else 0
+        self._head_size += len(data) if self._phase is ConnectionPhase.HEAD else 0
         if self._head_size > self._limits.head and not self._complete:
             self._refuse(431, f"expected at most {self._limits.head} bytes of headers")
         if self._refusal is not None:
@@ -333,7 +333,7 @@ class _Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._unread = False
-        if self._phase is Phase.DRAIN and self._keep_alive:
+        if self._phase is ConnectionPhase.DRAIN and self._keep_alive:
             self._next_request()
 
     # what httptools calls
@@ -357,7 +357,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(411, "expected a Content-Length")
         elif int(length) > self._limits.body:
             self._refuse(413, f"expected at most {self._limits.body} bytes, got {length}")
-        self._enter(Phase.BODY, self._limits.body_seconds)
+        self._enter(ConnectionPhase.BODY, self._limits.body_seconds)
 
     def on_body(self, body: bytes) -> None:
         if self._complete or self._refusal is not None:
@@ -381,7 +381,7 @@ class _Connection(asyncio.Protocol):
     def _answer(self) -> None:
         """Reads nothing more until the reply is sent."""
         self._owner.keep(self)
-        self._enter(Phase.ANSWER, self._limits.answer_seconds + self._limits.drain_seconds)
+        self._enter(ConnectionPhase.ANSWER, self._limits.answer_seconds + self._limits.drain_seconds)
         transport = cast(asyncio.Transport, self._transport)
         with contextlib.suppress(RuntimeError):  # the connection may be closed already
             transport.pause_reading()
@@ -413,7 +413,7 @@ class _Connection(asyncio.Protocol):
         self._release()
         self._keep_alive = keep
         self._owner.wait(self)
-        self._enter(Phase.DRAIN, LINGER_SECONDS if linger else self._limits.drain_seconds)
+        self._enter(ConnectionPhase.DRAIN, LINGER_SECONDS if linger else self._limits.drain_seconds)
         transport = cast(asyncio.Transport, self._transport)
         head = _head(reply, keep=keep)
         transport.write(head if bodiless else head + reply.body)
@@ -426,7 +426,7 @@ class _Connection(asyncio.Protocol):
 
     def _next_request(self) -> None:
         self._fresh()
-        self._enter(Phase.IDLE, self._limits.idle_seconds)
+        self._enter(ConnectionPhase.IDLE, self._limits.idle_seconds)
         with contextlib.suppress(RuntimeError):
             cast(asyncio.Transport, self._transport).resume_reading()
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.model.pod import Pod, PodShape
 from headgate.placement.columns import Amounts
-from headgate.placement.plain import FreeCapacity, asked_of
+from headgate.placement.plain import RowCapacity, asked_of
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import RowRules
 from headgate.placement.table import NodeTable
@@ -73,7 +73,7 @@ def _hardness(
     return {shape: (Fraction(-int(options[shape])), *sizes[shape]) for shape in shapes}
 
 
-def packed(pods: Sequence[Pod], needed: int, capacity: FreeCapacity) -> dict[int, int] | None:
+def packed(pods: Sequence[Pod], needed: int, capacity: RowCapacity) -> dict[int, int] | None:
     """Rows for at least `needed` of these plain pods, by their place in line; None when the search found none."""
     indexes: dict[PodShape, list[int]] = {}
     for index, pod in enumerate(pods):
@@ -91,7 +91,7 @@ RowState = tuple[int, tuple[int, ...]]
 """Rows that are alike to the search: which of the shapes they may run, as bits, and what they have free."""
 
 
-class Step(Struct, frozen=True):
+class PackingStep(Struct, frozen=True):
     """One more pod of the shape in turn goes to a row in this state; None: its remaining pods get no row."""
 
     state: RowState | None
@@ -103,7 +103,7 @@ class Step(Struct, frozen=True):
 class PackingSearch:
     """Depth first, the shape with the least capacity first, each pod on the fullest row that takes it."""
 
-    def __init__(self, counts: Mapping[PodShape, int], needed: int, capacity: FreeCapacity) -> None:
+    def __init__(self, counts: Mapping[PodShape, int], needed: int, capacity: RowCapacity) -> None:
         most = {shape: _most(shape, capacity) for shape in counts}
         self._shapes = sorted(counts, key=lambda shape: (int(most[shape].sum()), shape.requests.items))
         self._counts = [counts[shape] for shape in self._shapes]
@@ -131,7 +131,7 @@ class PackingSearch:
 
     def run(self) -> dict[PodShape, list[int]] | None:
         """The rows of each shape; None when there is no way, or none within the steps."""
-        path: list[Step] = []
+        path: list[PackingStep] = []
         ahead = [self._steps(0, self._counts[0], sum(self._counts) - self._needed)]
         for _ in range(MOST_STEPS):
             step = next(ahead[-1], None)
@@ -148,7 +148,7 @@ class PackingSearch:
                 break
         return None
 
-    def _steps(self, shape: int, left: int, skips: int) -> Iterator[Step]:
+    def _steps(self, shape: int, left: int, skips: int) -> Iterator[PackingStep]:
         """The steps from here, one for each kind of row; none where the same was tried before in another order."""
         here = shape, left, skips, frozenset(self._changes.items())
         if here in self._seen:
@@ -156,14 +156,14 @@ class PackingSearch:
         self._seen.add(here)
         touched = [state for state, more in self._changes.items() if more > 0 and self._takes(state, shape)]
         for state in sorted(touched, key=_fullest_first):
-            yield Step(state, shape, left, skips)
+            yield PackingStep(state, shape, left, skips)
         for state in self._untouched[shape]:
             if self._rows[state] and state not in touched:
-                yield Step(state, shape, left, skips)
+                yield PackingStep(state, shape, left, skips)
         if left <= skips:
-            yield Step(None, shape, left, skips)
+            yield PackingStep(None, shape, left, skips)
 
-    def _do(self, step: Step) -> tuple[int, int, int]:
+    def _do(self, step: PackingStep) -> tuple[int, int, int]:
         """Takes the step; returns the shape in turn, its pods without a row, and how many pods may go without."""
         shape, left, skips = step.shape, step.left - 1, step.skips
         if step.state is None:
@@ -177,7 +177,7 @@ class PackingSearch:
             return shape, left, skips
         return shape + 1, self._counts[shape + 1] if shape + 1 < len(self._counts) else 0, skips
 
-    def _undo(self, step: Step) -> None:
+    def _undo(self, step: PackingStep) -> None:
         if step.state is not None:
             _, before, after = self._placed.pop()
             self._move(after, before)
@@ -203,7 +203,7 @@ class PackingSearch:
         bits, free = state
         return bool(bits >> shape & 1) and all(have >= ask for have, ask in zip(free, self._asks[shape], strict=True))
 
-    def _by_state(self, capacity: FreeCapacity, rows: NDArray[np.intp]) -> dict[RowState, list[int]]:
+    def _by_state(self, capacity: RowCapacity, rows: NDArray[np.intp]) -> dict[RowState, list[int]]:
         """These rows, the first to be taken last; what is free beyond all that is asked for makes no difference."""
         rows = rows[np.argsort(-capacity.draws[rows], kind="stable")]
         asked = zip(*self._asks, strict=True)
@@ -222,7 +222,7 @@ def _fullest_first(state: RowState) -> tuple[tuple[int, ...], int]:
     return free, bits
 
 
-def _most(shape: PodShape, capacity: FreeCapacity) -> Amounts:
+def _most(shape: PodShape, capacity: RowCapacity) -> Amounts:
     """How many pods of the shape each row could take by itself."""
     asks = asked_of([shape])
     most: Amounts = np.min([capacity.free[name] // amount for name, amount in asks.items()], axis=0)

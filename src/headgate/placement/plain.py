@@ -58,7 +58,7 @@ def allowed_rows(rules: RowRules, shape: PodShape) -> Mask:
     return allowed
 
 
-class FreeCapacity(Struct, frozen=True):
+class RowCapacity(Struct, frozen=True):
     """What is free by resource and row, and the rows each shape may run on as far as amounts do not decide it."""
 
     free: Mapping[str, Amounts]
@@ -66,7 +66,7 @@ class FreeCapacity(Struct, frozen=True):
     draws: Amounts  # by row; of equally good rows the one with the smallest is taken
 
 
-def free_capacity(placer: Placer, pods: Sequence[Pod], within: Mask | None) -> FreeCapacity:
+def free_capacity(placer: Placer, pods: Sequence[Pod], within: Mask | None) -> RowCapacity:
     """For plain pods, as things stand and as the least important of them sees it; `within` limits the rows."""
     least = sorted(pods, key=lambda pod: pod.priority)
     nodes, promised = placer.rules.rows.nodes, nominated_capacity(placer, least)
@@ -76,4 +76,4 @@ def free_capacity(placer: Placer, pods: Sequence[Pod], within: Mask | None) -> F
     allowed = {shape: allowed_rows(placer.rules.rows, shape) for shape in dict.fromkeys(pod.shape for pod in pods)}
     if within is not None:
         allowed = {shape: rows & within for shape, rows in allowed.items()}
-    return FreeCapacity(free, allowed, nodes.draws)
+    return RowCapacity(free, allowed, nodes.draws)

@@ -13,7 +13,7 @@ from headgate.placement.columns import Amounts, ChangeLog, Columns, times
 from headgate.placement.filters import NodePorts
 from headgate.placement.packing import other_orders, packed
 from headgate.placement.placer import Placer
-from headgate.placement.plain import FreeCapacity, allowed_rows, asked_of
+from headgate.placement.plain import RowCapacity, allowed_rows, asked_of
 from headgate.placement.plugins import Mask
 from headgate.placement.ranking import Ranking, RowRules
 from headgate.placement.table import PODS, NodeTable
@@ -201,7 +201,7 @@ class PlainWorld:
             if len(found) >= needed:
                 return found
         free = {name: self._free(name, after) for name in asked_of(list(self._shapes))}
-        rows = packed(pods, needed, FreeCapacity(free, self._allowed, self._nodes.draws))
+        rows = packed(pods, needed, RowCapacity(free, self._allowed, self._nodes.draws))
         return None if rows is None else tuple(sorted(rows.items())[:needed])
 
     def _hold(self, placements: Placements, after: After) -> bool:

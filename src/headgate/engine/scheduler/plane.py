@@ -31,8 +31,8 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity
 from headgate.engine.scheduler.queue_gates import queue_gates
-from headgate.engine.scheduler.queue_preempt import QueuePreemption
-from headgate.engine.scheduler.queue_status import QueueStatuses
+from headgate.engine.scheduler.queue_preempt import QueuePreemptStage
+from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
 from headgate.gates.pre_enqueue import PreEnqueue
@@ -121,7 +121,7 @@ class SchedulerPlane:
         )
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
         self._capacity = CapacityStages((self._queue_capacity, *capacity))
-        self._queue_statuses = QueueStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
+        self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
         self._preempt = PreemptStage(
             cache,
@@ -138,7 +138,7 @@ class SchedulerPlane:
             metrics=self._metrics,
             backoff=backoff,
         )
-        self._queue_preemption = QueuePreemption(cache, self._queue_capacity, self._preempt, preempting)
+        self._queue_preemption = QueuePreemptStage(cache, self._queue_capacity, self._preempt, preempting)
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
             cache,
@@ -187,7 +187,6 @@ class SchedulerPlane:
 
     def decide(self, now: float) -> Iterator[Effect]:
         self._bind.decided.clear()
-        self._queue_capacity.refresh(now)
         yield from self._wake(now)
         if self._gangs.touched:
             yield from self._pre_enqueue.enqueue_gangs(now)
@@ -203,7 +202,8 @@ class SchedulerPlane:
             yield from self._send_again(now)
         if self._cache.touched_workloads:
             yield from self._statuses.settle(now)
-        yield from self._queue_statuses.settle(now)
+        if self._queue_capacity.in_use or self._cache.touched_pod_groups:
+            yield from self._queue_statuses.settle(now)
         yield from self._wake_later(now)
 
     def _schedule(self, now: float) -> Iterator[Effect]:
@@ -216,6 +216,8 @@ class SchedulerPlane:
 
     def _reservations_changed(self, now: float) -> bool:
         """Activates the pods whose reservation came into force or lost it: what is said of them is outdated."""
+        if not self._queue_capacity.in_use:
+            return False
         self._queue_capacity.refresh(now)
         changed, self._queue_capacity.changed = self._queue_capacity.changed, {}
         pods = [pod for key in changed if (pod := self._cache.pods.get(key)) is not None]

@@ -47,7 +47,7 @@ class PodUse(Struct, frozen=True):
     requests: Resources
 
 
-class Reservation(Struct, frozen=True):
+class QueueReservation(Struct, frozen=True):
     """A pod that was let go and has no node."""
 
     pod: Pod
@@ -86,8 +86,8 @@ class QueueCapacity:
         self._use: dict[Key, PodUse] = {}  # of pods on nodes, bound or assumed
         self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
         self.use_changes = 0  # how often the use or the limits of a queue changed
-        self._reserving: dict[Key, Reservation] = {}  # in force or not
-        self.in_force: dict[Key, Reservation] = {}
+        self._reserving: dict[Key, QueueReservation] = {}  # in force or not
+        self.in_force: dict[Key, QueueReservation] = {}
         self._refused: dict[Key, str] = {}  # the queue that had no capacity, by pod
         self._heads: dict[str, tuple[QueueOrder, Key]] = {}  # of fifo queues: the first pod that was refused
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
@@ -96,7 +96,8 @@ class QueueCapacity:
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
         self._stale = False
-        self._next: float | None = None  # when a reservation expires, or may be made anew
+        self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
+        self.next_deadline: float | None = None  # when a reservation expires, or may be made anew
         self._now = self._settled_at = 0.0
 
     # what is now true
@@ -109,7 +110,7 @@ class QueueCapacity:
 
     def queues_changed(self) -> None:
         """A queue has another limit, place or state, or is new or gone."""
-        self._tree_stale = True
+        self.in_use = self._tree_stale = True
         self.use_changes += 1
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
@@ -124,11 +125,13 @@ class QueueCapacity:
         if group is not None and group.workload.kind is Kind.VOLCANO_POD_GROUP:
             workload = self._groups.workloads.get(group.workload)
             if workload is not None and workload.volcano is not None:
+                self.in_use = True
                 return workload.volcano.queue
         if not pod.annotations:
             return ""
-        named = queue_named(pod.annotations)
-        return DEFAULT_QUEUE if not named and opted_in(pod) else named
+        named = queue_named(pod.annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
+        self.in_use |= bool(named)
+        return named
 
     def charge(self, pod: Pod) -> None:
         queue, known = self.queue_of(pod), self._use.get(pod.key)
@@ -168,7 +171,7 @@ class QueueCapacity:
             if known is not None:
                 self.release(pod.key)
             return
-        found = Reservation(pod, queue)
+        found = QueueReservation(pod, queue)
         if known is not None and _same(known, found):
             self._reserving[pod.key] = found
             if pod.key in self.in_force:
@@ -212,14 +215,14 @@ class QueueCapacity:
         if node is not None and not self._tree_stale:
             node.remove(use.requests)
 
-    def _reserve(self, each: Reservation) -> None:
+    def _reserve(self, each: QueueReservation) -> None:
         node = self._tree.get(each.queue)
         self._answers.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.reserve(each.pod.shape.requests)
 
-    def _unreserve(self, each: Reservation) -> None:
+    def _unreserve(self, each: QueueReservation) -> None:
         node = self._tree.get(each.queue)
         self._answers.clear()
         self.touched[each.queue] = None
@@ -234,12 +237,8 @@ class QueueCapacity:
         self._fitting.clear()
         if self._tree_stale:
             self._rebuild()
-        if self._stale or (self._next is not None and self._next <= now):
+        if self._stale or (self.next_deadline is not None and self.next_deadline <= now):
             self._settle(now)
-
-    @property
-    def next_deadline(self) -> float | None:
-        return self._next
 
     def _rebuild(self) -> None:
         self._tree = QueueTree(self._queues.values())
@@ -256,7 +255,7 @@ class QueueCapacity:
         before, self.in_force = self.in_force, {}
         for held in before.values():
             self._unreserve(held)
-        self._stale, self._next = False, None
+        self._stale, self.next_deadline = False, None
         units = _units(self._reserving.values())
         coming = self._node_is_coming() if any(self._is_over(unit, now) for unit in units) else False
         for unit in units:
@@ -275,8 +274,8 @@ class QueueCapacity:
         if before.keys() - self.in_force.keys():
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
-    def _fit_together(self, unit: Sequence[Reservation]) -> bool:
-        taken: list[Reservation] = []
+    def _fit_together(self, unit: Sequence[QueueReservation]) -> bool:
+        taken: list[QueueReservation] = []
         for each in unit:
             node = self._tree.get(each.queue)
             if node is None or not node.queue.is_open or not node.fits(each.pod.shape.requests):
@@ -289,20 +288,20 @@ class QueueCapacity:
             node.remove(each.pod.shape.requests)
         return len(taken) == len(unit)
 
-    def _since(self, unit: Sequence[Reservation], now: float) -> float:
+    def _since(self, unit: Sequence[QueueReservation], now: float) -> float:
         return max(each.since(now) for each in unit)
 
-    def _is_over(self, unit: Sequence[Reservation], now: float) -> bool:
+    def _is_over(self, unit: Sequence[QueueReservation], now: float) -> bool:
         return now >= self._since(unit, now) + self._timeout
 
-    def _rests_until(self, unit: Sequence[Reservation], now: float) -> float:
+    def _rests_until(self, unit: Sequence[QueueReservation], now: float) -> float:
         """When pods whose reservation has expired may reserve again, so that they do not do so at once."""
         return self._since(unit, now) + 2 * self._timeout
 
-    def _wake_at(self, unit: Sequence[Reservation], now: float) -> None:
+    def _wake_at(self, unit: Sequence[QueueReservation], now: float) -> None:
         for at in (self._since(unit, now) + self._timeout, self._rests_until(unit, now)):
-            if at > now and (self._next is None or at < self._next):
-                self._next = at
+            if at > now and (self.next_deadline is None or at < self.next_deadline):
+                self.next_deadline = at
 
     def expired(self, pod: Pod, now: float) -> NotNow | None:
         """Why the pod does not reserve capacity again yet, although its queue has some and no node fits."""
@@ -330,7 +329,7 @@ class QueueCapacity:
         if self._stale or self._tree_stale:
             self.refresh(self._now)
         taken: list[tuple[VolcanoQueueNode, Resources]] = []
-        displaced: dict[Key, Reservation] = {}
+        displaced: dict[Key, QueueReservation] = {}
         found = None
         for allowed, pod in enumerate(pods):
             queue = self.queue_of(pod)
@@ -370,7 +369,7 @@ class QueueCapacity:
         queue: str,
         allowed: int,
         taken: list[tuple[VolcanoQueueNode, Resources]],
-        displaced: dict[Key, Reservation],
+        displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
         """Why the queue has no capacity for the pod on top of those `taken`; otherwise it is taken too."""
         node, requests = self._tree.get(queue), pod.shape.requests
@@ -410,11 +409,11 @@ class QueueCapacity:
         taken.append((node, requests))
         return None
 
-    def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, Reservation]) -> bool:
+    def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, QueueReservation]) -> bool:
         """Whether the pod fits once reservations of lower priority, the last in order first, are set aside."""
         lower = [each for each in self.in_force.values() if each.pod.priority < pod.priority]
         lower = [each for each in lower if each.pod.key not in displaced]
-        aside: list[Reservation] = []
+        aside: list[QueueReservation] = []
         for each in sorted(lower, key=lambda one: one.order, reverse=True):
             self._unreserve(each)
             aside.append(each)
@@ -477,15 +476,15 @@ def _limits(queue: VolcanoQueue) -> VolcanoQueue:
     return msgspec.structs.replace(queue, state=state, **shown)
 
 
-def _same(one: Reservation, other: Reservation) -> bool:
+def _same(one: QueueReservation, other: QueueReservation) -> bool:
     same_order = one.order == other.order and one.pod.reserved_at == other.pod.reserved_at
     same_pod = one.pod.uid == other.pod.uid and one.pod.group == other.pod.group
     return same_order and same_pod and one.queue == other.queue and one.pod.shape.requests == other.pod.shape.requests
 
 
-def _units(reserving: Iterable[Reservation]) -> list[list[Reservation]]:
+def _units(reserving: Iterable[QueueReservation]) -> list[list[QueueReservation]]:
     """Pods by themselves and groups as a whole, in the order of the queue."""
-    units: dict[Key | GroupKey, list[Reservation]] = {}
+    units: dict[Key | GroupKey, list[QueueReservation]] = {}
     for each in sorted(reserving, key=lambda one: one.order):
         units.setdefault(each.pod.group or each.pod.key, []).append(each)
     return list(units.values())

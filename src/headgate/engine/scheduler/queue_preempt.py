@@ -30,7 +30,7 @@ class QueuePreemptionResult(Struct, frozen=True):
 NOTHING = QueuePreemptionResult()
 
 
-class QueuePreemption:
+class QueuePreemptStage:
     """A search that found nothing is not repeated for pods alike until something changed."""
 
     def __init__(

@@ -21,7 +21,7 @@ WAITING_PHASES = frozenset({PodGroupPhase.PENDING, PodGroupPhase.INQUEUE})
 SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
 
-class QueueStatuses:
+class VolcanoStatuses:
     """Writes a status when it is outdated, at most one write at a time for each object.
 
     Queues and groups without a pod of ours are somebody else's, perhaps Volcano's own.

@@ -17,7 +17,7 @@ from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import (
     ClusterFlags,
     ClusterReadError,
-    Reads,
+    KindsToRead,
     default_namespace,
     load_settings,
     read_cluster,
@@ -86,7 +86,7 @@ def pod(
         else:
             flags, settings, now = ClusterFlags(kubeconfig, context, insecure), _settings(config), time.time()
             key = Key(Kind.POD, namespace or default_namespace(flags), name)
-            objects = read_cluster(flags, Reads(CACHED_KINDS), lambda _seen: []).objects
+            objects = read_cluster(flags, KindsToRead(CACHED_KINDS), lambda _seen: []).objects
     except (ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
         _fail(str(error), WRONG_INPUT)
     found = explain_pod(objects, settings, key, now)

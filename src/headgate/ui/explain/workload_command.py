@@ -25,7 +25,7 @@ from headgate.live.cluster_reading import (
     ClusterFlags,
     ClusterObjects,
     ClusterReadError,
-    Reads,
+    KindsToRead,
     default_namespace,
     load_settings,
     read_cluster,
@@ -167,7 +167,8 @@ def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation
 def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | None) -> tuple[Explanation, float]:
     settings = load_settings(config, InstalledPlugins().names)
     reference = WorkloadName.parse(name, namespace or default_namespace(flags))
-    found = read_cluster(flags, Reads(READ, NEARBY, reference.namespace), lambda seen: _also_read(reference, seen))
+    kinds = KindsToRead(READ, NEARBY, reference.namespace)
+    found = read_cluster(flags, kinds, lambda seen: _also_read(reference, seen))
     if Kind.KUEUE_WORKLOAD in found.unserved:
         raise ClusterReadError(NO_QUEUES)
     for complaint in found.left_out:

@@ -35,7 +35,7 @@ DELAY_AFTER_ADD = 600.0  # seconds after the last scale-up during which no node 
 SCAN = "scan"
 
 
-class Backoff(Struct, frozen=True):
+class NodeGroupBackoff(Struct, frozen=True):
     """A group is left alone until then; `seconds` is the length of this backoff."""
 
     until: float
@@ -61,7 +61,7 @@ class ClusterAutoscaler:
     def __init__(self, groups: Sequence[NodeGroup]) -> None:
         self._state = ClusterState(groups, _takes_capacity_of)
         self.cloud = self._state.cloud
-        self._backoffs: dict[str, Backoff] = {}  # by group; kept after its end, since the next one is longer
+        self._backoffs: dict[str, NodeGroupBackoff] = {}  # by group; kept after its end, since the next one is longer
         self._unneeded: dict[str, float] = {}  # nodes by name, with the time of the loop that found them empty
         self._new_until: list[float] = []  # when pods that were too new in the last loop no longer are
         self._hints: dict[str, str] = {}  # where candidates were placed in the last loop, by uid
@@ -159,7 +159,7 @@ class ClusterAutoscaler:
         if known is not None and now < known.until:
             return
         seconds = FIRST_BACKOFF if known is None else min(LONGEST_BACKOFF, 2 * known.seconds)
-        self._backoffs[failed.group.name] = Backoff(now + seconds, seconds)
+        self._backoffs[failed.group.name] = NodeGroupBackoff(now + seconds, seconds)
 
     def _forget_backoffs(self) -> None:
         """A group has no backoff any more once an instance of it has registered since."""

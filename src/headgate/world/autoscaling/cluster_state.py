@@ -10,7 +10,7 @@ from headgate.model.keys import Kind, Target
 from headgate.model.node import Node
 from headgate.model.pod import ENDED, Pod
 from headgate.world.autoscaling.cloud_provider import CloudProvider, Instance, NodeGroup, registration_timer
-from headgate.world.autoscaling.snapshot import ClusterSnapshot, NodeOf
+from headgate.world.autoscaling.snapshot import NodeOf, SchedulingSnapshot
 
 MIRROR = "kubernetes.io/config.mirror"
 UNSCHEDULABLE = "Unschedulable"
@@ -25,7 +25,7 @@ class ClusterState:
 
     def __init__(self, groups: Sequence[NodeGroup], node_of: NodeOf) -> None:
         self.cloud = CloudProvider(groups)
-        self.snapshot = ClusterSnapshot(node_of)
+        self.snapshot = SchedulingSnapshot(node_of)
         self.waiting: dict[str, Pod] = {}  # by uid: pods on no node
         self.nodes: dict[str, Node] = {}
         self.changed = True  # since it was last reset

@@ -30,7 +30,7 @@ from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import CPU, MEMORY
 from headgate.model.volcano import QUEUE_GATES
 from headgate.world.autoscaling.cloud_provider import CloudProvider, Instance
-from headgate.world.autoscaling.snapshot import ClusterSnapshot, Simulation, pack
+from headgate.world.autoscaling.snapshot import SchedulingSnapshot, Simulation, pack
 from headgate.world.controller import Controller
 
 USE_TIME = 60.0  # seconds a node that is not removed must have been there before it counts as never used
@@ -99,7 +99,7 @@ class ScaleUpReview:
 
     def __init__(self, autoscaler: Autoscaler) -> None:
         self._cloud, self._reaction_time = autoscaler.cloud, autoscaler.reaction_time
-        self._snapshot = ClusterSnapshot(lambda pod: pod.node)
+        self._snapshot = SchedulingSnapshot(lambda pod: pod.node)
         self._waiting: dict[str, Pod] = {}  # by uid: pods that want a node
         self._leaving: dict[str, Pod] = {}  # by uid: preempted and still on their node
         self._workloads: dict[str, QueuedWorkload] = {}  # by uid

@@ -29,7 +29,7 @@ NodeOf = Callable[[Pod], str]
 """The node whose capacity a pod takes in a snapshot; an empty string for none."""
 
 
-class ClusterSnapshot:
+class SchedulingSnapshot:
     """Nodes and the pods charged to them, kept in line with what is observed. What is tried in it is taken back."""
 
     def __init__(self, node_of: NodeOf) -> None:
