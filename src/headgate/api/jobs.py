@@ -95,7 +95,7 @@ def decode_job(raw: Buffer) -> Job:
         suspension_shown=is_true(status.conditions, "Suspended"),
         owner=controller(metadata) if metadata.owner_references else None,
         generation=metadata.generation,
-        failed_indexes=count_indexes(status.failed_indexes or "", spec.completions or 0),
+        failed_indexes=count_indexes(status.failed_indexes, spec.completions or 0) if status.failed_indexes else 0,
         indexes=_indexes(spec, status) if spec.completion_mode == "Indexed" else None,
     )
 

@@ -64,7 +64,8 @@ class InUse:
 
     def is_under_way(self, key: Key) -> bool:
         """A write is not observed yet, so another write from this version would conflict."""
-        flight, found = self.writes.get(key), self._find(key)
+        flight = self.writes.get(key)
+        found = self._find(key) if flight is not None else None
         return flight is not None and found is not None and found.version == flight.base
 
     def settle(self, now: float, *, is_due: bool) -> Iterator[PatchSpec]:

@@ -140,9 +140,10 @@ class QuotaObjectCache:
     def observe(self, found: Object) -> None:
         match found:
             case ClusterQueue():
-                if _differs(self.queues.get(found.name), found):
-                    self._reshape_queue(found.name)
-                self.queues[found.name] = found
+                name = found.key.name
+                if _differs(self.queues.get(name), found):
+                    self._reshape_queue(name)
+                self.queues[name] = found
             case LocalQueue():
                 if _differs(self.locals.get(found.key), found):
                     self.changed_locals[found.key] = None
@@ -228,7 +229,7 @@ class QuotaObjectCache:
         return self._adjustments.requests(workload)
 
     def activity(self, queue: ClusterQueue) -> Activity:
-        known = self._activities.get(queue.name)
+        known = self._activities.get(queue.key.name)
         return known or queue_activity(queue, self.flavors, self.checks)
 
     def local_activity(self, local: LocalQueue) -> Activity:

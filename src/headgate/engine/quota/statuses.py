@@ -192,8 +192,8 @@ class QueueStatuses:
         return -math.inf if last is None else last + PACE
 
     def _is_under_way(self, key: Key) -> bool:
-        """A write is not answered yet, or waits for its back-off."""
-        return key in self._writes or self._in_use.is_under_way(key)
+        """A write is not answered yet, or waits for its back-off. Of these kinds only ClusterQueues have finalizers."""
+        return key in self._writes or (key.kind is Kind.CLUSTER_QUEUE and self._in_use.is_under_way(key))
 
     def _owner(self, key: Key) -> StatusOwner | None:
         match key.kind:

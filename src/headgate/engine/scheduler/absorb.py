@@ -110,16 +110,16 @@ class AbsorbStage:
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
         cache, effects = self._cache, list[Effect]()
-        self._gangs.quarantined(observed.key, None)
+        if observed.key in self._gangs.quarantine:
+            self._gangs.quarantined(observed.key, None)
         known = cache.pods.get(observed.key)
         if known is not None and known.uid != observed.uid:
             effects += self.lose(observed.key, known.uid, now)
             known = None
         if known is not None and _changed_group(known, observed):
             self._leave_group(known)
-        pod = self._gates.as_assumed(self._preempt.as_assumed(self._with_group_priority(observed, known)))
+        pod = self._as_assumed(self._with_group_priority(observed, known))
         cache.pods[pod.key] = pod
-        self._queue_statuses.observe_pod(pod)
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
             entry = saturated_entry(pod.key, names, now)
             self._journal.write(entry)
@@ -136,9 +136,19 @@ class AbsorbStage:
             same = known is not None and same_demand(known, pod) and known.gates == pod.gates
             if not same and self._pre_enqueue.is_member_that_matters(pod):
                 cache.note(ClusterEvent.MEMBERS_CHANGED)
-            effects += self._gates.observed(pod)
+            if pod.annotations or pod.gates or self._queue_capacity.in_use:
+                effects += self._gates.observed(pod)
             effects += self._pre_enqueue.enqueue(pod, now)
         return effects
+
+    def _as_assumed(self, pod: Pod) -> Pod:
+        """The pod with the assumed effect of writes that are not observed yet; its queue may have to show it."""
+        pod = self._preempt.as_assumed(pod)
+        if self._gates.removals.removed:
+            pod = self._gates.as_assumed(pod)
+        if pod.annotations or pod.group is not None or self._queue_capacity.in_use:
+            self._queue_statuses.observe_pod(pod)
+        return pod
 
     def _with_group_priority(self, observed: Pod, known: Pod | None) -> Pod:
         """The pod with the priority of its workload, which may have to report one pod more."""
@@ -180,7 +190,8 @@ class AbsorbStage:
         """The pod runs on the node it names, whatever was assumed."""
         cache = self._cache
         self._bind.observed(pod.key, pod.node)
-        if self._stops_waiting(pod):
+        is_known_there = known is not None and known.node == pod.node
+        if not is_known_there and self._stops_waiting(pod):
             cache.note(ClusterEvent.ROOM_FREED)
         self._gangs.scheduled(pod, pod.node)
         if cache.nominations and cache.nodes.charge_of(pod.key) is None:

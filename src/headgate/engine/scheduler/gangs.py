@@ -61,7 +61,7 @@ class GangTracker:
         self._queue = queue
         self._nominations = nominations
         self._gangs: dict[GroupKey, TrackedGang] = {}
-        self._quarantined: dict[Key, GroupKey] = {}  # members that exist and that nobody may look at
+        self.quarantine: dict[Key, GroupKey] = {}  # members that exist and that nobody may look at
         self.touched: dict[GroupKey, dict[Key, None]] = {}  # groups to be updated, and which members changed
 
     def ready(self, pod: Pod) -> None:
@@ -129,9 +129,9 @@ class GangTracker:
 
     def quarantined(self, pod: Key, group: GroupKey | None) -> None:
         """The pod is in quarantine and belongs to this group; None: it is not, or it is gone, or belongs to none."""
-        before = self._quarantined.pop(pod, None)
+        before = self.quarantine.pop(pod, None)
         if group is not None:
-            self._quarantined[pod] = group
+            self.quarantine[pod] = group
         for each in {before, group} - {None} if before != group else ():
             if each in self._gangs:
                 self._touch(each)
@@ -232,7 +232,7 @@ class GangTracker:
 
     def _quarantined_members(self, tracked: TrackedGang) -> str:
         group = next((pod.group for pod in (*tracked.ready.values(), *tracked.gated.values())), None)
-        names = sorted(key.name for key, each in self._quarantined.items() if each == group)
+        names = sorted(key.name for key, each in self.quarantine.items() if each == group)
         return f"; not counted, as it is quarantined: {', '.join(names)}" if names else ""
 
     def _enqueue(self, group: GroupKey, tracked: TrackedGang, state: GangState, now: float) -> None:

@@ -156,9 +156,13 @@ class PreemptStage:
         elif flight is not None:
             pod = msgspec.structs.replace(pod, deleted=flight.write.evict.at + pod.grace)
         self._interrupted.observed(pod)
-        if self._nominated_node(pod.key) == pod.nominated:
+        node = self._nominated_node(pod.key)
+        if node is None:
+            return pod
+        if node == pod.nominated:
             self.nominating.see(pod.key)
-        return self._with_nomination(pod)
+            return pod
+        return msgspec.structs.replace(pod, nominated=node)
 
     def _nominated_node(self, pod: Key) -> str | None:
         """The node of a nomination that is in flight; None when there is none."""

@@ -33,7 +33,7 @@ class GateRemovals:
 
     def __init__(self, policy: WritePolicy) -> None:
         self.writes = InFlightWrites[Key, PatchSpec](policy)
-        self._removed: dict[Key, RemovedGates] = {}
+        self.removed: dict[Key, RemovedGates] = {}
         self.count = 0  # pods whose gates were removed before they had a node, since the start
 
     def reserve(self, pod: Pod, now: float) -> PatchSpec:
@@ -45,13 +45,13 @@ class GateRemovals:
         return self._send(pod, PodStart(Directives(), ours(pod)), None)
 
     def _send(self, pod: Pod, change: QueueReservation | PodStart, at: float | None) -> PatchSpec:
-        self._removed[pod.key] = RemovedGates(pod, at)
+        self.removed[pod.key] = RemovedGates(pod, at)
         self.count += bool(change.gates)
         return self.writes.send(pod.key, PatchSpec(pod.target, change))
 
     def as_assumed(self, pod: Pod) -> Pod:
         """The pod with the assumed effect of a removal that is not observed yet."""
-        removed = self._removed.get(pod.key)
+        removed = self.removed.get(pod.key)
         if removed is None:
             return pod
         shown = not ours(pod) and (removed.at is None or pod.reserved_at == removed.at)
@@ -69,7 +69,7 @@ class GateRemovals:
         After a lost answer a conflict may be our own removal: it stays assumed until the truth is observed.
         """
         key = patch.target.key
-        flight, removed = self.writes.get(key), self._removed.get(key)
+        flight, removed = self.writes.get(key), self.removed.get(key)
         if flight is None or removed is None or flight.write != patch:
             return None
         if trouble in RETRIABLE:
@@ -87,7 +87,7 @@ class GateRemovals:
         return [patch for _, patch, _ in self.writes.due(now)]
 
     def forget(self, pod: Key) -> None:
-        if self._removed.pop(pod, None) is not None:
+        if self.removed.pop(pod, None) is not None:
             self.writes.forget(pod)
 
 

@@ -184,7 +184,8 @@ class JobAdapter:
         return count, count if follows else None
 
     def _waits_as(self, wanted: PodSet) -> bool:
-        if not requests_topology(wanted, self.labels, self.job.pods.annotations):
+        annotations = self.job.pods.annotations
+        if (wanted.topology or annotations) and not requests_topology(wanted, self.labels, annotations):
             return False
         mine = (_asked(self.job.pods.shape), self._count, self._min_count)
         return mine == (_asked(wanted.shape), wanted.count, wanted.min_count)

@@ -169,7 +169,7 @@ def _moved_on(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
     yield from _renamed(state, workload)
     if workload.gated_by:
         yield from _ungated(state, workload)
-    if is_elastic(state.job) is not (ELASTIC_JOB in workload.annotations) and workload.status.admission is None:
+    if workload.status.admission is None and is_elastic(state.job) is not (ELASTIC_JOB in workload.annotations):
         change = Annotations({ELASTIC_JOB: "true" if is_elastic(state.job) else None})
         yield PatchSpec(workload.target, change)
 

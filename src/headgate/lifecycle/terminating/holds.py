@@ -48,19 +48,17 @@ def hold_limit(workload: QueuedWorkload, max_hold: float) -> float | None:
 
 def running_since(workload: QueuedWorkload) -> float | None:
     """When an admitted workload started: with its admission, or when its hold ended; None while it is held."""
-    since = true_since(workload, ADMITTED)
-    if since is None or workload.is_true(WAITING_FOR_ROOM):
-        return None
-    ended = _ended_at(workload, since)
-    return since if ended is None else ended
+    return runs_from(workload, None)
 
 
-def runs_from(workload: QueuedWorkload, max_hold: float) -> float | None:
-    """As `running_since`; of one that is held the latest time at which it starts."""
-    since = true_since(workload, ADMITTED)
-    if since is not None and workload.is_true(WAITING_FOR_ROOM):
-        return since + max_hold
-    return running_since(workload)
+def runs_from(workload: QueuedWorkload, max_hold: float | None) -> float | None:
+    """As `running_since`; of one that is held the latest time at which it starts, if `max_hold` is given."""
+    since, hold = true_since(workload, ADMITTED), workload.condition(WAITING_FOR_ROOM)
+    if since is None or hold is None:
+        return since
+    if hold.status == "True":
+        return None if max_hold is None else since + max_hold
+    return max(since, hold.at)
 
 
 def seconds_run(workload: QueuedWorkload, now: float) -> int:
