@@ -201,7 +201,7 @@ def test_a_deadline_that_was_acted_on_does_not_come_again():
     steps = QuotaSteps(queue(), work("a", max_execution_seconds=60)).later(1.0)
     steps.held, steps.now, steps.alarm = True, 60.0, None
     steps.step(TimerFired("quota")).step(TimerFired("quota"))
-    assert steps.decisions("a").count("doom") == 1
+    assert steps.decisions("a").count("deactivationTarget") == 1
     assert steps.alarm is None
 
 

@@ -156,7 +156,7 @@ def test_a_rest_too_many_is_not_granted():
     assert timed_out(running(requeue=RequeueState(2)), PodsReady(backoff_limit=2), "WaitForStart", 1.0) is None
 
 
-def test_deactivation_tells_what_doomed_it_and_forgets_the_rest():
+def test_deactivation_tells_why_and_forgets_the_rest():
     workload = after(
         running(requeue=RequeueState(3, 99.0)), deactivation_target(running(), "AdmissionCheck", "x said no", 20.0)
     )

@@ -184,7 +184,7 @@ def events_path(emit: EmitEvent) -> str:
 
 
 def event_manifest(emit: EmitEvent, reporter: str) -> dict[str, Any]:
-    """The event; the same one always gets the same name, so telling it twice records it once."""
+    """The event; the same one always gets the same name, so an event sent twice is recorded once."""
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

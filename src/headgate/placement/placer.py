@@ -144,7 +144,7 @@ class ApplicablePlugins:
         return not any(self._lasting(pod))
 
     @property
-    def hear_labels(self) -> bool:
+    def labels_matter(self) -> bool:
         """Whether pods of one shape and priority may differ in who has a say about them."""
         return self._neighbours.matter
 
@@ -211,12 +211,12 @@ class Placer:
         self.domains = rules.neighbours.domains
         self._rankings: dict[PodShape, Ranking] = {}
         self._glances = SampledNodes(rules.rows, rules.percentage)
-        self._voices = ApplicablePlugins(rules.neighbours, rules.peer_filters, rules.field_scores)
+        self._applicable = ApplicablePlugins(rules.neighbours, rules.peer_filters, rules.field_scores)
         self._refusals = RefusalCounts(rules.rows)
 
     def place(self, pod: Pod, within: Mask | None = None) -> Placement | NoPlacement:
         """Among all nodes, or only among those within."""
-        filters, scores = self._voices.about(pod)
+        filters, scores = self._applicable.about(pod)
         if pod.nominated and (kept := self._kept(pod, filters, within)) is not None:
             return kept
         if filters or scores or within is not None:
@@ -232,11 +232,11 @@ class Placer:
         """Whether this one row would take the pod as things stand."""
         if not self.rules.rows.fit(pod.shape, row, 0):
             return False
-        return all(rule.admits(pod, row) for rule in self._voices.about(pod)[0])
+        return all(rule.admits(pod, row) for rule in self._applicable.about(pod)[0])
 
     def curable(self, pod: Pod) -> Mask:
         """The rows that refuse the pod now and might not if pods left."""
-        return self._refusals.curable(pod, self._voices.about(pod)[0])
+        return self._refusals.curable(pod, self._applicable.about(pod)[0])
 
     def nowhere(self, rule: str, why: str, wake_on: frozenset[ClusterEvent]) -> NoPlacement:
         """The refusal of a pod that something keeps off all nodes alike."""
@@ -258,19 +258,19 @@ class Placer:
 
     def stands_alone(self, pod: Pod) -> bool:
         """No neighbour and no comparison of nodes has a say about the pod."""
-        return self._voices.none_but_promises(pod)
+        return self._applicable.none_but_promises(pod)
 
     def plan_serves(self, first: Pod, others: Iterable[Pod]) -> int:
         """For how many of the others, up to the first it does not serve, a plan for this pod is as good."""
         if self._foresee(first) is None:
             return 0
         alone = self.stands_alone(first)
-        hears = self._voices.hear_labels or not alone
+        labels_matter = self._applicable.labels_matter or not alone
         served = 0
         for pod in others:
             if pod.shape != first.shape or pod.priority != first.priority:
                 break
-            if hears and not _same_to_neighbours(first, pod) and not (alone and self.stands_alone(pod)):
+            if labels_matter and not _same_to_neighbours(first, pod) and not (alone and self.stands_alone(pod)):
                 break
             served += 1
         return served
@@ -290,7 +290,7 @@ class Placer:
 
     def most_together(self, pod: Pod) -> int:
         """How many pods that differ from this one in amounts can be planned at once; 1 where it stands alone."""
-        if self._voices.hear_labels or self.nominations or any(self._voices.about(pod)):
+        if self._applicable.labels_matter or self.nominations or any(self._applicable.about(pod)):
             return 1
         return self._glances.most_together()
 
@@ -300,11 +300,11 @@ class Placer:
 
     def equivalence_class(self, pod: Pod) -> Hashable:
         """Pods of one equivalence class get equal verdicts."""
-        return self._voices.equivalence_class(pod)
+        return self._applicable.equivalence_class(pod)
 
     def keep(self, pod: Pod, within: Mask | None = None) -> Placement | None:
         """The node nominated to the pod, if it will do."""
-        return self._kept(pod, self._voices.about(pod)[0], within)
+        return self._kept(pod, self._applicable.about(pod)[0], within)
 
     def keep_each(self, pods: Sequence[Pod], within: Mask | None = None) -> list[Placement | None]:
         """As `keep` for pods that can be planned with the first, each beside those before it."""
@@ -331,7 +331,7 @@ class Placer:
 
     def _foresee(self, pod: Pod) -> list[Foresight] | None:
         """What all who have a say about the pod will say of those like it; None if one of them must be asked anew."""
-        filters, scores = self._voices.about(pod)
+        filters, scores = self._applicable.about(pod)
         foreseen: list[Foresight] = []
         for rule in filters if not scores else ():
             foresight = rule.foresee(pod)

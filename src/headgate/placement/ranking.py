@@ -35,7 +35,7 @@ class SpreadSequence:
         self._order = np.argsort(cells, kind="stable")
         self._ends = np.cumsum(np.bincount(cells, minlength=len(first)))
         self._next = self._ends - np.bincount(cells, minlength=len(first))
-        self._tallies = [_Tally(limit, ranked.rows[first]) for limit in limits]
+        self._counts = [_LimitCount(limit, ranked.rows[first]) for limit in limits]
         self._places = ranked.places[self._order[self._next]]  # of the next row of each cell
         self._draws = ranked.draws[self._order[self._next]]
 
@@ -49,13 +49,13 @@ class SpreadSequence:
 
     def _best(self) -> int | None:
         places = self._places
-        for tally in self._tallies:
-            places = only(places, tally.open())
+        for count in self._counts:
+            places = only(places, count.open())
         return foremost(places, self._draws)
 
     def _advance(self, cell: int) -> None:
-        for tally in self._tallies:
-            tally.add(cell)
+        for count in self._counts:
+            count.add(cell)
         self._next[cell] += 1
         if self._next[cell] == self._ends[cell]:
             self._places[cell] = NO_PLACE
@@ -64,7 +64,7 @@ class SpreadSequence:
         self._places[cell], self._draws[cell] = self._ranked.places[chosen], self._ranked.draws[chosen]
 
 
-class _Tally:
+class _LimitCount:
     """One limit as rows are taken, by cell."""
 
     def __init__(self, limit: SkewLimit, rows: NDArray[np.intp]) -> None:

@@ -20,7 +20,7 @@ from headgate.quota.pending_workload import PendingWorkload
 
 LONGEST_EVENT = 1024
 UNKNOWN = "UNKNOWN"
-WARNINGS = frozenset({"doom"})
+WARNINGS = frozenset({"deactivationTarget"})
 EVENTS_BY_REASON = frozenset({"AdmissionGated", "AdmissionGateCleared", "Deleted", ADMITTED})
 """Lifecycle steps that are emitted as events under their own reason."""
 

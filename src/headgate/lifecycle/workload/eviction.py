@@ -95,12 +95,10 @@ def deactivation_target(workload: QueuedWorkload, reason: str, message: str, now
 
 def deactivated(workload: QueuedWorkload, now: float) -> QueuedWorkloadStatus:
     """Its spec says it is not active: evicted, for the reason of its DeactivationTarget if it has one."""
-    doom = workload.condition(DEACTIVATION_TARGET)
-    is_doomed = doom is not None and doom.status == "True"
-    cause = doom.reason if doom is not None and is_doomed else ""
-    message = (
-        f"The workload is deactivated due to {doom.message}" if doom and is_doomed else "The workload is deactivated"
-    )
+    shown = workload.condition(DEACTIVATION_TARGET)
+    target = shown if shown is not None and shown.status == "True" else None
+    cause = target.reason if target is not None else ""
+    message = "The workload is deactivated" + (f" due to {target.message}" if target is not None else "")
     bare = without(workload, DEACTIVATION_TARGET)
     bare = with_status(bare, structs.replace(bare.status, requeue=None))
     status = evicted(bare, DEACTIVATED, message, now, cause=cause)

@@ -140,10 +140,10 @@ def _orphaned(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
 
 
 def _deactivation_target(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    doom = workload.condition(DEACTIVATION_TARGET)
-    if not workload.active or doom is None:
+    target = workload.condition(DEACTIVATION_TARGET)
+    if not workload.active or target is None:
         return None
-    return Step("deactivate", doom.reason, doom.message, Activation(False))
+    return Step("deactivate", target.reason, target.message, Activation(False))
 
 
 def _deactivated(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
@@ -220,7 +220,7 @@ def _checks_failed(workload: QueuedWorkload, queues: QueueSnapshot, now: float) 
     if rejected:
         message = _named(rejected, CheckState.REJECTED)
         return Step(
-            "doom",
+            "deactivationTarget",
             "AdmissionCheckRejected",
             f"Deactivated due to {message}",
             eviction.deactivation_target(workload, eviction.CHECK, message, now),
@@ -268,7 +268,7 @@ def _not_ready(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> S
     if status is not None:
         return _evicted(workload, status)
     reason, message = "RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries"
-    return Step("doom", reason, message, eviction.deactivation_target(workload, reason, message, now))
+    return Step("deactivationTarget", reason, message, eviction.deactivation_target(workload, reason, message, now))
 
 
 def _overtime(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
@@ -278,7 +278,7 @@ def _overtime(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
     reason = "MaximumExecutionTimeExceeded"
     status = eviction.deactivation_target(workload, reason, "exceeding the maximum execution time", now)
     message = f"The maximum execution time ({workload.max_execution_seconds}s) exceeded"
-    return Step("doom", reason, message, structs.replace(status, past_execution_seconds=0))
+    return Step("deactivationTarget", reason, message, structs.replace(status, past_execution_seconds=0))
 
 
 def _released(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
