@@ -10,8 +10,7 @@ from preemption_scenes import NOW, Scene, group, lone, on, victims
 
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape
-from headgate.preemption.candidates import Candidates
-from headgate.preemption.cost import NODE_SECOND, work_lost
+from headgate.preemption.candidates import NODE_SECOND, Candidates, work_lost
 from headgate.preemption.solver.exact import HighsCertifier, SolverLimits
 from headgate.preemption.units import Standing
 

@@ -18,8 +18,7 @@ from headgate.engine.explain.explanation import (
     change_sentence,
 )
 from headgate.engine.explain.limits import flavor_reports
-from headgate.engine.explain.minimal_changes import DecidedCase, minimal_changes
-from headgate.engine.explain.smallest import Range, smallest
+from headgate.engine.explain.minimal_changes import DecidedCase, Range, minimal_changes, smallest
 from headgate.engine.explain.what_if import (
     OtherPending,
     QuotaWhatIf,

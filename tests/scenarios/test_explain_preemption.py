@@ -12,8 +12,7 @@ from builders import bound, node, pod
 from click.testing import CliRunner
 from steps import Steps
 
-from headgate.api.receipts import receipts_json
-from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes
+from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json
 from headgate.live.http_server import HttpReply, Listen, http_server
 from headgate.model.effects import Nomination, PatchStatus
 from headgate.model.events import Outcome

@@ -6,9 +6,14 @@ Probes name nobody and are answered to everybody, without asking anybody. Report
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol
 
+import msgspec
+
+from headgate.api.kinds import RESOURCES
 from headgate.live.http_server import Handler, HttpReply, HttpRequest, ServerLimits
+from headgate.model.keys import Key
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 JSON = "application/json"
@@ -70,3 +75,38 @@ def page_handler(open_to_all: Mapping[str, Page], guarded: Mapping[str, Page], a
 
 def _ready(missing: str) -> HttpReply:
     return HttpReply(503, f"{missing}\n".encode()) if missing else HttpReply(200, b"ok\n")
+
+
+class Told(Protocol):
+    """An entry of the journal."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def key(self) -> Key: ...
+    @property
+    def decision(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def numbers(self) -> Mapping[str, int | str]: ...
+
+
+def entry_dict(entry: Told) -> dict[str, Any]:
+    """The entry with its object named as manifests name it."""
+    resource, key = RESOURCES[entry.key.kind], entry.key
+    place = {"namespace": key.namespace} if key.namespace else {}
+    return {
+        "at": entry.at,
+        "object": {"apiVersion": resource.api_version, "kind": resource.kind_name, **place, "name": key.name},
+        "decision": entry.decision,
+        "reason": entry.reason,
+        "message": entry.message,
+        "numbers": entry.numbers,
+    }
+
+
+def receipts_json(entries: Iterable[Told]) -> bytes:
+    return msgspec.json.encode([entry_dict(entry) for entry in entries])

@@ -14,14 +14,13 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from headgate.api.receipts import receipts_json
 from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.access import Access, is_loopback
 from headgate.live.certificates import ServerTls, follow, load_certificate, made_for, read_pem
 from headgate.live.client import Client
 from headgate.live.election import Clocks, Election, LeaseSettings
-from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, reports
+from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json, reports
 from headgate.live.http_server import Listen, http_server
 from headgate.live.logs import Log, Outages
 from headgate.live.metrics import LEADER, STANDALONE, Metrics

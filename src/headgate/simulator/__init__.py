@@ -9,11 +9,11 @@ To add an action to the timeline: in `scenario.py`, write its record, add it to 
 read, `tests/simulator/test_run.py` what they do; `docs/scenarios.md` tells users.
 """
 
+from headgate.simulator.cluster import uncontrolled_kinds
 from headgate.simulator.faults import NO_FAULTS, Faults, parse_faults
 from headgate.simulator.invariants import BrokenInvariant
 from headgate.simulator.report import Report
 from headgate.simulator.scenario import InvalidScenario, Scenario, load_scenario, parse_scenario
-from headgate.simulator.uncontrolled import uncontrolled_kinds
 from headgate.simulator.virtual_time import EPOCH, Interrupted, NeverSettles, Progress, run
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -22,7 +22,7 @@ from headgate.apiserver.admission.chain import AdmissionPlugin, Catalog, Operati
 from headgate.apiserver.admission.plugins import ADMISSION
 from headgate.apiserver.admission.webhooks import Allowed, Denied, Handler, WebhookAdmission
 from headgate.apiserver.field_errors import Complaint, FieldError
-from headgate.apiserver.kinds import INITIAL_OBJECTS
+from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
@@ -47,9 +47,11 @@ from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector, Faults
 from headgate.simulator.invariants import BoundOnce
+from headgate.simulator.manifests import Manifest
 from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
 from headgate.simulator.process import Process, ProcessPlan
 from headgate.simulator.report import PodCounts
+from headgate.simulator.scenario import Apply, Scenario
 from headgate.world import (
     Controller,
     CronJobController,
@@ -313,3 +315,30 @@ class SimulatedCluster:
 
     def _engine_timer(self, timer: str) -> Callable[[], None]:
         return partial(self.process.ring, self.process.life, timer)
+
+
+UNCONTROLLED = frozenset({"ReplicationController", "ResourceQuota"})
+"""Built-in kinds that are stored and have no controller."""
+_BUILTIN = frozenset(known.kind for known in RESOURCE_TYPES) - UNCONTROLLED
+_OURS = frozenset(
+    {"kueue.x-k8s.io", "scheduling.headgate.dev", "scheduling.k8s.io", "scheduling.volcano.sh", "resource.k8s.io"}
+)
+"""Groups of kinds that our process acts on, or reads."""
+
+
+def uncontrolled_kinds(scenario: Scenario) -> list[str]:
+    """Their names, sorted."""
+    return sorted({manifest["kind"] for manifest in _manifests(scenario) if not _is_controlled(manifest)})
+
+
+def _is_controlled(manifest: Manifest) -> bool:
+    group, slash, _ = manifest["apiVersion"].partition("/")
+    return manifest["kind"] in _BUILTIN or bool(slash and group in _OURS)
+
+
+def _manifests(scenario: Scenario) -> Iterator[Manifest]:
+    for cluster in scenario.clusters:
+        yield from (located.manifest for located in cluster.objects)
+    for scheduled in scenario.timeline:
+        if isinstance(scheduled.action, Apply):
+            yield from (located.manifest for located in scheduled.action.manifests)

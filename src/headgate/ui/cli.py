@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from headgate.ui.groups import SuggestingGroup
+from headgate.ui.arguments import SuggestingGroup
 
 COMMANDS = {  # by name: the module, the command in it, and its line of help
     "install": ("headgate.ui.install_command", "install", "Install CRDs, RBAC and webhooks."),

@@ -1,15 +1,17 @@
-"""What commands print: one option for the format, and colours where a terminal shows them."""
+"""What commands print: the option for the format, tables as kubectl prints them, colours where a terminal has them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
 import msgspec
 import yaml
+
+from headgate.model.counting import units_of
 
 TABLE, JSON, YAML = "table", "json", "yaml"
 _ALIASES = {"text": TABLE}
@@ -54,3 +56,27 @@ def styled(text: str, **style: Any) -> str:
 
 def has_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+Style = Callable[[int, str], str]
+"""A cell with the style of its column, once it is as wide as that."""
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], style: Style | None = None) -> Iterator[str]:
+    """Columns as wide as their content; the last one is not padded."""
+    lines = [heads, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads) - 1)]
+    for number, line in enumerate(lines):
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
+        plain = "  ".join([*cells, line[-1]]).rstrip()
+        if number == 0:
+            yield styled(plain, bold=True)
+        elif style is None:
+            yield plain
+        else:
+            yield "  ".join(style(column, cell) for column, cell in enumerate([*cells, line[-1]])).rstrip()
+
+
+def age(seconds: float) -> str:
+    """A duration in at most two units."""
+    return "".join(units_of(max(0, int(seconds)))[:2]) or "0s"

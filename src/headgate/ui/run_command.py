@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headgate.ui.files import read_file
+from headgate.ui.arguments import read_file
 
 ROLES = ("quota", "scheduler", "fleet", "integrations")
 BUILT_ROLES = ("quota", "scheduler", "integrations")

@@ -5,10 +5,10 @@ To explain something else, write a click command in a module of its own and add 
 
 import click
 
+from headgate.ui.arguments import SuggestingGroup
 from headgate.ui.explain.pod_command import pod
 from headgate.ui.explain.preemption_command import preemption
 from headgate.ui.explain.workload_command import workload
-from headgate.ui.groups import SuggestingGroup
 
 __all__ = ["explain"]
 

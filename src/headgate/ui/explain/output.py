@@ -32,7 +32,7 @@ from headgate.engine.explain.explanation import (
 )
 from headgate.engine.explain.workload import nearest_report
 from headgate.quota.messages import amount_text
-from headgate.ui.tables import age, table
+from headgate.ui.output import age, table
 
 WORKLOAD = "Workload"
 Json = dict[str, Any]

@@ -25,11 +25,10 @@ from headgate.live.cluster_reading import (
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Settings
 from headgate.simulator import InvalidScenario, NeverSettles
+from headgate.ui.arguments import read_file
 from headgate.ui.explain.workload_command import Moment, read_moment, simulated_objects
-from headgate.ui.files import read_file
-from headgate.ui.output import TABLE, echo_document, output_option
+from headgate.ui.output import TABLE, age, echo_document, output_option, table
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.tables import age, table
 
 DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
 

@@ -37,9 +37,9 @@ from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.settings import Settings
 from headgate.simulator import EPOCH, NO_FAULTS, Interrupted, InvalidScenario, NeverSettles, load_scenario, run
+from headgate.ui.arguments import read_file
 from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
-from headgate.ui.files import read_file
 from headgate.ui.output import TABLE, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
 from headgate.ui.progress import progress_bar

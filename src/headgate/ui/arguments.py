@@ -1,15 +1,26 @@
-"""Groups of commands that suggest what a misspelt one was meant to be."""
+"""What commands are given: files that options name, and suggestions for commands that are misspelt."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from pathlib import Path
 
 import click
 
+STANDARD_INPUT = Path("/dev/stdin")
 MOST_SUGGESTED = 3
 
 
+def read_file(_context: click.Context, _parameter: click.Parameter, name: str | None) -> Path | None:
+    """The file; `-` is standard input."""
+    if name is None:
+        return None
+    return STANDARD_INPUT if name == "-" else Path(name)
+
+
 class SuggestingGroup(click.Group):
+    """Suggests what a misspelt command was meant to be."""
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
