@@ -1,8 +1,8 @@
 """The units that may be preempted, as arrays: one line a unit, and one for every node a unit is on; and what they lose.
 
 The work that is lost with a pod is counted in millionths of a node-second: its share of its node in thousandths (the
-largest over all resources it requests), times the milliseconds since its last checkpoint. A share needs no exchange rate
-between cores and devices: who holds half of a node's GPUs keeps others from half of that node, whatever else is free.
+largest over all resources it requests), times the milliseconds since its last checkpoint. A share needs no exchange
+rate between cores and devices: who holds half of a node's GPUs keeps others from half of that node.
 """
 
 from __future__ import annotations
