@@ -128,7 +128,7 @@ def test_installing_again_changes_nothing_and_keeps_the_trust(cluster: Cluster, 
     assert "MutatingWebhookConfiguration headgate: created" in checked
     again = run_install(cluster.administrator, "--webhook-url", f"https://127.0.0.1:{port}", "--no-queues")
     outcomes = {line.rpartition(": ")[2] for line in again.stdout.splitlines() if ".kueue." not in line}
-    assert outcomes == {"unchanged"}  # Kueue's kinds may have come from elsewhere
+    assert outcomes == {"unchanged"}, again.stdout  # Kueue's kinds may have come from elsewhere
     assert all(trusts(cluster, kind) for kind in CONFIGURATIONS)
 
 

@@ -51,8 +51,10 @@ class Labelled(Struct, frozen=True):
 
     @property
     def selector(self) -> Manifest:
+        """Never with an empty list: an API server counts each apply of one as a change."""
         wanted = ((self.has, "Exists"), (self.lacks, "DoesNotExist"))
-        return {"matchExpressions": [{"key": key, "operator": operator} for key, operator in wanted if key]}
+        expressions = [{"key": key, "operator": operator} for key, operator in wanted if key]
+        return {"matchExpressions": expressions} if expressions else {}
 
 
 QUEUED = Labelled(has=QUEUE_NAME)
