@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 from headgate.gates.fields import (
     NEGATIVE,
@@ -189,20 +186,12 @@ def gate_change_errors(new: Sequence[str], old: Sequence[str]) -> list[Admission
 Json = Mapping[str, Any]
 
 PATH = "spec.podSets"
-REMEMBERED = 4_096
-"""Size of the LRU cache of validated pod sets."""
 PODS = "pods"
 """The resource under which quota counts the pods themselves."""
 
 
 def template_errors(pod_sets: Sequence[Json]) -> tuple[AdmissionFieldError, ...]:
-    """Errors of the requests and limits in the pod templates, cached by their JSON."""
-    return _errors_in(msgspec.json.encode(pod_sets))
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _errors_in(text: bytes) -> tuple[AdmissionFieldError, ...]:
-    pod_sets: list[Json] = msgspec.json.decode(text)
+    """Errors of the requests and limits in the pod templates."""
     return tuple(
         error for index, pod_set in enumerate(pod_sets) for error in _template_errors(pod_set, f"{PATH}[{index}]")
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -82,7 +81,6 @@ class Quantity(Struct, frozen=True, gc=False, eq=False):
         return self.nanos >= other.nanos
 
 
-@lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity:
     """The amount the text stands for; raises InvalidQuantity.
 
