@@ -128,6 +128,15 @@ def test_a_nomination_that_someone_else_takes_back_wakes_those_it_kept_off():
     assert steps.see(replace(first, nominated="")).binds == {"second": "n"}
 
 
+def test_who_has_no_victims_waits_for_those_of_another():
+    """A fresh process sees a pod that stops, and capacity for both."""
+    small = pod("small", cpu=50, priority=1)
+    steps = Steps(node("n", cpu=300), bound(pod("low", cpu=300, priority=1), "n"), pod("mid", priority=5), small)
+    assert nominations(steps) == {"mid": "n"}
+    assert evictions(recorded(steps)) == ["low"]
+    assert nominations(steps.later(20)) == {"small": "n"}
+
+
 def test_a_node_that_is_gone_may_make_room_elsewhere():
     """A late member is kept to the zone of its gang for as long as that zone has a node of it."""
     zones = [node(name, cpu=100, labels={"zone": name}) for name in "ab"]

@@ -403,6 +403,7 @@ class PreemptStage:
         self.evicting.forget(pod.key)
         self.evicting.send(pod.key, eviction)
         self._gangs.gone(pod)
+        self._cache.note(ClusterEvent.CANDIDATES_CHANGED)  # what it leaves may do for others too
 
     def _keep(self, evict: Evict) -> None:
         key = evict.target.key
