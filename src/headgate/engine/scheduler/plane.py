@@ -330,7 +330,8 @@ class SchedulerPlane:
             effects += self._pre_enqueue.recheck_all(now)
         if cluster_events:
             self._preempt.forget_failed_searches()
-            self._queue_preemption.forget_failed_searches()
+            if self._queue_capacity.in_use:
+                self._queue_preemption.forget_failed_searches()
             effects += self._pre_enqueue.recheck(cluster_events, now)
             self._queue.wake(cluster_events, now)
         self._queue.flush_backoff(now)
