@@ -20,7 +20,7 @@ def pod(name: str, index: int, phase: Phase = Phase.RUNNING, deleted: float | No
 
 @given(st.sets(st.integers(0, 50)))
 def test_a_list_of_indexes_says_which(indexes):
-    assert set(indexes_in(intervals_of(indexes))) == indexes
+    assert set(indexes_in(intervals_of(indexes), 51)) == indexes
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,11 @@ def test_a_list_of_indexes_says_which(indexes):
         pytest.param("", [], id="none"),
         pytest.param("0,2-4", [0, 2, 3, 4], id="single ones and runs"),
         pytest.param("x,1,-,3-", [1, 3], id="what is no index is left out"),
+        pytest.param("3-9999999999,²", [3, 4], id="what the Job has no pods for is left out"),
     ],
 )
 def test_lists_of_indexes(text, indexes):
-    assert list(indexes_in(text)) == indexes
+    assert list(indexes_in(text, 5)) == indexes
 
 
 def test_an_index_fails_for_good_after_more_failures_than_its_limit():
@@ -65,7 +66,7 @@ def test_a_pod_that_is_asked_to_leave_is_no_failure_and_leaves_its_index_open():
 
 def test_what_the_status_says_is_kept():
     progress = IndexProgress()
-    progress.update(JobIndexes("0-1", "3"))
+    progress.update(JobIndexes("0-1", "3"), 6)
     assert list(progress.next_open(6, {4})) == [2, 5]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
@@ -12,6 +13,7 @@ from headgate.model.pod import Phase, Pod
 
 FIRST_BACKOFF = 10.0  # seconds before a failed pod is replaced; doubles with each failure
 LONGEST_BACKOFF = 600.0
+_INDEX = re.compile(r"[0-9]{1,10}")
 
 
 class IndexProgress(Struct):
@@ -23,10 +25,10 @@ class IndexProgress(Struct):
     failures: dict[int, dict[str, float]] = field(default_factory=dict)  # when each pod of an index was seen failed
     first_open: int = 0  # all indexes below are done
 
-    def update(self, shown: JobIndexes) -> None:
+    def update(self, shown: JobIndexes, completions: int) -> None:
         """What the status of the Job has stays."""
-        self.completed.update(indexes_in(shown.completed))
-        self.failed.update(indexes_in(shown.failed))
+        self.completed.update(indexes_in(shown.completed, completions))
+        self.failed.update(indexes_in(shown.failed, completions))
 
     def add_pod(self, pod: Pod, now: float) -> None:
         index = index_of(pod)
@@ -79,12 +81,12 @@ def index_of(pod: Pod) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def indexes_in(intervals: str) -> Iterator[int]:
-    """The indexes of a list such as `0,2-4`; what is no interval is left out."""
+def indexes_in(intervals: str, below: int) -> Iterator[int]:
+    """The indexes below that bound of a list such as `0,2-4`; what is no interval is left out."""
     for interval in intervals.split(","):
         first, _, last = interval.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            yield from range(int(first), int(last or first) + 1)
+        if _INDEX.fullmatch(first) and _INDEX.fullmatch(last or first):
+            yield from range(int(first), min(int(last or first) + 1, below))
 
 
 def intervals_of(indexes: Iterable[int]) -> str:

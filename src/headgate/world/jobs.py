@@ -64,7 +64,7 @@ class JobPods(Struct):
             self.earlier_failed = max(0, job.failed - len(self.failed))
             self.started = job.started
         if job.indexes is not None:
-            self.indexes.update(job.indexes)
+            self.indexes.update(job.indexes, job.completions or 0)
         self.job = job
 
     def expect_deletion(self, pod: Pod) -> None:

@@ -26,7 +26,7 @@ from headgate.model.keys import Key, Kind
 from headgate.model.settings import Settings
 from headgate.simulator import InvalidScenario, NeverSettles
 from headgate.ui.arguments import read_file
-from headgate.ui.explain.workload_command import Moment, read_moment, simulated_objects
+from headgate.ui.explain.workload_command import Moment, cluster_options, scenario_options, simulated_objects
 from headgate.ui.output import TABLE, age, echo_document, output_option, table
 from headgate.ui.plugins import InstalledPlugins
 
@@ -43,18 +43,11 @@ Examples:
 """
 )
 @click.argument("name", metavar="NAME")
-@click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
-@click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
-@click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
-@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
+@cluster_options
 @click.option(
     "--config", metavar="FILE", callback=read_file, help="Configuration of the scheduler; - for standard input."
 )
-@click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input.")
-@click.option(
-    "--at", metavar="TIME", callback=read_moment, help="Time in the scenario, such as 90s.  [default: its end]"
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
+@scenario_options
 @output_option
 def pod(
     *,

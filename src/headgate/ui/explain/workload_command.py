@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import click
 import msgspec
@@ -44,6 +44,8 @@ from headgate.ui.output import TABLE, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
 from headgate.ui.progress import progress_bar
 
+F = TypeVar("F", bound=Callable[..., object])
+
 DONE, NOT_FOUND, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 NO_QUEUES = (
     "the cluster does not serve Workloads of kueue.x-k8s.io/v1beta2; install them with `headgate install`, or a Kueue "
@@ -69,6 +71,32 @@ def read_moment(_context: click.Context, _parameter: click.Parameter, text: str 
         raise click.BadParameter(str(error)) from None
 
 
+def cluster_options(command: F) -> F:
+    """The options that say which cluster is read, and as whom."""
+    namespace = "Namespace to use instead of that of the context."
+    insecure = "Send a bearer token even over plain HTTP to another host."
+    for option in (
+        click.option("--insecure", is_flag=True, help=insecure),
+        click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one."),
+        click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config."),
+        click.option("--namespace", "-n", metavar="NAME", default="", help=namespace),
+    ):
+        command = option(command)
+    return command
+
+
+def scenario_options(command: F) -> F:
+    """The options that name a moment of a scenario instead of a cluster."""
+    at = "Time in the scenario, such as 90s.  [default: its end]"
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario."),
+        click.option("--at", metavar="TIME", callback=read_moment, help=at),
+        click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -83,21 +111,14 @@ Examples:
 """
 )
 @click.argument("name", metavar="[KIND/]NAME")
-@click.option("--namespace", "-n", metavar="NAME", default="", help="Namespace to use instead of that of the context.")
-@click.option("--kubeconfig", metavar="FILE", default="", help="Instead of KUBECONFIG or ~/.kube/config.")
-@click.option("--context", metavar="NAME", default="", help="Context to use instead of the current one.")
-@click.option("--insecure", is_flag=True, help="Send a bearer token even over plain HTTP to another host.")
+@cluster_options
 @click.option(
     "--config",
     metavar="FILE",
     callback=read_file,
     help="Configuration of the headgate or Kueue that decides; - for standard input.",
 )
-@click.option("--scenario", metavar="FILE", help="Simulate this scenario instead; - for standard input.")
-@click.option(
-    "--at", metavar="TIME", callback=read_moment, help="Time in the scenario, such as 90s.  [default: its end]"
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the scenario.")
+@scenario_options
 @output_option
 def workload(
     *,
