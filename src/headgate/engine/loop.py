@@ -75,21 +75,20 @@ class Engine:
         """
         effects: list[Effect] = []
         readers, awake = self._readers, dict[Plane, None]()
-        gone: dict[Key, None] = {}
+        lost = False
         event: Event | None = None
         plane: Plane | None = None
         try:
             for event in batch:
                 if isinstance(event, Observed):
                     told = readers[event.object.key.kind]
-                    gone.pop(event.object.key, None)
+                elif isinstance(event, Outcome):
+                    told = readers[_target(event.effect).kind]
                 elif isinstance(event, Gone):
                     told = readers[event.key.kind]
-                    gone[event.key] = None
-                elif isinstance(event, TimerFired):
-                    told = self._timers.get(event.timer, [])
+                    lost = True
                 else:
-                    told = readers[_target(event.effect).kind]
+                    told = self._timers.get(event.timer, [])
                 for each in told:
                     awake[each] = None
                     news = each.absorb(event, now)
@@ -101,8 +100,8 @@ class Engine:
                 effects.extend(plane.decide(now))
             for plane in planes:
                 plane.check()
-            if gone:
-                self.journal.forget_fresh(gone)  # planes forget what they lose; here, what they still said about it
+            if lost:  # planes forget what they lose; here, what they still said about it
+                self.journal.forget_fresh(_gone(batch))
         except AssertionError:
             raise
         except Exception as error:
@@ -115,6 +114,17 @@ class Engine:
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.collect()}
+
+
+def _gone(batch: Sequence[Event]) -> set[Key]:
+    """The objects that are gone at the end of the batch: one of the same key may come again."""
+    gone: set[Key] = set()
+    for event in batch:
+        if isinstance(event, Gone):
+            gone.add(event.key)
+        elif isinstance(event, Observed):
+            gone.discard(event.object.key)
+    return gone
 
 
 def _subject(event: Event) -> Key | None:

@@ -141,10 +141,11 @@ class PodQueue:
     def add(self, pod: Pod, now: float = 0.0) -> None:
         """Adds the pod to the active queue. A known pod whose demand did not change stays where it is."""
         known = self._infos.get(pod.key)
-        if known is not None and known.queue is not QueueName.GATED and same_demand(known.pod, pod):
-            known.pod = pod
-            return
-        self.delete(pod.key)
+        if known is not None:
+            if known.queue is not QueueName.GATED and same_demand(known.pod, pod):
+                known.pod = pod
+                return
+            self.delete(pod.key)
         self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
 
     def add_group(self, info: QueuedPodInfo, now: float) -> None:

@@ -168,11 +168,11 @@ class SchedulerPlane:
         match event:
             case Observed(object=found):
                 return self._absorb.observe(found, now)
+            case Outcome(effect=Bind() as bind):
+                return self._bind_answered(bind, event, now)
             case Gone(key=key, uid=uid, quarantined_in=group):
                 self._gangs.quarantined(key, group)
                 return self._absorb.lose(key, uid, now)
-            case Outcome(effect=Bind() as bind):
-                return self._bind_answered(bind, event, now)
             case Outcome(effect=PatchStatus() as patch):
                 return self._patch_answered(patch, event, now)
             case Outcome(effect=Evict() as evict):
@@ -349,12 +349,12 @@ class SchedulerPlane:
 
     def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
         for info, found in self._place.run(batch):
-            yield from self._act(info, found, batch.members or [info.pod], now)
+            yield from self._act(info, found, batch.members, now)
             if self._gangs.touched:
                 yield from self._pre_enqueue.enqueue_gangs(now)
 
-    def _act(self, info: QueuedPodInfo, found: Found | None, pods: list[Pod], now: float) -> Iterable[Effect]:
-        """`pods` are those of the entry that every capacity stage allows."""
+    def _act(self, info: QueuedPodInfo, found: Found | None, members: list[Pod], now: float) -> Iterable[Effect]:
+        """`members` are those of a gang that every capacity stage allows."""
         if found is None:
             self._queue.requeue(info)
             return ()
@@ -366,16 +366,16 @@ class SchedulerPlane:
             case GroupPlacement(placements=placements):
                 self._queue.done(info)
                 attempt = GroupAttempt(len(placements))
-                members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
-                return [effect for member, each in members for effect in self._assume(member, each, now, attempt)]
+                placed = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
+                return [effect for member, each in placed for effect in self._assume(member, each, now, attempt)]
             case NoPlacement():
-                return self._refuse(info, found, pods, now)
+                return self._refuse(info, found, members or [info.pod], now)
             case _:
                 assert_never(found)
 
     def _assume(self, info: QueuedPodInfo, found: Placement, now: float, attempt: GroupAttempt | None) -> list[Effect]:
         pod = info.pod
-        self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
+        self._preempt.waits_no_more(pod)
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
             self._cache.note(ClusterEvent.ROOM_FREED)
         self._preempt.charged(found.node, pod.priority)

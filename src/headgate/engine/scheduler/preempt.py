@@ -39,7 +39,7 @@ class AwaitedVictims:
     """Which preemptors wait for which victims, so that each is tried again when its last victim is gone, not before."""
 
     def __init__(self) -> None:
-        self._expected: dict[Key, dict[Key, None]] = {}  # victims by queue entry
+        self.victims_of: dict[Key, dict[Key, None]] = {}  # by queue entry
         self._awaiting: dict[Key, dict[Key, None]] = {}  # queue entries by victim
 
     def expect(self, entry: Key, pods: Iterable[Key]) -> None:
@@ -47,12 +47,12 @@ class AwaitedVictims:
         self.forget(entry)
         expected = dict.fromkeys(pods)
         if expected:
-            self._expected[entry] = expected
+            self.victims_of[entry] = expected
         for pod in expected:
             self._awaiting.setdefault(pod, {})[entry] = None
 
     def forget(self, entry: Key) -> None:
-        for pod in self._expected.pop(entry, {}):
+        for pod in self.victims_of.pop(entry, {}):
             self._awaiting[pod].pop(entry)
             if not self._awaiting[pod]:
                 del self._awaiting[pod]
@@ -61,10 +61,10 @@ class AwaitedVictims:
         """The victim is gone; returns the entries that wait for no other one."""
         places = list(self._awaiting.pop(pod, ()))
         for entry in places:
-            del self._expected[entry][pod]
-        done = [entry for entry in places if not self._expected[entry]]
+            del self.victims_of[entry][pod]
+        done = [entry for entry in places if not self.victims_of[entry]]
         for entry in done:
-            del self._expected[entry]
+            del self.victims_of[entry]
         return done
 
 
@@ -150,19 +150,18 @@ class PreemptStage:
 
     def as_assumed(self, pod: Pod) -> Pod:
         """The pod with the assumed effect of writes that are not observed yet."""
-        flight = self.evicting.get(pod.key)
-        if flight is not None and (pod.deleted is not None or pod.uid != flight.write.evict.target.uid):
-            self.evicting.confirm(pod.key)
-        elif flight is not None:
-            pod = msgspec.structs.replace(pod, deleted=flight.write.evict.at + pod.grace)
+        if (eviction := self.evicting.get(pod.key)) is not None:
+            evict = eviction.write.evict
+            if pod.deleted is not None or pod.uid != evict.target.uid:
+                self.evicting.confirm(pod.key)
+            else:
+                pod = msgspec.structs.replace(pod, deleted=evict.at + pod.grace)
         self._interrupted.observed(pod)
         node = self._nominated_node(pod.key)
-        if node is None:
-            return pod
-        if node == pod.nominated:
-            self.nominating.see(pod.key)
-            return pod
-        return msgspec.structs.replace(pod, nominated=node)
+        if node is None or node != pod.nominated:
+            return pod if node is None else msgspec.structs.replace(pod, nominated=node)
+        self.nominating.see(pod.key)
+        return pod
 
     def _nominated_node(self, pod: Key) -> str | None:
         """The node of a nomination that is in flight; None when there is none."""
@@ -188,14 +187,16 @@ class PreemptStage:
         for pod in self._nominations.lower_on((node,), below):
             self._queue.activate(self._gangs.queue_key(pod))
 
-    def waits_no_more(self, pod: Key, entry: Key) -> None:
+    def waits_no_more(self, pod: Pod) -> None:
         """The pod is bound, assumed or gone: no victim is evicted for it any more."""
-        self.nominating.forget(pod)
-        self.leaves_queue(pod, entry)
+        self.nominating.forget(pod.key)
+        if self._assumed or self._awaited.victims_of:
+            self.leaves_queue(pod)
 
-    def leaves_queue(self, pod: Key, entry: Key) -> None:
+    def leaves_queue(self, pod: Pod) -> None:
         """Abandons the preemption of the queue entry that the pod has left."""
-        for each in dict.fromkeys((entry, self._entry_of.get(pod, entry))):
+        entry = self._gangs.queue_key(pod)
+        for each in dict.fromkeys((entry, self._entry_of.get(pod.key, entry))):
             self._abandon(each)
             self._awaited.forget(each)
 

@@ -134,7 +134,10 @@ class QueueCapacity:
         return named
 
     def charge(self, pod: Pod) -> None:
-        queue, known = self.queue_of(pod), self._use.get(pod.key)
+        known = self._use.get(pod.key)
+        if known is None and not pod.annotations and pod.group is None:
+            return
+        queue = self.queue_of(pod)
         if known is None and not queue:
             return
         use = PodUse(queue, pod.shape.requests)
