@@ -201,7 +201,8 @@ class InFlightWrites(Generic[S, W]):
 
     def _drop_deadline(self, slot: S) -> None:
         self.deadlines.drop(slot)
-        self.idle_deadlines.drop(slot)
+        if self._policy.idle_nets:
+            self.idle_deadlines.drop(slot)
 
     def _back_off(self, slot: S, state: WriteState, now: float) -> None:
         flight = self._writes[slot]
