@@ -147,6 +147,12 @@ class PodQueue:
         self.delete(pod.key)
         self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
 
+    def update(self, pod: Pod) -> None:
+        """The entry of the pod, if it has one of its own, is for the pod as it is now; it stays where it is."""
+        known = self._infos.get(pod.key)
+        if known is not None:
+            known.pod = pod
+
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
         self.delete(info.key)
