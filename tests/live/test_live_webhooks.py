@@ -40,6 +40,7 @@ from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
 from headgate.ui.cli import main
+from headgate.ui.progress import ClusterReading
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
@@ -586,5 +587,7 @@ def test_wrong_webhook_flags_end_the_start(flags: dict[str, str], said: str, tmp
     files = {
         name: tmp_path / value if name in ("webhook_cert", "webhook_key") else value for name, value in flags.items()
     }
-    assert start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing()) == 2
+    assert (
+        start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing(), ClusterReading()) == 2
+    )
     assert said in capsys.readouterr().err

@@ -23,7 +23,7 @@ from headgate.live.client import Client
 from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json, reports
 from headgate.live.http_server import Listen, http_server
-from headgate.live.logs import Log, Outages
+from headgate.live.logs import Log, Outages, ReadProgress, Unwatched
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
 from headgate.live.page_access import ReviewedAccess
 from headgate.live.plugin_isolation import pre_enqueue_plugins
@@ -63,6 +63,7 @@ class RunPlan(Struct, frozen=True):
     record: BinaryIO | None = None
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
+    reading: ReadProgress = Unwatched()
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -161,8 +162,9 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
     reflector = ReflectorDependencies(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
     plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
+    clocks = (time.perf_counter, time.time)
     return TermDependencies(
-        plan.settings, plugins, reflector, metrics, log, recorder, time.perf_counter, time.time, Quarantine()
+        plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine(), plan.reading
     )
 
 

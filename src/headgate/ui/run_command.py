@@ -185,6 +185,7 @@ def run(
     from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
     from headgate.ui.plugins import InstalledPlugins  # noqa: PLC0415
+    from headgate.ui.progress import cluster_reading  # noqa: PLC0415
 
     flags = Flags(
         kubeconfig=kubeconfig,
@@ -213,4 +214,5 @@ def run(
         installed = InstalledPlugins()
     except InvalidPlugin as error:
         raise click.UsageError(str(error)) from None
-    sys.exit(start(flags, installed))
+    with cluster_reading() as console:
+        sys.exit(start(flags, installed, console))
