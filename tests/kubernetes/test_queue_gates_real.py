@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,10 +34,14 @@ def served(cluster: Cluster) -> None:
 async def queue(client: Client, namespace: str, served: None) -> AsyncIterator[str]:
     """A queue with one place."""
     name = f"queue-{namespace}"
-    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    await client.create(QUEUES, {**kind, "metadata": {"name": name}, "spec": {"capability": {"cpu": "1"}}})
+    await client.create(QUEUES, queue_manifest(name, "1"))
     yield name
     await client.delete(f"{QUEUES}/{name}")
+
+
+def queue_manifest(name: str, cpu: str, **spec: Any) -> Manifest:
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    return {**kind, "metadata": {"name": name}, "spec": {"capability": {"cpu": cpu}, **spec}}
 
 
 def gated(name: str, queue: str, **spec: Any) -> Manifest:
@@ -104,6 +109,78 @@ async def test_a_gate_of_somebody_else_comes_first(
     off = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
     await client.patch(f"{pods_path(namespace)}/held", off, JSON_PATCH)
     await pods.until("it is bound", lambda: pods.node_of("held") == "plain")
+
+
+async def test_a_gang_is_let_go_whole_or_not_at_all(
+    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, start: Start
+) -> None:
+    """The queue and the one above it grow; what no node fits is let go when both have capacity for all of it."""
+    names, below = [f"train-{number}" for number in range(3)], f"{queue}-below"
+    await client.create(QUEUES, queue_manifest(below, "3", parent=queue))
+    groups = QUEUES.replace("queues", f"namespaces/{namespace}/podgroups")
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "train"}}
+    await client.create(groups, {**kind, "spec": {"minMember": 3, "queue": below}})
+    start("--no-leader-elect")
+    members = [gated(name, below) for name in names]
+    for each in members:
+        each["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "train"
+    await create_pods(client, namespace, members)
+    for capability in ("1", "2"):
+        await client.patch(f"{QUEUES}/{queue}", {"spec": {"capability": {"cpu": capability}}})
+        await pods.until(
+            f"the level above has {capability}",
+            lambda capability=capability: all(f"has cpu {capability}" in _message(pods, name) for name in names),
+        )
+        assert {reason(pods, name) for name in names} == {"SchedulingGated"}
+        assert [gates(pods, name) for name in names] == [[QUEUE_GATE]] * 3
+
+    await client.patch(f"{QUEUES}/{queue}", {"spec": {"capability": {"cpu": "3"}}})
+    await pods.until(
+        "all of it is shown to autoscalers", lambda: all(reason(pods, name) == "Unschedulable" for name in names)
+    )
+    assert [gates(pods, name) for name in names] == [[]] * 3
+    eventually(
+        "both levels show the reservation", lambda: _reserved(cluster, queue) == _reserved(cluster, below) == "3"
+    )
+    await create_nodes(client, [node("bought", cpu="2")])
+    await create_nodes(client, [node("more", cpu="1")])
+    await pods.until("all of it is bound", lambda: all(pods.node_of(name) for name in names))
+    await client.delete(f"{QUEUES}/{below}")
+
+
+async def test_turning_the_feature_off_removes_every_gate_of_ours_and_none_of_others(
+    client: Client, namespace: str, pods: PodWatch, queue: str, start: Start, tmp_path: Path
+) -> None:
+    await create_nodes(client, [node("plain")])
+    first = start("--no-leader-elect")
+    await create_pods(client, namespace, [gated("a-runs", queue)])
+    await pods.until("the queue is full", lambda: pods.node_of("a-runs") == "plain")
+    others = {
+        "b-waits": [QUEUE_GATE],
+        "c-short": ["volcano.sh/queue-allocation-gate"],
+        "d-held": ["example.com/theirs", QUEUE_GATE, "example.com/more"],
+        "e-theirs": ["example.com/theirs"],
+    }
+    for name, held in others.items():
+        made = gated(name, queue)
+        made["spec"]["schedulingGates"] = [{"name": gate} for gate in held]
+        await create_pods(client, namespace, [made])
+    await pods.until("they wait", lambda: {"e-theirs", "c-short"} <= pods.pods.keys())
+    await pods.until("and are told why", lambda: "in use or reserved" in _message(pods, "c-short"))
+    assert {name: gates(pods, name) for name in others} == others
+    first.stop()
+
+    config = tmp_path / "off.yaml"
+    config.write_text("featureGates: {SchedulingGatesQueueAdmission: false}")
+    start("--no-leader-elect", "--config", str(config))
+
+    released = {"b-waits": [], "c-short": [], "d-held": ["example.com/theirs", "example.com/more"]}
+    await pods.until("no gate of ours is left", lambda: {name: gates(pods, name) for name in released} == released)
+    assert gates(pods, "e-theirs") == ["example.com/theirs"]
+    await pods.until("the queue limits them as before", lambda: reason(pods, "b-waits") != "")
+    assert pods.node_of("b-waits") == ""
+    await client.patch(f"{pods_path(namespace)}/a-runs/status", {"status": {"phase": "Succeeded"}})
+    await pods.until("the next one runs", lambda: pods.node_of("b-waits") == "plain")
 
 
 def _message(pods: PodWatch, name: str) -> str:
