@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from headgate.model.volcano import QUEUE_GATE, VolcanoQueue
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kubernetes"))
 
 from assets import MissingProgram
-from bench_kubernetes import Course, Meter, empty
+from bench_kubernetes import Course, Meter, Runner, empty
 from cluster import Cluster
 from objects import create_namespace, create_pods, pod
 from ours import OurProcess
@@ -195,7 +195,7 @@ def our_process(course: Course, _namespace: str, _waiting: Sequence[PodSeen]) ->
 
 
 RAW, OURS = "raw", "headgate"
-CONTENDERS = {RAW: RawPatches, OURS: our_process}
+CONTENDERS: dict[str, Callable[[Course, str, Sequence[PodSeen]], Runner]] = {RAW: RawPatches, OURS: our_process}
 
 
 async def remove_gates(course: Course, contender: str, namespace: str, queues: int) -> Removals:
