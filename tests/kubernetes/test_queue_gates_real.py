@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from children import eventually
-from cluster import Cluster
+from children import PATIENCE, eventually, free_port
+from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
 from objects import Manifest, create_nodes, create_pods, node, pod, pods_path
+from test_workload_admission_real import CONFIGURATIONS, run_install, trusts
 from watching import PodWatch
 from wire import JSON_PATCH, Client
 
@@ -181,6 +183,42 @@ async def test_turning_the_feature_off_removes_every_gate_of_ours_and_none_of_ot
     assert pods.node_of("b-waits") == ""
     await client.patch(f"{pods_path(namespace)}/a-runs/status", {"status": {"phase": "Succeeded"}})
     await pods.until("the next one runs", lambda: pods.node_of("b-waits") == "plain")
+
+
+@pytest.fixture
+def installed(cluster: Cluster, served: None) -> Iterator[int]:
+    """The port on which our process is to answer about new pods; afterwards nobody is asked any more."""
+    port = free_port()
+    flags = ("--webhook-url", f"https://127.0.0.1:{port}", "--volcano", "--no-queues")
+    done = run_install(cluster.administrator, *flags)
+    assert done.returncode == 0, done.stderr
+    yield port
+    for kind in CONFIGURATIONS:
+        cluster.kubectl("delete", kind, "headgate")
+
+
+async def test_one_process_gates_pods_and_lets_them_go(
+    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, start: Start, installed: int
+) -> None:
+    await create_nodes(client, [node("plain")])
+    flags = ("--no-queues", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
+    start("--webhook-listen", f"127.0.0.1:{installed}", *flags)
+    eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
+    asking = gated("first", queue)
+    del asking["spec"]["schedulingGates"]
+    async with asyncio.timeout(PATIENCE):  # a server takes a moment to heed the certificate
+        while (answer := await client.request("POST", pods_path(namespace), asking)).code != 201:
+            await asyncio.sleep(0.1)
+    assert answer.value["spec"]["schedulingGates"] == [{"name": QUEUE_GATE}]
+    await pods.until("the first pod is bound", lambda: pods.node_of("first") == "plain")
+
+    asking["metadata"]["name"] = "second"
+    await create_pods(client, namespace, [asking])
+    await pods.until("the second waits for its queue", lambda: "in use or reserved" in _message(pods, "second"))
+    assert gates(pods, "second") == [QUEUE_GATE]
+    await client.delete(f"{pods_path(namespace)}/first?gracePeriodSeconds=0")
+    await pods.until("then it runs", lambda: pods.node_of("second") == "plain")
+    assert gates(pods, "second") == []
 
 
 def _message(pods: PodWatch, name: str) -> str:
