@@ -30,7 +30,7 @@ from headgate.live.election import LeaseSettings
 from headgate.live.http_server import CannotListen, Listen
 from headgate.live.install import NotInstalled, install
 from headgate.live.kubeconfig import InvalidKubeconfig, find_access, load_yaml
-from headgate.live.logs import FORMATS, Log, LogLevel
+from headgate.live.logs import FORMATS, Log, LogLevel, LogStream, ReadProgress
 from headgate.live.service import MetricsPlan, RunPlan, serve
 from headgate.live.term import BrokenEngine
 from headgate.live.webhooks import WebhookPlan
@@ -95,12 +95,16 @@ class Installed(Protocol):
         """Raises InvalidPlugin."""
 
 
-def start(flags: Flags, installed: Installed) -> int:
+class StartConsole(LogStream, ReadProgress, Protocol):
+    """Standard error, and what is shown there while the cluster is read."""
+
+
+def start(flags: Flags, installed: Installed, console: StartConsole) -> int:
     """Runs until a signal; the exit code. What is wrong with the input is said in one line."""
-    log = Log(sys.stderr, FORMATS[flags.log_format], LogLevel[flags.log_level.upper()], time.time)
+    log = Log(console, FORMATS[flags.log_format], LogLevel[flags.log_level.upper()], time.time)
     try:
         with _recording(flags.record) as out, asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-            runner.run(_until_signalled(_plan(flags, installed, out), log))
+            runner.run(_until_signalled(_plan(flags, installed, out, console), log))
     except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration, InvalidPlugin, InvalidCertificate) as error:
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_INPUT
@@ -114,7 +118,7 @@ def start(flags: Flags, installed: Installed) -> int:
     return DONE
 
 
-def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
+def _plan(flags: Flags, installed: Installed, out: BinaryIO | None, reading: ReadProgress) -> RunPlan:
     access = find_access(flags.kubeconfig, flags.context, os.environ, insecure=flags.insecure)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
     settings = structs.replace(settings, roles=frozenset(Role(role) for role in flags.roles))
@@ -128,6 +132,7 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
         record=out,
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
+        reading=reading,
     )
 
 

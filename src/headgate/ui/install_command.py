@@ -9,6 +9,8 @@ import click
 import yaml
 
 from headgate.api.install_manifests import AtService, AtUrl, Manifest, WebhookPlace
+from headgate.model.settings import DEFAULT_SCHEDULER_NAME
+from headgate.ui.arguments import read_scheduler_names
 from headgate.ui.output import JSON, TABLE, echo_document, output_option
 
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
@@ -88,6 +90,17 @@ Examples:
     "left as they are.",
 )
 @click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    metavar="NAME",
+    multiple=True,
+    default=(DEFAULT_SCHEDULER_NAME,),
+    show_default=True,
+    callback=read_scheduler_names,
+    help="schedulerName that `headgate run` serves: its pods get the queue-allocation gate they ask for, and those of "
+    "others never come to our webhooks for it; may be repeated.",
+)
+@click.option(
     "--system-class-namespaces",
     metavar="LIST",
     default="kube-system",
@@ -106,6 +119,7 @@ def install(
     service: AtService | None,
     queues: bool,
     volcano: bool,
+    scheduler_names: tuple[str, ...],
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
     output: str,
@@ -122,7 +136,9 @@ def install(
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
-    wanted = manifests(place, queues=queues, volcano=volcano, system_classes=system_class_namespaces)
+    wanted = manifests(
+        place, queues=queues, volcano=volcano, schedulers=scheduler_names, system_classes=system_class_namespaces
+    )
     if dry_run and output == JSON:
         echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)
         return

@@ -23,10 +23,10 @@ from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.counting import counted
-from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
+from headgate.model.effects import Effect, EmitEvent, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, WriteError
 from headgate.model.groups import GroupKey
-from headgate.model.keys import Key
+from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
@@ -87,6 +87,13 @@ class PendingEviction(Struct, frozen=True):
     with_others: bool  # its whole gang is evicted
 
 
+class PreemptorNews(Struct):
+    """The event of a preemptor, told once: with the first eviction for it that the server accepts."""
+
+    event: EmitEvent
+    told: bool = False
+
+
 class PostFilterResult(Struct, frozen=True):
     """What is done for an entry that no node fits, in words and in effects."""
 
@@ -143,6 +150,7 @@ class PreemptStage:
         self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
         # by pod about to be evicted with others, then by queue entry of the preemptor: the mark, if one is written
         self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
+        self._news: dict[Target, PreemptorNews] = {}  # by victim whose eviction is not answered yet
         self._awaited = AwaitedVictims()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
 
@@ -373,14 +381,20 @@ class PreemptStage:
         With the rest of its gang a pod is evicted in whatever version.
         """
         key, flight = evict.target.key, self.evicting.get(evict.target.key)
+        news = self._news.pop(evict.target, None)
         if outcome.trouble is None:
             yield preemption_events.victim_event(evict, now)
+            if news is not None and not news.told:
+                news.told = True
+                yield msgspec.structs.replace(news.event, at=now)
         if flight is None or flight.write.evict != evict:
             return
         eviction = flight.write
         outdated = outcome.trouble is WriteError.CONFLICT and eviction.with_others
         if may_take_effect_later(outcome) or outdated:
             self.evicting.retry(key, eviction, now)
+            if news is not None:
+                self._news[evict.target] = news
         elif outcome.trouble is None:
             self.evicting.answer(key, eviction, None, "", now)
         else:
@@ -409,6 +423,7 @@ class PreemptStage:
     def _keep(self, evict: Evict) -> None:
         key = evict.target.key
         self.evicting.forget(key)
+        self._news.pop(evict.target, None)
         charge = self._nodes.charge_of(key)
         if charge is not None and charge[1].uid == evict.target.uid:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
@@ -509,11 +524,12 @@ class PreemptStage:
         yield from self._displace_nominations(assumed)
         together = {pod.key: mark_of(unit) for unit in plan.victims for pod in unit.pods}
         self._forget_marking(entry, assumed)
+        news = PreemptorNews(preemption_events.preemptor_event(assumed.preemptor, plan, now))
         for pod in victims:
+            self._news[pod.target] = news
             text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] is not None))
-        yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
         self._await_victims(entry, plan.placements)
 
     def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:
