@@ -6,8 +6,10 @@ from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import grouped, pod_group, queue, queued
 
+from headgate.model.claims import ClaimName
 from headgate.model.effects import Bind, Nomination, PatchSpec, PatchStatus, PodCondition, QueueReservation, RemoveGate
 from headgate.model.events import Gone, Outcome, TimerFired, WriteError
+from headgate.model.keys import Kind
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_GATE, DequeueStrategy, QueueState
@@ -261,6 +263,31 @@ def test_a_queue_that_takes_no_pods(queues, said):
     steps.later(20.0).see(queue("team", 9000, version="2", state=QueueState.OPEN))
     steps.later(20.0)
     assert steps.bound == {"a": "n"}
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        pytest.param([queue("team", capability=amounts(**{"deviceclass/gpu": 4}))], id="its own queue"),
+        pytest.param(
+            [queue("org", capability=amounts(**{"deviceclass/gpu": 4})), queue("team", None, "org")], id="one above"
+        ),
+    ],
+)
+def test_d6_a_queue_that_limits_devices_takes_no_pod_that_claims_some(queues):
+    """Nothing counts devices of claims: such a limit is kept by letting none go, and the pod says why."""
+    claim = ClaimName(Kind.DEVICE_CLAIM, "gpus")
+    made = queued("a")
+    made = replace(made, shape=replace(made.shape, claims=(claim,)))
+    steps = Queues(*queues, node("n", cpu=4000), made, queued("b", created=1.0))
+    assert (steps.binds, steps.let_go) == ({"b": "n"}, [])
+    assert steps.reasons == {"a": "SchedulingGated"}
+    said = (
+        f"waiting for its queue: queue {queues[0].name} limits deviceclass/gpu, and devices of resource claims are not"
+    )
+    assert steps.messages["a"].startswith(said)
+    steps.later(20.0).see(replace(queues[0], capability=amounts(4000), version="2"))
+    assert "resourceclaim" in steps.messages["a"], "without the limit its claim decides"
 
 
 def test_a_pod_that_names_no_queue_is_in_the_default_one_which_need_not_be_there():
