@@ -35,11 +35,12 @@ test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own s
 	$(BIN)/python tests/kueue/kueue_oracle.py
 	$(BIN)/python -m pytest tests/kueue
 
-nightly: $(READY)  ## a hundred thousand random histories of each plane against its laws, and hostile objects
+nightly: $(READY)  ## a hundred thousand random histories of each plane against its laws, hostile objects, the autoscaled day
 	$(BIN)/python tests/nightly.py
 	$(BIN)/python tests/hostile/nightly_leaks.py
+	$(BIN)/python examples/16-autoscaled-day/day.py
 
-day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with queues and without; draws the picture anew
+day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with gates and without; draws the picture anew
 	$(BIN)/python examples/16-autoscaled-day/day.py --svg examples/16-autoscaled-day/day.svg
 
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run

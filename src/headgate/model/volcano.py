@@ -12,6 +12,7 @@ from headgate.model.resources import Resources
 
 ROOT, DEFAULT_QUEUE = "root", "default"
 DEEPEST_QUEUE = 16  # queues above one another, the root among them
+DEVICE_CLASS = "deviceclass/"  # how a queue names what pods request through claims; not counted here
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 QUEUE_GATES = frozenset({QUEUE_GATE, "volcano.sh/queue-allocation-gate"})
 """Each is the name of a scheduling gate and of the annotation that asks for it."""

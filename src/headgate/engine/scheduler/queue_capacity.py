@@ -387,6 +387,8 @@ class QueueCapacity:
             return _not_now(
                 pod, f"waiting for queue {queue} to be open: it is {state}", {"queue": queue}, allowed, alike
             )
+        if pod.shape.claims and (limited := _limits_devices(node, pod)):
+            return _not_now(pod, f"waiting for its queue: {limited}", {"queue": queue}, allowed, (*alike, limited))
         head = self._heads.get(queue)
         order = QueuedPodInfo(pod).order
         if head is not None and node.queue.dequeue is DequeueStrategy.FIFO and head[0] < order:
@@ -470,6 +472,16 @@ def opted_in(pod: Pod) -> bool:
     if asks_for_gate(pod.annotations) or pod.reserved_at is not None:
         return True
     return any(gate in QUEUE_GATES for gate in pod.gates)
+
+
+def _limits_devices(node: VolcanoQueueNode, pod: Pod) -> str:
+    """Why the pod may not use devices: a queue limits them, and which ones a claim takes is not counted here."""
+    if not any(claim.kind is Kind.DEVICE_CLAIM for claim in pod.shape.claims):
+        return ""
+    level = next((each for each in node.path() if each.device_limit), None)
+    if level is None:
+        return ""
+    return f"queue {level.name} limits {level.device_limit}, and devices of resource claims are not counted"
 
 
 def _limits(queue: VolcanoQueue) -> VolcanoQueue:
