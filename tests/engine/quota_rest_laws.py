@@ -209,7 +209,7 @@ class GatedHistory(RestHistory):
     def settle(self):
         """All is written, however often the rate limit had it wait."""
         self.come_to_rest()
-        for _ in range(5):
+        for _ in range(2):
             self.steps.later(30.0)
             self.come_to_rest()
 
@@ -229,7 +229,7 @@ class GatedHistory(RestHistory):
 def what_is_said_of_closed_gates_is_what_a_fresh_process_says(seed):
     """Unless that preempts somebody, as it does not know which allocations of quota there were before."""
     history = GatedHistory(Random(seed))
-    for _ in range(CHANGES):
+    for _ in range(CHANGES // 2):
         history.change()
         history.settle()
         said = history.said()
