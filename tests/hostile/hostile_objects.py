@@ -281,12 +281,8 @@ def queued_workload(dice: Random, name: str) -> Json:
         "reclaimablePods": [{"name": "main", "count": 1}],
         "admissionChecks": [
             {
-                "name": "a",
-                "state": "Retry",
-                "message": "m",
-                "lastTransitionTime": NEW_YEAR,
-                "requeueAfterSeconds": 5,
-                "retryCount": 1,
+                **{"name": "a", "state": "Retry", "message": "m", "lastTransitionTime": NEW_YEAR},
+                **{"requeueAfterSeconds": 5, "retryCount": 1},
                 "podSetUpdates": [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {"c": "d"}}],
             }
         ],
