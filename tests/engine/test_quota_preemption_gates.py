@@ -315,7 +315,7 @@ def test_time_alone_changes_no_price():
     assert writes(steps) == written
 
 
-@pytest.mark.parametrize("rule", [LOWER, NEWER], ids=["one evaluated for all", "each for itself"])
+@pytest.mark.parametrize("rule", [LOWER, NEWER], ids=["LowerPriority", "LowerOrNewerEqualPriority"])
 def test_another_victim_is_another_price_for_all_and_no_news_otherwise(rule):
     steps = QuotaSteps(queue(cpu=2, preemption=rule), work("low"), settings=GATES)
     for name in ("a", "b"):
