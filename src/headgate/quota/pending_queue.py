@@ -10,9 +10,18 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from headgate.model.keys import Key
-from headgate.model.queues import ClusterQueue, QueueingStrategy
+from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
+from headgate.quota import messages
 from headgate.quota.ledger import LocalUse
-from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
+from headgate.quota.pending_workload import (
+    EquivalenceClass,
+    PendingWorkload,
+    Progress,
+    Rank,
+    differs,
+    has_rested,
+    tells_of_gates,
+)
 
 
 class Requeue(StrEnum):
@@ -25,6 +34,7 @@ class Requeue(StrEnum):
     PREEMPTION_FAILED = "PreemptionFailed"
     PODS_NOT_READY = "PodsNotReady"
     PREEMPTION_GATED = "PreemptionGated"
+    CLASS_GATED = "PreemptionGatedForAll"  # as are all of its class
     NO_CANDIDATES = "PreemptionNoCandidates"
     NO_FIT = "NoFit"
 
@@ -37,7 +47,7 @@ _AT_ONCE = frozenset(
         Requeue.PODS_NOT_READY,
     }
 )
-SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES})
+SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES, Requeue.CLASS_GATED})
 """Reasons that hold for the whole equivalence class until something changes."""
 
 
@@ -63,18 +73,37 @@ class Unreserved(StrEnum):
     PENDING = "PendingEvaluation"
 
 
+PRICED = frozenset({Unreserved.GATED, Unreserved.WAITING})
+"""Reasons of a gated workload that depend on whom it could preempt."""
+
+
+class ClassRefusal(Struct, frozen=True, gc=False):
+    """Why all of an equivalence class wait, and of a gated one what preempting for each of them would cost."""
+
+    reason: Unreserved
+    proposal: PreemptionProposal | None = None
+    message: str = messages.PASSED_OVER
+
+
+BEHIND = ClassRefusal(Unreserved.WAITING, None, messages.BEHIND)
+
+
 SLACK = 64  # positions left behind that are not worth a sweep
 QueuePosition = tuple[int, float, str, Key]
 """A rank and its workload. A new tuple whenever a workload is queued, so that stale ones are known by identity."""
 
 
 class _ClassMembers:
-    """An equivalence class: its size, and a heap of positions in each line, the first of which is never stale."""
+    """An equivalence class: its size, and a heap of positions in each line, the first of which is never stale.
 
-    __slots__ = ("positions", "size")
+    `told` is the refusal that was last passed on to all of them.
+    """
+
+    __slots__ = ("positions", "size", "told")
 
     def __init__(self) -> None:
         self.size = 0
+        self.told: ClassRefusal | None = None
         self.positions: dict[str, list[QueuePosition]] = {}
 
 
@@ -140,6 +169,7 @@ class WorkloadLines:
         position = (*rank, key)
         self._members[key] = _Member(pending, line, same_class, position)
         same_class.size += 1
+        same_class.told = None
         positions = same_class.positions.setdefault(line, [])
         heapq.heappush(positions, position)
         if positions[0] is position:
@@ -183,6 +213,15 @@ class WorkloadLines:
             if not front:
                 del fronts[line]
         return found
+
+    def untold(self, kind: EquivalenceClass, refusal: ClassRefusal) -> list[PendingWorkload]:
+        """All of the class, unless they were told this refusal last; they are now."""
+        same_class, members = self._classes.get(kind), self._members
+        if same_class is None or same_class.told == refusal:
+            return []
+        same_class.told = refusal
+        found = [(members.get(one[3]), one) for positions in same_class.positions.values() for one in positions]
+        return [member.head for member, one in found if member is not None and member.position is one]
 
     def block(self, kind: EquivalenceClass) -> None:
         self._blocked[kind] = None
@@ -255,9 +294,10 @@ class PendingQueue:
         self._backoffs = backoffs
         self._follow(queue)
         self._inadmissible: dict[Key, PendingWorkload] = {}
-        self._refusals: dict[EquivalenceClass, Unreserved] = {}
+        self._refusals: dict[EquivalenceClass, ClassRefusal] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
+        self._priced: dict[Key, None] = {}  # their status tells of closed gates
         self._taken: PendingWorkload | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
@@ -302,15 +342,37 @@ class PendingQueue:
     def has_next(self) -> bool:
         return bool(self._lines.firsts())
 
-    def passed_over(self, key: Key) -> tuple[PendingWorkload, Unreserved] | None:
-        """The workload, if it is not tried because another of its class was refused since the last change; and why."""
+    def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
+        """The workload, if it is not tried because another of its class was refused since the last change; and why.
+
+        In a strict queue, if it tells of closed gates and waits behind another one.
+        """
         pending = self._lines.get(key)
-        why = None if pending is None else self._refusals.get(pending.kind)
-        return None if pending is None or why is None else (pending, why)
+        if pending is None:
+            return None
+        if self._is_best_effort:
+            why = self._refusals.get(pending.kind)
+        else:
+            why = BEHIND if key in self._priced and self._first() is not pending else None
+        return None if why is None else (pending, why)
+
+    def untold(self, head: PendingWorkload) -> list[PendingWorkload]:
+        """Workloads that may say of their gates what is no longer so, now that the head was refused.
+
+        Those of its class, if that refusal is not the one they were last told; in a strict queue, those behind it.
+        """
+        if not self._is_best_effort:
+            return [found for key in self._priced if (found := self._lines.get(key)) is not None]
+        refusal = self._refusals.get(head.kind) if head.kind.gated else None
+        return [] if refusal is None else self._lines.untold(head.kind, refusal)
 
     def add(self, pending: PendingWorkload, now: float) -> bool:
         """The workload is new or has changed. True when this may change the head."""
         key, taken = pending.workload.key, self._taken
+        if pending.kind.gated and tells_of_gates(pending.workload):
+            self._priced[key] = None
+        elif self._priced:
+            self._priced.pop(key, None)
         if taken is not None and taken.workload.key == key:
             self._taken = _going_on(pending, taken)
             self._push(self._taken)
@@ -332,6 +394,7 @@ class PendingQueue:
     def delete(self, key: Key) -> bool:
         """The workload no longer waits. True when it did."""
         self._skipped.pop(key, None)
+        self._priced.pop(key, None)
         if self._preemptor is not None and self._preemptor[0] == key:
             self._preemptor = None
         if self._taken is not None and self._taken.workload.key == key:
@@ -364,8 +427,8 @@ class PendingQueue:
         self._taken, self._woken_meanwhile = first, False
         return first
 
-    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, reason: Unreserved) -> bool:
-        """Requeues the head, which was not admitted for this reason; False when it is inadmissible now."""
+    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, refusal: ClassRefusal) -> bool:
+        """Requeues the head, which was refused like this; False when it is inadmissible now."""
         pending, self._taken = self._taken, None
         assert pending is not None and pending.workload.key == key, "only what was taken comes back"
         skipped = progress is not None and why is Requeue.GENERIC
@@ -380,7 +443,7 @@ class PendingQueue:
             self._push(pending)
             return True
         if self._is_best_effort and why in SPEAKS_FOR_CLASS:
-            self._refuse_all(pending.kind, reason, missed=progress is not None and progress.missed)
+            self._refuse_all(pending.kind, refusal, missed=progress is not None and progress.missed)
             self._push(pending)
         else:
             self._lines.remove(key)
@@ -390,8 +453,8 @@ class PendingQueue:
     def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
         return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
 
-    def _refuse_all(self, kind: EquivalenceClass, reason: Unreserved, *, missed: bool) -> None:
-        self._refusals[kind] = reason
+    def _refuse_all(self, kind: EquivalenceClass, refusal: ClassRefusal, *, missed: bool) -> None:
+        self._refusals[kind] = refusal
         if missed:
             self._missed[kind] = None
         self._lines.block(kind)
@@ -405,6 +468,17 @@ class PendingQueue:
         self._woken_meanwhile = True
         aside = self._inadmissible.values() if self._inadmissible else ()
         for pending in [one for one in aside if has_rested(one.workload, now) and may_enter(one.key.namespace)]:
+            del self._inadmissible[pending.key]
+            self._push(pending)
+
+    def reprice(self, now: float) -> None:
+        """Gated workloads are queued again if they may preempt now, or if that may cost something else."""
+        kinds = [kind for kind, refusal in self._refusals.items() if kind.gated and refusal.reason in PRICED]
+        for kind in kinds:
+            del self._refusals[kind]
+        self._lines.unblock(kinds)
+        aside = self._inadmissible.values() if self._inadmissible else ()
+        for pending in [one for one in aside if one.kind.gated and has_rested(one.workload, now)]:
             del self._inadmissible[pending.key]
             self._push(pending)
 

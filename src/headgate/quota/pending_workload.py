@@ -61,10 +61,14 @@ Rank = tuple[int, float, str]
 
 
 class EquivalenceClass(Struct, frozen=True, gc=False, cache_hash=True):
-    """Workloads of one equivalence class get the same answer, so one of them is evaluated for all."""
+    """Workloads of one equivalence class get the same answer, so one of them is evaluated for all.
+
+    A preemption gate is closed for all of a class that is `gated`.
+    """
 
     priority: int
     pod_set_requests: tuple[PodSetRequests, ...]
+    gated: bool = False
 
 
 class WorkloadRequests(Struct, frozen=True, weakref=True):
@@ -106,7 +110,8 @@ class PendingWorkload(Struct, frozen=True, gc=False):
 def requests_of_workload(
     workload: QueuedWorkload, settings: QuotaSettings, adjustments: Adjustments
 ) -> WorkloadRequests:
-    kind = EquivalenceClass(workload.effective_priority, pod_set_requests_of(workload, settings, adjustments))
+    requests, gated = pod_set_requests_of(workload, settings, adjustments), settings.preemption_gates
+    kind = EquivalenceClass(workload.effective_priority, requests, gated and workload.has_closed_gate)
     return WorkloadRequests(kind, problem_of(workload.pod_sets, adjustments))
 
 
@@ -160,6 +165,11 @@ def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
     return evicted.at if evicted.reason == "AdmissionCheck" else workload.created
 
 
+def tells_of_gates(workload: QueuedWorkload) -> bool:
+    """Its status says that a closed gate keeps it from preempting, or what that would cost."""
+    return workload.status.proposal is not None or workload.gated_since is not None
+
+
 def has_failed_checks(workload: QueuedWorkload) -> bool:
     return any(check.state in (CheckState.RETRY, CheckState.REJECTED) for check in workload.status.checks)
 
@@ -175,6 +185,7 @@ def differs(old: QueuedWorkload, new: QueuedWorkload) -> bool:
         or old.status.reclaimable != new.status.reclaimable
         or old.preemption_gates != new.preemption_gates
         or old.has_closed_gate is not new.has_closed_gate
+        or (old.status.proposal is not None and new.status.proposal is None)
         or old.condition("Evicted") != new.condition("Evicted")
         or old.condition("Requeued") != new.condition("Requeued")
     )

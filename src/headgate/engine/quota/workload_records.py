@@ -6,7 +6,7 @@ it; `engine.in_flight` says what these mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import assert_never
 
@@ -16,12 +16,12 @@ from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.queue_usage import CountedWorkload
 from headgate.engine.quota.rate_limiter import RateLimiter
-from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, with_status
+from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, shows, with_status
 from headgate.lifecycle.workload.next_step import Change, Removal
 from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Target
-from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.queues import Admission, PreemptionProposal, QueuedWorkload, QueuedWorkloadStatus
 from headgate.queueing.backoff import Backoff
 from headgate.quota.fair_sharing import Amounts
 from headgate.quota.ledger import Reservation
@@ -33,17 +33,22 @@ LazyEvent = Callable[[], EmitEvent]
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 REFUSAL_BURST = 50  # refusals written at once after a while without any
+SIGNAL_BURST = 200  # of them those that a manager of several clusters waits for
 
 CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
 
 
 class Refusal(Struct, frozen=True, gc=False):
-    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it."""
+    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it.
+
+    `proposal` says of a workload with a closed preemption gate what preempting for it would cost.
+    """
 
     reason: str
     message: str
     also: tuple[ConditionUpdate, ...] = ()
+    proposal: PreemptionProposal | None = None
 
 
 class WorkloadRecord:
@@ -185,6 +190,9 @@ class WorkloadRecords:
         self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
         self.refused: dict[Key, WorkloadRecord] = {}  # those with a refusal to be written, the oldest first
         self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
+        self._signals: dict[Key, WorkloadRecord] = {}  # those of them that change what is said of preemption gates
+        self._signal_limiter = RateLimiter(interval=0.01, burst=SIGNAL_BURST)
+        self.keeps_proposals = True  # False once the server dropped one, as the installed CRD does not have the field
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
@@ -206,7 +214,7 @@ class WorkloadRecords:
             record.apply_writes()
             if record.wanted is not None:
                 self._forget(record)  # decided on what is no longer so
-        elif record.shows_what_was_sent():
+        elif record.shows_what_was_sent() or self._drops_proposals(record):
             events = record.take_events()
             self.writes.confirm(key)
             record.settle()
@@ -214,6 +222,15 @@ class WorkloadRecords:
         else:
             self._conclude(record, self.writes.observe(key, workload.version))
         return ()
+
+    def _drops_proposals(self, record: WorkloadRecord) -> bool:
+        """The observed workload is what was sent but for its proposal: then none is sent from now on."""
+        sent, observed = record.sent, record.observed
+        if not isinstance(sent, QueuedWorkloadStatus) or sent.proposal is None or observed.version == record.base:
+            return False
+        dropped = structs.replace(sent, proposal=None) == observed.status
+        self.keeps_proposals = self.keeps_proposals and not dropped
+        return dropped
 
     def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
         """The workload is gone; None when another one has taken its place."""
@@ -225,6 +242,7 @@ class WorkloadRecords:
         self.writes.forget(key)
         self.deadlines.drop(key)
         self.refused.pop(key, None)
+        self._signals.pop(key, None)
         return self._records.pop(key)
 
     def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent) -> None:
@@ -244,21 +262,32 @@ class WorkloadRecords:
         """
         record.refusal = refusal
         self.refused[record.key] = record
+        if all(shows(record.decided, one) for one in refusal.also):
+            self._signals.pop(record.key, None)
+        else:
+            self._signals[record.key] = record
 
     def drop_refusal(self, record: WorkloadRecord) -> None:
         """The workload has quota, or shows the refusal already."""
         if record.refusal is not None:
             record.refusal = None
             del self.refused[record.key]
+            self._signals.pop(record.key, None)
 
     def take_refusals(self, now: float) -> Iterator[tuple[WorkloadRecord, Refusal]]:
-        """The refusals to write now, oldest first, within the rate limit."""
-        if not self.refused or now < self._refusal_limiter.next_at:
+        """The refusals to write now, oldest first, within the rate limit; first those that somebody waits for."""
+        yield from self._take(self._signals, self._signal_limiter, SIGNAL_BURST, now)
+        yield from self._take(self.refused, self._refusal_limiter, REFUSAL_BURST, now)
+
+    def _take(
+        self, waiting: Mapping[Key, WorkloadRecord], limiter: RateLimiter, most: int, now: float
+    ) -> Iterator[tuple[WorkloadRecord, Refusal]]:
+        if not waiting or now < limiter.next_at:
             return
-        for record in list(islice(self.refused.values(), REFUSAL_BURST)):
+        for record in list(islice(waiting.values(), most)):
             refusal = record.refusal
             if refusal is not None and record.is_open:
-                if not self._refusal_limiter.try_accept(now):
+                if not limiter.try_accept(now):
                     return
                 self.drop_refusal(record)
                 yield record, refusal
@@ -266,6 +295,8 @@ class WorkloadRecords:
     @property
     def next_refusal_at(self) -> float | None:
         """When the rate limit lets the next refusal be written."""
+        if self._signals:
+            return min(self._signal_limiter.next_at, self._refusal_limiter.next_at)
         return self._refusal_limiter.next_at if self.refused else None
 
     def take_forgotten(self) -> list[Key]:
