@@ -3,57 +3,13 @@
 import pytest
 from builders import amounts, bound, node, pod, priority_class
 from msgspec.structs import replace
-from steps import Steps
-from volcano_scenes import grouped, pod_group, queue, queued
+from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
 from headgate.model.effects import Bind, Nomination, PatchSpec, PatchStatus, PodCondition, QueueReservation, RemoveGate
 from headgate.model.events import Gone, Outcome, TimerFired, WriteError
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_GATE, DequeueStrategy, QueueState
-
-GPU = {"node_selector": (("gpu", "yes"),)}
-"""Of a pod that no node fits."""
-
-
-def elsewhere(name, cpu=1000, **fields):
-    """A gated pod that needs a node which is not there."""
-    made = queued(name, cpu, **fields)
-    return replace(made, shape=replace(made.shape, **GPU))
-
-
-class Queues(Steps):
-    """Steps that remember every binding."""
-
-    def step(self, *events):
-        super().step(*events)
-        self.bound = {**getattr(self, "bound", {}), **super().binds}
-        return self
-
-    @property
-    def reasons(self):
-        """The reason of each pod's condition that was written, by name."""
-        return {
-            each.target.key.name: each.change.reason
-            for each in self.effects
-            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
-        }
-
-    @property
-    def messages(self):
-        return {
-            each.target.key.name: each.change.message
-            for each in self.effects
-            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
-        }
-
-    @property
-    def let_go(self):
-        return [e.target.key.name for e in self.effects if isinstance(e, PatchSpec)]
-
-    def removal(self, name):
-        (found,) = [e for e in self.effects if isinstance(e, PatchSpec) and e.target.key.name == name]
-        return found
 
 
 def test_a_pod_that_fits_queue_and_node_is_bound_and_its_gate_removed_right_before():

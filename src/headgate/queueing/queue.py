@@ -76,7 +76,7 @@ QueueOrder = tuple[int, float, Key]
 class QueuedPodInfo(Struct):
     """An entry of the queue: a pod, or a pod group of which all needed members are placed or none is."""
 
-    pod: Pod  # of a group, its first member
+    pod: Pod  # of a group, its oldest member
     queue: QueueName = QueueName.ACTIVE
     failures: int = 0  # attempts in a row after which a write failed; refusals do not count
     equivalence: Hashable = None  # key of its equivalence class; set when it is refused
@@ -134,6 +134,13 @@ class PodQueue:
         info = self._infos.get(key)
         return info.queue if info else None
 
+    def waits_refused(self, key: Key) -> bool:
+        """Whether the entry was refused and waits for another attempt; after a failed write it only backs off."""
+        info = self._infos.get(key)
+        if info is None:
+            return False
+        return info.queue is QueueName.UNSCHEDULABLE or (info.queue is QueueName.BACKOFF and not info.failures)
+
     @property
     def sizes(self) -> Mapping[QueueName, int]:
         return self._sizes
@@ -146,6 +153,12 @@ class PodQueue:
             return
         self.delete(pod.key)
         self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
+
+    def update(self, pod: Pod) -> None:
+        """Takes in the pod as it is now if it has an entry of its own and its demand did not change."""
+        known = self._infos.get(pod.key)
+        if known is not None and same_demand(known.pod, pod):
+            known.pod = pod
 
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""

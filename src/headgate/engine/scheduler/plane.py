@@ -196,7 +196,7 @@ class SchedulerPlane:
         if self._pre_enqueue.released:
             yield from self._pre_enqueue.report_queued()
         if self._pre_enqueue.newly_gated:
-            yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
+            yield from self._stop_trying(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
         if self._timer.at <= now:
             yield from self._send_again(now)
@@ -205,6 +205,12 @@ class SchedulerPlane:
         if self._queue_capacity.in_use or self._cache.touched_pod_groups:
             yield from self._queue_statuses.settle(now)
         yield from self._wake_later(now)
+
+    def _stop_trying(self, gated: Iterable[Pod]) -> Iterator[Effect]:
+        pods = list(gated)
+        for pod in pods:
+            self._queue_capacity.stops_waiting(pod.key)
+        yield from self._preempt.cancel_for(pods)
 
     def _schedule(self, now: float) -> Iterator[Effect]:
         for batch in self._choose.run(self._most_bindings):
@@ -222,7 +228,7 @@ class SchedulerPlane:
         changed, self._queue_capacity.changed = self._queue_capacity.changed, {}
         pods = [pod for key in changed if (pod := self._cache.pods.get(key)) is not None]
         entries = dict.fromkeys(self._gangs.queue_key(pod) for pod in pods)
-        waiting = [entry for entry in entries if self._queue.queue_of(entry) is QueueName.UNSCHEDULABLE]
+        waiting = [entry for entry in entries if self._queue.waits_refused(entry)]
         for entry in waiting:
             self._queue.activate(entry)
         return bool(waiting)
