@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
@@ -155,10 +155,14 @@ class PodQueue:
         self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
 
     def update(self, pod: Pod) -> None:
-        """Takes in the pod as it is now if it has an entry of its own and its demand did not change."""
+        """The pod's own entry, if it has one, stays where it is and shows the node that the pod is nominated to.
+
+        Unless its demand changed, which is for `add` to see, it shows the pod as it is now.
+        """
         known = self._infos.get(pod.key)
-        if known is not None and same_demand(known.pod, pod):
-            known.pod = pod
+        if known is not None and known.pod.uid == pod.uid:
+            nominated = structs.replace(known.pod, nominated=pod.nominated)
+            known.pod = pod if same_demand(nominated, pod) else nominated
 
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
