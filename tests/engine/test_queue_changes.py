@@ -107,6 +107,20 @@ def test_of_a_gang_any_members_that_the_queue_allows_start():
     assert set(steps.bound) == {"m1", "m2"}
 
 
+def test_of_a_gang_that_its_queue_does_not_allow_only_members_that_did_not_ask_for_the_gate_are_unschedulable():
+    plain = replace(grouped("m0", gates=()), annotations={})
+    steps = Queues(queue("team", 0), pod_group(members=2), BIG, plain, grouped("m1", created=1.0))
+    assert steps.reasons == {"m0": "Unschedulable", "m1": "SchedulingGated"}
+
+
+def test_of_a_gang_any_members_reserve_that_the_queue_has_capacity_for():
+    members = [grouped(f"m{n}", cpu=2000 if n == 0 else 500, gated=False, created=float(n)) for n in range(3)]
+    steps = Queues(queue("team", 1000), pod_group(members=2), *members)
+    reserving = steps.engine._planes[0].queue_capacity.in_force
+    assert {key.name for key in reserving} == {"m1", "m2"}
+    assert steps.let_go == []
+
+
 def test_members_that_were_let_go_come_first():
     """Otherwise a member that reserves the last of the queue would wait for one that is not needed."""
     members = [grouped("m0", created=1.0), grouped("m1", created=2.0, gated=False)]

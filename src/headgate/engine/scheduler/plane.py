@@ -29,7 +29,7 @@ from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
 from headgate.engine.scheduler.queue_gates import queue_gates
 from headgate.engine.scheduler.queue_preempt import QueuePreemptStage
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
@@ -439,7 +439,11 @@ class SchedulerPlane:
             if made.says:
                 not_now = structs.replace(not_now, message=f"{not_now.message}; {made.says}")
         for pod in pods:
-            effects += self._report_deferred(pod, deferred.stage, not_now, now)
+            if deferred.stage == self._queue_capacity.name and not_now.reason != reason_for(pod):
+                said = structs.replace(not_now, reason=reason_for(pod))  # of a gang some may have asked for the gate
+                effects += self._report_deferred(pod, deferred.stage, said, now)
+            else:
+                effects += self._report_deferred(pod, deferred.stage, not_now, now)
         return effects
 
     def _report_deferred(self, pod: Pod, stage: str, not_now: NotNow, now: float) -> list[events.Report]:

@@ -295,11 +295,9 @@ class QueueCapacity:
             self._wake_at(unit, now)
             if self._settled_at < self._rests_until(unit, now) <= now:
                 self.changed.update((each.pod.key, None) for each in unit)
-            if (over and not (coming and now < self._rests_until(unit, now))) or not self._fit_together(unit):
+            if over and not (coming and now < self._rests_until(unit, now)):
                 continue
-            for each in unit:
-                self._reserve(each)
-                self.in_force[each.pod.key] = each
+            self._reserve_together(unit)
         self._settled_at = now
         differ = before.keys() ^ self.in_force.keys()
         self.changed.update(dict.fromkeys(sorted(differ)))
@@ -307,16 +305,12 @@ class QueueCapacity:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def _units(self) -> list[list[QueueReservation]]:
-        """Pods by themselves, and those of a gang that start together, in the order of the queue."""
+        """Pods by themselves, and those of a gang that has not started, in the order of the queue."""
         units: dict[Key | GroupKey, list[QueueReservation]] = {}
-        needed = {group: self._needed(group) for group in self._groups_reserving}
+        waiting = {group for group in self._groups_reserving if self._needed(group) > 0}
         for each in sorted(self._reserving.values(), key=lambda one: one.order):
             group = each.pod.group
-            if group is not None and needed[group] > 0:
-                needed[group] -= 1
-                units.setdefault(group, []).append(each)
-            else:
-                units[each.pod.key] = [each]
+            units.setdefault(group if group is not None and group in waiting else each.pod.key, []).append(each)
         return list(units.values())
 
     def _needed(self, group: GroupKey) -> int:
@@ -327,19 +321,20 @@ class QueueCapacity:
         there = sum(pod.key in self._use and pod.deleted is None for pod in members)
         return gang.min_count - there if gang is not None else 0
 
-    def _fit_together(self, unit: Sequence[QueueReservation]) -> bool:
+    def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
+        """Puts those in force that fit, if they are as many as start together: any members of a gang, as in `check`."""
         taken: list[QueueReservation] = []
         for each in unit:
             node = self._tree.get(each.queue)
-            if node is None or not node.queue.is_open or not node.fits(each.pod.shape.requests):
-                break
-            node.add(each.pod.shape.requests)
-            taken.append(each)
-        for each in taken:
-            node = self._tree.get(each.queue)
-            assert node is not None
-            node.remove(each.pod.shape.requests)
-        return len(taken) == len(unit)
+            if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
+                self._reserve(each)
+                taken.append(each)
+        group = unit[0].pod.group
+        if len(taken) < len(unit) and group is not None and len(taken) < self._needed(group):
+            for each in taken:
+                self._unreserve(each)
+            return
+        self.in_force |= {each.pod.key: each for each in taken}
 
     def _since(self, unit: Sequence[QueueReservation], now: float) -> float:
         return max(each.since(now) for each in unit)
@@ -547,6 +542,11 @@ def opted_in(pod: Pod) -> bool:
     return any(gate in QUEUE_GATES for gate in pod.gates)
 
 
+def reason_for(pod: Pod) -> str:
+    """The reason of a pod that its queue does not allow: without having asked for the gate, that of Volcano."""
+    return GATED if opted_in(pod) else UNSCHEDULABLE
+
+
 def _limits(queue: VolcanoQueue) -> VolcanoQueue:
     """The queue without what only its status says, and with whether it is open."""
     shown = {"version": "", "counts": QueueCounts(), "allocated": Resources(), "reserved": Resources()}
@@ -563,5 +563,4 @@ def _same(one: QueueReservation, other: QueueReservation) -> bool:
 def _not_now(
     pod: Pod, message: str, numbers: Mapping[str, int | str], allowed: int, alike: tuple[object, ...]
 ) -> NotNow:
-    """Pods that did not ask for the gate are called unschedulable, as Volcano does."""
-    return NotNow(GATED if opted_in(pod) else UNSCHEDULABLE, message, WAKE_ON, numbers, allowed, alike)
+    return NotNow(reason_for(pod), message, WAKE_ON, numbers, allowed, alike)
