@@ -212,3 +212,58 @@ def test_a_removal_that_is_under_way_is_sent_again_although_the_binding_failed_m
     steps.step(Outcome(removal, WriteError.UNKNOWN), Outcome(Bind(removal.target, "gpu"), WriteError.CONFLICT))
     steps.later(20.0, TimerFired("scheduling"))
     assert removal in [each for each in steps.effects if isinstance(each, PatchSpec)]
+
+
+# the order of queues
+
+
+def two_queues(**priorities):
+    return [queue(name, None, priority=priority) for name, priority in priorities.items()]
+
+
+def test_pods_of_the_queue_of_higher_priority_take_their_turn_first():
+    """Whatever the priority and age of the pods: it is the queues' turn first."""
+    old, young = queued("old", of="low", priority=9, created=1.0), queued("young", of="high", created=2.0)
+    assert Queues(*two_queues(low=1, high=2), node("n"), old, young).bound == {"young": "n"}
+    assert Queues(*two_queues(low=1, high=1), node("n"), old, young).bound == {"old": "n"}
+
+
+def test_a_pod_in_no_queue_takes_its_turn_with_queues_of_priority_0():
+    alone, young = queued("alone", of="", created=1.0), queued("young", of="high", created=2.0)
+    assert Queues(*two_queues(high=1), node("n"), replace(alone, annotations={}, gates=()), young).bound == {
+        "young": "n"
+    }
+
+
+def test_a_queue_whose_priority_is_raised_has_its_turn_first_from_then_on():
+    tree, full = two_queues(one=0, two=0), bound(queued("full", of="one", gates=()), "n")
+    waiting = [queued("a", of="one", created=1.0), queued("b", of="two", created=2.0)]
+    steps = Queues(*tree, node("n"), full, *waiting)
+    steps.see(queue("two", None, priority=5, version="2"))
+    steps.later(20.0, Gone(full.key, full.uid))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert list(steps.bound) == ["b"]
+
+
+def test_a_gang_takes_the_turn_of_its_queue():
+    members = [grouped(f"m{n}", created=5.0 + n) for n in range(2)]
+    old = queued("old", of="low", created=1.0)
+    steps = Queues(*two_queues(low=0, team=1), pod_group(members=2), node("n", cpu=2000), old, *members)
+    assert set(steps.bound) == {"m0", "m1"}
+
+
+def test_where_two_reservations_do_not_fit_that_of_the_queue_of_higher_priority_is_in_force():
+    tree = [queue("org", 1000), queue("low", None, "org"), queue("high", None, "org", priority=1)]
+    pods = [
+        elsewhere("old", of="low", gated=False, created=1.0),
+        elsewhere("young", of="high", gated=False, created=2.0),
+    ]
+    assert Queues(*tree, *pods).reasons == {"young": "Unschedulable", "old": "SchedulingGated"}
+
+
+def test_a_pod_displaces_no_reservation_of_a_queue_of_higher_priority():
+    tree = [queue("org", 1000), queue("low", None, "org"), queue("high", None, "org", priority=1)]
+    steps = Queues(*tree, elsewhere("held", of="high", gated=False))
+    steps.see(queued("urgent", of="low", priority=9, created=1.0))
+    assert steps.let_go == []
+    assert steps.reasons == {"urgent": "SchedulingGated"}

@@ -91,7 +91,14 @@ class SchedulerPlane:
         self._max_in_flight = settings.max_in_flight
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
-        self._queue = queue = PodQueue(backoff)
+        self._queue_capacity = QueueCapacity(
+            cache.volcano_queues,
+            cache.groups,
+            settings.volcano.reservation_timeout,
+            note=cache.note,
+            node_is_coming=cache.node_is_coming,
+        )
+        self._queue = queue = PodQueue(backoff, self._queue_capacity.priority_of)
         self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._conditions = PodConditions(journal, WritePolicy(backoff))
@@ -112,13 +119,6 @@ class SchedulerPlane:
             view=CacheView(cache),
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
-        self._queue_capacity = QueueCapacity(
-            cache.volcano_queues,
-            cache.groups,
-            settings.volcano.reservation_timeout,
-            note=cache.note,
-            node_is_coming=cache.node_is_coming,
-        )
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
         self._capacity = CapacityStages((self._queue_capacity, *capacity))
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
@@ -329,6 +329,8 @@ class SchedulerPlane:
         """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
         effects: list[Effect] = []
         self._reservations_changed(now)
+        if self._queue_capacity.take_reordered():
+            self._queue.reorder()
         cluster_events = self._cache.take_events()
         if self._flush_at is not None and self._flush_at <= now:
             self._flush_at = None

@@ -96,6 +96,8 @@ class QueueCapacity:
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
+        self._priorities: dict[str, int] = {}  # of queues that have one other than 0
+        self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
         self._stale = False
@@ -143,6 +145,19 @@ class QueueCapacity:
         named = queue_named(pod.annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
         self.in_use |= bool(named)
         return named
+
+    def priority_of(self, pod: Pod) -> int:
+        """The priority of its queue, by which queues take their turn; 0 for a pod that is in none."""
+        return self._priorities.get(self.queue_of(pod), 0) if self._priorities else 0
+
+    def take_reordered(self) -> bool:
+        """Whether priorities of queues have changed since the last call."""
+        reordered, self._reordered = self._reordered, False
+        return reordered
+
+    def in_order(self, reservations: Iterable[QueueReservation]) -> list[QueueReservation]:
+        """As their pods take their turn."""
+        return sorted(reservations, key=lambda one: (-self._priorities.get(one.queue, 0), one.order))
 
     def charge(self, pod: Pod) -> None:
         queue, known = self.queue_of(pod), self._use.get(pod.key)
@@ -269,6 +284,9 @@ class QueueCapacity:
             self._settle(now)
 
     def _rebuild(self) -> None:
+        priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
+        self._reordered |= priorities != self._priorities
+        self._priorities = priorities
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
         self._answers.clear()
@@ -308,7 +326,7 @@ class QueueCapacity:
         """Pods by themselves, and those of a gang that has not started, in the order of the queue."""
         units: dict[Key | GroupKey, list[QueueReservation]] = {}
         waiting = {group for group in self._groups_reserving if self._needed(group) > 0}
-        for each in sorted(self._reserving.values(), key=lambda one: one.order):
+        for each in self.in_order(self._reserving.values()):
             group = each.pod.group
             units.setdefault(group if group is not None and group in waiting else each.pod.key, []).append(each)
         return list(units.values())
@@ -466,11 +484,16 @@ class QueueCapacity:
         return None
 
     def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, QueueReservation]) -> bool:
-        """Whether the pod fits once reservations of lower priority, the last in order first, are set aside."""
+        """Whether the pod fits once reservations of lower priority, the last in order first, are set aside.
+
+        Those of queues of higher priority stay: they come first.
+        """
+        ours = self.priority_of(pod)
         lower = [each for each in self.in_force.values() if each.pod.priority < pod.priority]
+        lower = [each for each in lower if self._priorities.get(each.queue, 0) <= ours]
         lower = [each for each in lower if each.pod.key not in displaced]
         aside: list[QueueReservation] = []
-        for each in sorted(lower, key=lambda one: one.order, reverse=True):
+        for each in reversed(self.in_order(lower)):
             self._unreserve(each)
             aside.append(each)
             if node.fits(pod.shape.requests):
