@@ -98,7 +98,27 @@ def test_of_a_gang_that_has_started_a_member_too_many_holds_its_own_place_and_no
     assert steps.binds == {"early": "n"}
 
 
+def test_a_pod_whose_priority_falls_does_not_wait_behind_itself_nor_keep_its_place():
+    first, second = queued("first", 2000, priority=9, created=1.0), queued("second", 1500, priority=5, created=2.0)
+    steps = Queues(queue("team", 1000, **FIFO), BIG, first, second)
+    steps.see(replace(first, priority=1, shape=replace(first.shape, node_selector=(("gpu", "yes"),))))
+    assert steps.messages["first"] == "waiting behind default/second, the first in queue team"
+    steps.later(20.0).see(queue("team", 1500, version="2", **FIFO))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert steps.bound == {"second": "n"}
+
+
 # gangs
+
+
+def test_a_gang_reserves_also_for_members_that_did_not_ask_for_the_gate():
+    """Otherwise others would take what they need, and autoscalers would buy nodes for a gang that may not start."""
+    plain = replace(grouped("m0", gates=()), annotations={})
+    steps = Queues(queue("team", 2000), pod_group(members=2), plain, grouped("m1", created=1.0))
+    assert sorted(steps.let_go) == ["m0", "m1"]
+    steps.see(BIG, queued("other", created=2.0))
+    steps.later(20.0, TimerFired("scheduling"))
+    assert set(steps.bound) == {"m0", "m1"}
 
 
 def test_of_a_gang_any_members_that_the_queue_allows_start():

@@ -406,6 +406,8 @@ class QueueCapacity:
                 continue
             first = oldest if allowed < needed else pod  # whose place in the queue it is: that of its gang
             order = QueuedPodInfo(first).order
+            if self._refused.get(first.key, (queue, order)) != (queue, order):
+                self._passes(first.key)  # its place was another one
             found = self._group_refusal(pod, queue, allowed)
             found = found or self._refusal(pod, queue, order, allowed, taken=taken, displaced=displaced)
             if found is not None:
