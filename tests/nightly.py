@@ -25,6 +25,7 @@ sys.path[:0] = [str(TESTS), *(str(TESTS / package) for package in ("engine", "qu
 import histories  # noqa: E402
 import hold_laws  # noqa: E402
 import hostile_laws  # noqa: E402
+import queue_laws  # noqa: E402
 import quota_laws  # noqa: E402
 import quota_rest_laws  # noqa: E402
 
@@ -43,6 +44,7 @@ SUITES = {
     "scheduling": Suite(
         {"decisions_are_those_of_a_fresh_process": histories.decisions_are_those_of_a_fresh_process}, 100_000
     ),
+    "queues": Suite(queue_laws.LAWS, 100_000),
     "quota": Suite(quota_laws.LAWS | quota_rest_laws.LAWS, 100_000),
     "holds": Suite(hold_laws.LAWS, 100_000),
     "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3}),

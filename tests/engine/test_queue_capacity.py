@@ -3,8 +3,7 @@
 import pytest
 from builders import amounts, bound, node, pod, priority_class
 from msgspec.structs import replace
-from steps import Steps
-from volcano_scenes import grouped, pod_group, queue, queued
+from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
 from headgate.model.claims import ClaimName
 from headgate.model.effects import Bind, Nomination, PatchSpec, PatchStatus, PodCondition, QueueReservation, RemoveGate
@@ -13,49 +12,6 @@ from headgate.model.keys import Kind
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_GATE, DequeueStrategy, QueueState
-
-GPU = {"node_selector": (("gpu", "yes"),)}
-"""Of a pod that no node fits."""
-
-
-def elsewhere(name, cpu=1000, **fields):
-    """A gated pod that needs a node which is not there."""
-    made = queued(name, cpu, **fields)
-    return replace(made, shape=replace(made.shape, **GPU))
-
-
-class Queues(Steps):
-    """Steps that remember every binding."""
-
-    def step(self, *events):
-        super().step(*events)
-        self.bound = {**getattr(self, "bound", {}), **super().binds}
-        return self
-
-    @property
-    def reasons(self):
-        """The reason of each pod's condition that was written, by name."""
-        return {
-            each.target.key.name: each.change.reason
-            for each in self.effects
-            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
-        }
-
-    @property
-    def messages(self):
-        return {
-            each.target.key.name: each.change.message
-            for each in self.effects
-            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
-        }
-
-    @property
-    def let_go(self):
-        return [e.target.key.name for e in self.effects if isinstance(e, PatchSpec)]
-
-    def removal(self, name):
-        (found,) = [e for e in self.effects if isinstance(e, PatchSpec) and e.target.key.name == name]
-        return found
 
 
 def test_a_pod_that_fits_queue_and_node_is_bound_and_its_gate_removed_right_before():
@@ -340,7 +296,7 @@ def test_d7_a_gang_is_let_go_as_a_whole_or_not_at_all():
 def test_d7_a_gang_reserves_as_a_whole_or_not_at_all():
     """Its queue is made smaller: no part of the gang keeps what the gang cannot use."""
     members = [grouped(f"m{n}", created=float(n), gated=False) for n in range(3)]
-    members = [replace(made, shape=replace(made.shape, **GPU)) for made in members]
+    members = [replace(made, shape=replace(made.shape, node_selector=(("gpu", "yes"),))) for made in members]
     steps = Queues(queue("team", 3000), pod_group(members=3), node("n", cpu=100), *members)
     assert steps.reasons == dict.fromkeys(["m0", "m1", "m2"], "Unschedulable")
     steps.later(20.0).see(queue("team", 2000, version="2"))

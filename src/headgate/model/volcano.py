@@ -64,7 +64,7 @@ class VolcanoQueue(Struct, frozen=True, gc=False):
     capability: Resources = Resources()
     guarantee: Resources = Resources()  # kept free for it by the queues beside it
     deserved: Resources = Resources()  # what it may take back from others, and what others may not take from it
-    priority: int = 0
+    priority: int = 0  # higher ones take their turn first and give back last
     reclaimable: bool = True
     weight: int = 1  # of Volcano's proportion plugin, which its capacity plugin does not look at either
     dequeue: DequeueStrategy = DequeueStrategy.TRAVERSE

@@ -19,8 +19,9 @@ from headgate.engine.scheduler.queue_gates import QueueGates
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
-from headgate.model.groups import GroupKey
+from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
+from headgate.model.node import Node
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.resources import saturated
@@ -67,6 +68,10 @@ class AbsorbStage:
             return self._observe_pod(found, now)
         if isinstance(found, VolcanoQueue):
             self._queue_capacity.observe(self._cache.volcano_queues.get(found.name), found)
+        elif isinstance(found, Node):
+            self._queue_capacity.nodes_changed()
+        elif isinstance(found, Workload):
+            self._queue_capacity.groups_changed()
         return self._observe_again(self._cache.observe(found), now)
 
     def lose(self, key: Key, uid: str, now: float) -> list[Effect]:
@@ -76,9 +81,12 @@ class AbsorbStage:
         if known is not None and known.uid == uid:
             self._lose_pod(known)
         elif key.kind in GROUP_KINDS:
+            self._queue_capacity.groups_changed()
             self._journal.forget(key)
         elif key.kind is Kind.VOLCANO_QUEUE:
             self._queue_capacity.lose(key.name)
+        elif key.kind is Kind.NODE:
+            self._queue_capacity.nodes_changed()
         return effects
 
     def drop(self, pod: Pod) -> None:
@@ -87,7 +95,6 @@ class AbsorbStage:
         nominated = self._stops_waiting(pod)
         self._gangs.gone(pod)
         self._capacity.release(pod.key)
-        self._gates.forget(pod.key)
         if self._cache.nodes.release(pod.key) or reserved or nominated:
             self._cache.note(ClusterEvent.ROOM_FREED)
             self._preempt.left(pod)
@@ -216,6 +223,7 @@ class AbsorbStage:
 
     def _lose_pod(self, pod: Pod) -> None:
         self.drop(pod)
+        self._gates.forget(pod.key)
         self._drop_member(pod)
         self._queue_statuses.lose_pod(pod)
         del self._cache.pods[pod.key]
