@@ -19,8 +19,10 @@ from msgspec import Struct, structs
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
 from headgate.api.install_manifests import Manifest
 from headgate.api.wire import InvalidDuration, parse_duration
+from headgate.apiserver.server import ApiServer
 from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.live.access import Access
+from headgate.live.api_front import served
 from headgate.live.certificates import InvalidCertificate
 from headgate.live.client import Client
 from headgate.live.cluster_reading import ClusterFlags
@@ -44,6 +46,7 @@ else:
     NEW_LOOP = uvloop.new_event_loop
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
+Tell = Callable[[str], None]
 
 
 QUEUE_ROLES = frozenset({Role.QUOTA.value, Role.INTEGRATIONS.value})
@@ -222,7 +225,11 @@ def _recording(file: Path | None) -> Iterator[BinaryIO | None]:
 
 
 async def _until_signalled(plan: RunPlan, log: Log) -> None:
-    """The first signal stops cleanly; another one, at once."""
+    await serve(plan, log, stop_signal(log))
+
+
+def stop_signal(log: Log) -> asyncio.Event:
+    """Is set by the first SIGTERM or Ctrl-C; another one ends the process at once."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
 
@@ -234,10 +241,29 @@ async def _until_signalled(plan: RunPlan, log: Log) -> None:
 
     for each in signals:
         loop.add_signal_handler(each, finish, each)
-    await serve(plan, log, stop)
+    return stop
 
 
-Tell = Callable[[str], None]
+def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
+    """Serves an empty cluster until a signal; `tell` is told once when it can be asked. The exit code."""
+    log = Log(sys.stderr, FORMATS["text"], LogLevel.INFO, time.time)
+    try:
+        with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
+            runner.run(_serve_api(listen, kubeconfig, log, tell))
+    except CannotListen as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return FAILED
+    except OSError as error:
+        sys.stderr.write(f"Error: --kubeconfig: {kubeconfig} cannot be written: {error.strerror}\n")
+        return WRONG_INPUT
+    return DONE
+
+
+async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
+    stop = stop_signal(log)
+    async with served(ApiServer(now=time.time()), listen, "headgate", kubeconfig):
+        tell(f"export KUBECONFIG={kubeconfig}")
+        await stop.wait()
 
 
 def start_install(flags: ClusterFlags, wanted: Sequence[Manifest], tell: Tell) -> int:

@@ -19,7 +19,7 @@ from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, Cache, me
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.strategy import PrinterColumn, ResourceType
 from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
 from headgate.model.names import dns_subdomain_errors
 
@@ -94,6 +94,21 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
         rules=CustomResourceStrategy(schema, namespaced, has_status),
         has_status=has_status,
         short_names=tuple(names.get("shortNames") or ()),
+        singular=names["singular"],
+        categories=tuple(names.get("categories") or ()),
+        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
+        schema=version["schema"]["openAPIV3Schema"],
+    )
+
+
+def _column(column: Json) -> PrinterColumn:
+    return PrinterColumn(
+        name=column["name"],
+        type=column["type"],
+        path=column["jsonPath"],
+        format=column.get("format") or "",
+        description=column.get("description") or "",
+        priority=column.get("priority") or 0,
     )
 
 
