@@ -16,7 +16,7 @@ from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.model.counting import duration_text
-from headgate.model.settings import Role, Settings
+from headgate.model.settings import ONE_CLUSTER, Settings
 from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
 from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
 
@@ -311,7 +311,7 @@ class _ScenarioReader:
     def _settings(self, config: dict[str, Any] | None) -> Settings:
         try:
             settings = settings_from(config or {}, self._source, self._installed)
-            return structs.replace(settings, roles=frozenset(Role))
+            return structs.replace(settings, roles=ONE_CLUSTER)
         except InvalidConfiguration as error:
             raise self._invalid(f"config.{error.path}" if error.path else "config", error.expected) from None
 
