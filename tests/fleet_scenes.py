@@ -97,9 +97,8 @@ class Cluster:
                 wanted["conditions"] = [{"type": "Suspended", "status": "True", "lastTransitionTime": when}]
             else:
                 wanted = {"active": pods, "ready": pods, "startTime": status.get("startTime") or when, "conditions": []}
-            if status.get("active", 0) != wanted["active"] or not status.get("conditions", ()) != bool(
-                wanted["conditions"]
-            ):
+            shown = status.get("active", 0), bool(status.get("conditions"))
+            if shown != (wanted["active"], bool(wanted["conditions"])):
                 self.patch(f"{JOBS}/{found['metadata']['name']}/status", status=wanted)
 
     # everyone else's part
