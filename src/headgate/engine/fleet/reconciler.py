@@ -257,7 +257,7 @@ class Reconciliation:
 
     def _orchestrate(self, home: QueuedWorkload, replicas: Sequence[Replica]) -> Iterator[ClusterWrite]:
         since = true_since(home, QUOTA_RESERVED) or 0.0
-        promise = Promise.read(home.annotations.get(OPENED_GATE, ""), since, self._now)
+        promise = Promise.read(home.annotations.get(OPENED_GATE, ""), since)
         awaited = tuple(
             name
             for name in home.status.nominated_clusters
