@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -34,17 +35,19 @@ class ServedCluster:
         self.tokens = {"good"}
         self.asked: list[tuple[str, str]] = []
         self._watches: list[tuple[Watch, Exchange]] = []
+        self.changed = asyncio.Event()  # something was asked, or changed by the administrator
         self.server: ScriptedServer
         self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         for definition in queue_definitions() if with_queues else ():
             self.ask("POST", DEFINITIONS, definition)
 
     def ask(self, method: str, path: str, value: object = None, content_type: str = "application/json") -> Json:
-        """As its administrator; whoever watches is told."""
+        """As its administrator; whoever watches is told of changes."""
         body = b"" if value is None else json.dumps(value).encode()
         response = self.api.handle(Request(method, path, {}, body, content_type), time.time())
         assert response.code in (200, 201), response.value
-        self._tell_watchers()
+        if method != "GET":
+            self._tell_watchers()
         return response.value
 
     def add_workload(self, name: str, origin: str = "multikueue", **fields: object) -> Json:
@@ -116,6 +119,7 @@ class ServedCluster:
         self._tell_watchers()
 
     def _tell_watchers(self) -> None:
+        self.changed.set()
         for watch, exchange in self._watches:
             for event in watch.drain():
                 exchange.line({"type": event.type, "object": json.loads(event.raw)})

@@ -15,7 +15,7 @@ from headgate.live.kubeconfig import worker_access
 from headgate.live.logs import Outages
 from headgate.live.metrics import Metrics
 from headgate.live.reflector import ReflectorDependencies
-from headgate.live.worker_clusters import FIRST_PAUSE, WorkerClusters, WorkerDependencies
+from headgate.live.worker_clusters import FIRST_PAUSE, ClusterConnections, WorkerDependencies
 from headgate.model.effects import Connect, Create, Delete, Disconnect, RemoteWrite
 from headgate.model.events import (
     FleetEvent,
@@ -68,7 +68,7 @@ class Manager:
         around = ReflectorDependencies(client, Outages(log), log, clock.sleep, lambda: 0.5, lambda _kind: None)
         settings = MultiKueueSettings(kubeconfig_directory=directory)
         shared = WorkerDependencies(around, NAMESPACE, settings, self.metrics.workers, clock, clock)
-        self.workers = WorkerClusters(shared, KINDS, self._take)
+        self.workers = ClusterConnections(shared, KINDS, self._take)
 
     def _take(self, event: FleetEvent) -> None:
         self.told.append(event)
@@ -307,11 +307,18 @@ async def test_another_source_replaces_the_connection_and_what_only_the_old_clus
         manager.connect("w", secret="elsewhere")
         await manager.connected("w", times=2)
         assert sorted(manager.seen("w")[1:]) == [("Gone", "a"), ("Observed", "b")]
-        asked = len(new.asked)
-        manager.connect("w", secret="elsewhere")  # again the same: nothing happens
-        manager.workers.perform(RemoteWrite("w", new_workload("c")))
-        assert (await manager.answer("w")).trouble is None
-        assert new.asked[asked:] == [("POST", WORKLOADS)]
+
+
+async def test_a_cluster_that_is_to_be_used_anew_is_told_anew_also_with_the_same_kubeconfig(ca, log):
+    async with served(ca) as worker, managing(ca, log) as manager:
+        worker.add_workload("a")
+        manager.connect("w", worker.kubeconfig())
+        await manager.connected("w")
+        manager.home.keep_kubeconfig("elsewhere", worker.kubeconfig())
+        for times, secret in ((2, "elsewhere"), (3, "elsewhere")):
+            manager.connect("w", secret=secret)
+            await manager.connected("w", times=times)
+        assert manager.seen("w") == [("Observed", "a")] * 3
 
 
 async def test_of_a_cluster_that_is_not_used_any_more_nothing_is_told_and_nothing_is_left(ca, log):
@@ -321,7 +328,6 @@ async def test_of_a_cluster_that_is_not_used_any_more_nothing_is_told_and_nothin
         manager.workers.perform(RemoteWrite("w", new_workload("a")))
         assert (await manager.answer("w")).trouble is None
         page = manager.metrics.render().decode()
-        assert 'headgate_worker_cluster_connected{cluster="w"} 1.0' in page
         assert 'headgate_worker_cluster_requests_total{cluster="w",outcome="201"} 1.0' in page
         assert 'headgate_worker_cluster_request_duration_seconds_count{cluster="w"} 5.0' in page
         assert 'headgate_worker_cluster_effects_total{cluster="w",effect="Create",outcome="accepted"} 1.0' in page

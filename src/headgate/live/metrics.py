@@ -55,6 +55,10 @@ TEXTS: Mapping[str, str] = {
     "headgate_queue_reserved_pods": "Pods without a node that reserve capacity of their Volcano queue.",
     "headgate_queue_waiting_pods": "Pods that their Volcano queue has no capacity for.",
     "headgate_queue_gates_removed_total": "Pods whose queue-allocation gate was removed before they had a node.",
+    "headgate_worker_cluster_connected": "1 while the worker cluster is connected.",
+    "headgate_preemption_gates_opened_total": "Preemption gates that were opened on worker clusters.",
+    "multikueue_workloads_dispatched_total": "Workloads that were created on worker clusters.",
+    "multikueue_workloads_admitted_total": "Workloads that worker clusters admitted.",
     "headgate_quarantined_objects": "Objects in quarantine, until they change.",
     "headgate_quarantines_total": "Quarantines of objects.",
     "headgate_engine_rebuilds_total": "Restarts of the engine after it failed.",
@@ -263,13 +267,10 @@ class Metrics:
 
 
 class WorkerMetrics:
-    """How the connections to worker clusters do; a cluster that is not used any more leaves no series behind."""
+    """Requests and writes to worker clusters; a cluster that is not used any more leaves no series behind."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         cluster = ("cluster",)
-        self._connected = Gauge(
-            "headgate_worker_cluster_connected", "1 while the worker cluster is connected.", cluster, registry=registry
-        )
         self._seconds = Histogram(
             "headgate_worker_cluster_request_duration_seconds",
             "One request to a worker cluster, until its answer.",
@@ -291,10 +292,6 @@ class WorkerMetrics:
         )
         self._labels: dict[str, set[tuple[str, ...]]] = {}  # of the counters, by cluster
 
-    def connected(self, cluster: str, *, is_connected: bool) -> None:
-        self._known(cluster)
-        self._connected.labels(cluster).set(is_connected)
-
     def requested(self, cluster: str, outcome: str, seconds: float) -> None:
         self._known(cluster).add((outcome,))
         self._requests.labels(cluster, outcome).inc()
@@ -308,8 +305,7 @@ class WorkerMetrics:
     def forgotten(self, cluster: str) -> None:
         for labels in self._labels.pop(cluster, ()):
             (self._requests if len(labels) == 1 else self._writes).remove(cluster, *labels)
-        for metric in (self._connected, self._seconds):
-            metric.remove(cluster)
+        self._seconds.remove(cluster)
 
     def _known(self, cluster: str) -> set[tuple[str, ...]]:
         return self._labels.setdefault(cluster, set())

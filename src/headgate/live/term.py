@@ -22,9 +22,10 @@ from headgate.live.performer import Performer, object_of
 from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
-from headgate.live.worker_clusters import WorkerClusters, WorkerDependencies
+from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies
 from headgate.model.effects import (
     Bind,
+    Connect,
     Create,
     Delete,
     Disconnect,
@@ -87,7 +88,7 @@ class LeaderTerm:
         client, sleep = dependencies.reflector.client, dependencies.reflector.sleep
         self._performer = Performer(client, self._events.tell, dependencies.metrics, sleep, dependencies.clock)
         self._timers = Timers(dependencies.wall, self._events.tell)
-        self._workers = WorkerClusters(self._around_workers(), self._engine.remote_reads, self._events.tell_remote)
+        self._workers = ClusterConnections(self._around_workers(), self._engine.remote_reads, self._events.tell_remote)
         self._announcements = Announcements()
         self._effects: list[Effect] = []  # of the step
         self._step_began = self._now = 0.0
@@ -174,7 +175,7 @@ class LeaderTerm:
 
     def _perform(self, effect: Effect | FleetEffect) -> None:
         if isinstance(effect, FleetEffect):
-            if isinstance(effect, Disconnect):
+            if isinstance(effect, Connect | Disconnect):
                 self._events.forget_remote(effect.cluster)
             self._workers.perform(effect)
             return

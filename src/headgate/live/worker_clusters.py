@@ -47,9 +47,7 @@ T = TypeVar("T")
 
 
 class WorkerObserver(Protocol):
-    """Is told of connections, requests and writes to worker clusters, for metrics."""
-
-    def connected(self, cluster: str, *, is_connected: bool) -> None: ...
+    """Is told of requests and writes to worker clusters, for metrics."""
 
     def requested(self, cluster: str, outcome: str, seconds: float) -> None: ...
 
@@ -69,7 +67,7 @@ class WorkerDependencies(Struct, frozen=True):
     wall: Callable[[], float]
 
 
-class WorkerClusters:
+class ClusterConnections:
     """Performs what is decided about worker clusters, in tasks of a group; `start` it before anything is performed."""
 
     def __init__(
@@ -148,10 +146,13 @@ class WorkerConnection:
         self._said = ("", "")  # the state and reason that were logged last
 
     def use(self, source: Connect) -> None:
-        """The kubeconfig is elsewhere. The session goes on until that is read; what is written stays in its order."""
-        if source != self._source:
-            self._source = source
-            self._moved.set()
+        """Begins anew with the kubeconfig that is there, also if it is the same: all that is known is told again.
+
+        The writes about an object stay in their order.
+        """
+        self._source, self._kubeconfig = source, None
+        self._moved.set()
+        self._changed.set()
 
     def submit(self, write: Write) -> None:
         self._performer.submit(write)
@@ -190,9 +191,10 @@ class WorkerConnection:
 
     async def _attempt(self) -> None:
         """Until the connection is lost and the pause after that is over, or there is another kubeconfig."""
-        while self._kubeconfig is None:
-            await self._changed.wait()
         self._changed.clear()
+        if self._kubeconfig is None:
+            await self._changed.wait()
+            return
         dependencies = self._dependencies
         try:
             access = self._access(self._kubeconfig)
@@ -282,7 +284,6 @@ class WorkerConnection:
         """Logged when it is news, and not at every attempt."""
         if self._closed:
             return
-        self._dependencies.observer.connected(self._cluster, is_connected=state is RemoteState.CONNECTED)
         if (state, reason) != self._said or state is RemoteState.REFUSED:
             log, self._said = self._dependencies.home.log, (state, reason)
             if state is RemoteState.CONNECTED:
