@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
+from click.testing import CliRunner
 from fleet_scenes import CHECKS, CLUSTERS, CONFIGS, FLAVORS, PREEMPTS
 from integration_scenes import CLUSTER_QUEUES, LOCAL_QUEUES, cluster_queue, flavor, job, local_queue
 from scripted_server import unused_port
@@ -19,6 +23,7 @@ from headgate.live.service import RunPlan
 from headgate.model.kueue_names import MULTIKUEUE
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
 from headgate.model.settings import MultiKueueSettings, Role, Settings
+from headgate.ui.cli import main
 
 OF_WORKERS = frozenset({Role.QUOTA, Role.INTEGRATIONS})
 
@@ -137,3 +142,29 @@ async def test_a_refused_kubeconfig_shows_the_field_and_the_fix_and_a_better_one
             )
             fleet.home.keep_kubeconfig("a", fleet.workers["a"].kubeconfig())
             await fleet.until(lambda: fleet.active("a") == ("True", "Active"))
+
+
+async def test_at_home_each_clusters_answer_is_explained_to_whoever_may_read_the_kubeconfigs(ca, log, tmp_path):
+    async with small_fleet(ca, log, "a", "b") as fleet:
+        fleet.set_up({name: worker.kubeconfig() for name, worker in fleet.workers.items()}, cpus=0)
+        fleet.home.ask("POST", JOBS, job("it", managedBy=MULTIKUEUE))
+        async with process(managing(fleet), log):
+            await fleet.until(lambda: all(worker.ask("GET", WORKLOADS)["items"] for worker in fleet.workers.values()))
+            await fleet.until(lambda: "QuotaReserved" in str(fleet.workers["a"].ask("GET", WORKLOADS)))
+            fleet.workers["b"].go_down()
+            await fleet.until(lambda: fleet.active("b") == ("False", "ClientConnectionFailed"))
+            told = await explained(fleet, tmp_path, "--kubeconfigs-namespace", NAMESPACE)
+            assert [one["answer"] for one in told["workers"]] == ["no quota", "not connected"]
+            assert [one["cluster"] for one in told["workers"]] == ["a", "b"]
+            blind = await explained(fleet, tmp_path, "--kubeconfigs-namespace", "elsewhere")
+            assert [one["answer"] for one in blind["workers"]] == ["dispatched", "not connected"]
+
+
+async def explained(fleet: SmallFleet, folder: Path, *flags: str) -> dict[str, Any]:
+    file = folder / "kubeconfig"
+    file.write_bytes(fleet.home.kubeconfig())
+    command = ["explain", "workload", "job/it", "-n", "default", "--kubeconfig", str(file), "-o", "json", *flags]
+    result = await asyncio.to_thread(CliRunner().invoke, main, command)
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found

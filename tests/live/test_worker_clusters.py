@@ -271,7 +271,7 @@ async def test_a_secret_without_the_key_is_refused(ca, log):
         manager.home.ask("PATCH", f"{SECRETS}/w", {"data": {"kubeconfig": None, "config": "eA=="}}, MERGE)
         manager.connect("w")
         refused = await manager.state("w", RemoteState.REFUSED)
-        assert refused.message == "Secret headgate-system/w: expected the key kubeconfig, which it does not have"
+        assert refused.message == "Secret headgate-system/w: expected a kubeconfig under the key kubeconfig"
 
 
 async def test_a_new_token_in_the_secret_is_used_without_losing_the_connection(ca, log):

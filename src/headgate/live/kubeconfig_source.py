@@ -103,16 +103,20 @@ class SecretSource:
                 tell(self._missing())
 
     def _content(self, raw: Raw) -> Kubeconfig:
-        try:
-            encoded = (msgspec.json.decode(raw, type=_Secret).data or {}).get(KEY)
-            if encoded is None:
-                return NoKubeconfig(f"{self}: expected the key {KEY}, which it does not have")
-            return base64.b64decode(encoded, validate=True)
-        except (msgspec.DecodeError, binascii.Error):
-            return NoKubeconfig(f"{self}: expected base64 under the key {KEY}")
+        found = kubeconfig_in(raw)
+        return NoKubeconfig(f"{self}: expected a kubeconfig under the key {KEY}") if found is None else found
 
     def _missing(self) -> NoKubeconfig:
         return NoKubeconfig(f"{self}: expected such a Secret with the key {KEY}; there is none")
+
+
+def kubeconfig_in(secret: Raw) -> bytes | None:
+    """What a Secret holds under the key `kubeconfig`; None if it has none."""
+    try:
+        encoded = (msgspec.json.decode(secret, type=_Secret).data or {}).get(KEY)
+        return None if encoded is None else base64.b64decode(encoded, validate=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error):
+        return None
 
 
 def _said(answer: HttpResponse) -> str:
