@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
 from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
+from headgate.engine.explain.worker_answers import concerned_clusters, worker_answers
 from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import (
@@ -29,9 +30,11 @@ from headgate.live.cluster_reading import (
     default_namespace,
     load_settings,
     read_cluster,
+    read_workers,
 )
 from headgate.model.counting import duration_text
 from headgate.model.keys import Key, Kind
+from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
@@ -113,6 +116,13 @@ Examples:
 @click.argument("name", metavar="[KIND/]NAME")
 @cluster_options
 @click.option(
+    "--kubeconfigs-namespace",
+    metavar="NAME",
+    default="headgate-system",
+    show_default=True,
+    help="Namespace of the Secrets with the kubeconfigs of worker clusters, which are asked if these can be read.",
+)
+@click.option(
     "--config",
     metavar="FILE",
     callback=read_file,
@@ -127,6 +137,7 @@ def workload(
     kubeconfig: str,
     context: str,
     insecure: bool,
+    kubeconfigs_namespace: str,
     config: Path | None,
     scenario: str | None,
     at: float | None,
@@ -148,7 +159,8 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context, insecure), config)
+            flags = ClusterFlags(kubeconfig, context, insecure)
+            explanation, now = _on_cluster(name, namespace, flags, kubeconfigs_namespace, config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
     except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
@@ -185,7 +197,9 @@ def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation
         return found
 
 
-def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | None) -> tuple[Explanation, float]:
+def _on_cluster(
+    name: str, namespace: str, flags: ClusterFlags, kubeconfigs: str, config: Path | None
+) -> tuple[Explanation, float]:
     settings = load_settings(config, InstalledPlugins().names)
     reference = WorkloadName.parse(name, namespace or default_namespace(flags))
     kinds = KindsToRead(READ, NEARBY, reference.namespace)
@@ -195,12 +209,44 @@ def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | N
     for complaint in found.left_out:
         click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
     cluster = ClusterSnapshot(found.objects, settings.quota, time.time(), found.unreadable)
-    return _explained(cluster, reference), cluster.now
+    explanation = _explained(cluster, reference)
+    home = _home_of(explanation, cluster)
+    if home is None or not concerned_clusters(home):
+        return explanation, cluster.now
+    workers = {one.name: one for one in found.objects if isinstance(one, MultiKueueCluster)}
+    clones = read_workers(flags, workers.values(), kubeconfigs, home.key)
+    return with_workers(explanation, home, workers, clones, cluster.now), cluster.now
+
+
+def _home_of(explanation: Explanation, cluster: ClusterSnapshot) -> QueuedWorkload | None:
+    namespace, _, name = explanation.workload.partition("/")
+    return cluster.workloads.get(Key(Kind.KUEUE_WORKLOAD, namespace, name)) if explanation.kind == "Workload" else None
+
+
+def with_workers(
+    explanation: Explanation,
+    home: QueuedWorkload,
+    workers: Mapping[str, MultiKueueCluster],
+    clones: Mapping[str, Object],
+    now: float,
+) -> Explanation:
+    read = {name: clone for name, clone in clones.items() if isinstance(clone, QueuedWorkload)}
+    return structs.replace(explanation, workers=worker_answers(home, workers, read, now))
 
 
 def _also_read(reference: WorkloadName, seen: ClusterObjects) -> list[Key]:
+    """Besides what the workload consists of, the worker clusters it was dispatched to."""
     workloads = [one for one in seen.objects if isinstance(one, QueuedWorkload)]
-    return reference.related_keys(workloads, [one for one in seen.objects if isinstance(one, Pod)])
+    pods = [one for one in seen.objects if isinstance(one, Pod)]
+    return [*reference.related_keys(workloads, pods), *_workers_of(reference, workloads, pods)]
+
+
+def _workers_of(reference: WorkloadName, workloads: Sequence[QueuedWorkload], pods: Sequence[Pod]) -> list[Key]:
+    try:
+        home = reference.find(list(workloads), {pod.key: pod for pod in pods})
+    except NoSuchWorkload:
+        return []
+    return [Key(Kind.MULTIKUEUE_CLUSTER, "", name) for name in concerned_clusters(home)]
 
 
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
