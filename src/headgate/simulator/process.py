@@ -16,10 +16,10 @@ from headgate.model.effects import Bind, Create, Effect, Evict, PatchStatus, Wak
 from headgate.model.events import Event, Outcome, TimerFired, Unreadable, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
-from headgate.model.settings import Point, Settings
+from headgate.model.settings import Point, Role, Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 from headgate.simulator.clients import perform
-from headgate.simulator.faults import FaultInjector, Faults, ObservationFault, WriteFault
+from headgate.simulator.faults import FaultInjector, ObservationFault, WriteFault
 from headgate.simulator.invariants import (
     CAPACITY_KINDS,
     KNOWN_KINDS,
@@ -48,6 +48,13 @@ class ProcessPlan(Struct, frozen=True):
         return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins), exact)
 
     @property
+    def served(self) -> frozenset[str]:
+        """The schedulerNames whose pods it schedules."""
+        settings = self.settings
+        profiles = settings.profiles if Role.SCHEDULER in settings.roles else ()
+        return frozenset(profile.scheduler_name for profile in profiles)
+
+    @property
     def with_gangs(self) -> frozenset[str]:
         """The schedulerNames that start gangs as gangs."""
         profiles = self.settings.profiles_in_full()
@@ -58,13 +65,14 @@ class Process:
     """A process that restarts after each crash with no state but the cluster's."""
 
     def __init__(
-        self, server: ApiServer, feed: Feed, plan: ProcessPlan, faults: Faults, injector: FaultInjector
+        self, server: ApiServer, feed: Feed, plan: ProcessPlan, injector: FaultInjector, connected: Callable[[], bool]
     ) -> None:
+        """`connected` says whether it reaches the server."""
         self._server, self._feed, self._plan = server, feed, plan
-        self._injector, self._restart_after = injector, faults.restart
-        self.view = DelayedObservations(faults.stale)
+        self._injector, self._restart_after = injector, injector.faults.restart
+        self.view = DelayedObservations(injector.faults.stale)
         self.life = 0
-        self.connected = True
+        self._connected = connected
         self.restarts_at: float | None = None
         self.journal_entries: list[Entry] = []
         self._engine: GuardedEngine | None = None
@@ -106,9 +114,9 @@ class Process:
 
     def step(self, now: float, set_timer: SetTimer) -> bool:
         """Steps the engine if there are events for it; returns whether there were."""
-        if self._engine is None or (self._fresh and not self.connected):
+        if self._engine is None or (self._fresh and not self._connected()):
             return False
-        changes = self._changes(now) if self.connected else []
+        changes = self._changes(now) if self._connected() else []
         batch = [*self._inbox, *changes, *self._newly_unreadable()]
         if not batch and not self._fresh:
             return False
@@ -129,7 +137,7 @@ class Process:
         return True
 
     def _newly_unreadable(self) -> list[Unreadable]:
-        there = self._feed.unreadable if self.connected else self._unreadable
+        there = self._feed.unreadable if self._connected() else self._unreadable
         if there == self._unreadable:
             return []
         known, self._unreadable = self._unreadable, dict(there)
@@ -144,10 +152,9 @@ class Process:
 
     def check_at_end(self, now: float) -> None:
         """Checks what must hold at the end of a run, if our process has observed everything."""
-        if self._engine is None or not self.connected or self.view.next_at is not None:
+        if self._engine is None or not self._connected() or self.view.next_at is not None:
             return
-        served = frozenset(profile.scheduler_name for profile in self._plan.settings.profiles)
-        check_nothing_lost(self._feed.objects.values(), served, self._engine.journal)
+        check_nothing_lost(self._feed.objects.values(), self._plan.served, self._engine.journal)
         if self._busy_until <= now:
             self._whole.check_settled(self._feed.objects.values(), self._engine.journal)
 
@@ -190,7 +197,7 @@ class Process:
 
     def _tried(self, write: Write, now: float) -> Outcome | None:
         """The outcome as our process observes it; None if it crashes."""
-        if not self.connected:
+        if not self._connected():
             return Outcome(write, WriteError.UNAVAILABLE, "the cluster cannot be reached")
         match self._injector.for_write():
             case None:

@@ -19,6 +19,7 @@ from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
 from headgate.simulator.manifests import unreadable_quantity
+from headgate.simulator.network import OUTSIDE, Network
 from headgate.simulator.observing import ObjectChange
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.report import (
@@ -124,22 +125,26 @@ def run(
 
     `plugins` are installed PreEnqueue plugins; a profile of the scenario enables them.
     """
-    plan = ProcessPlan(structs.replace(scenario.settings, seed=seed), plugins)
-    return _Run(scenario, seed, faults, progress or _no_progress, plan).report()
+    return _Run(scenario, seed, faults, progress or _no_progress, plugins).report()
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, process: ProcessPlan) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, plugins: tuple[PreEnqueue, ...]
+    ) -> None:
         self._scenario, self._progress = scenario, progress
         self._time = VirtualTime[Callable[[], None]](now=EPOCH)
         self._injector = FaultInjector(faults, seed)
+        self._network = Network()
+        alone = len(scenario.clusters) == 1
         self._clusters = {
             plan.name: SimulatedCluster(
                 plan.name,
                 seed,
-                faults,
                 self._injector,
-                process,
+                ProcessPlan(structs.replace(plan.settings, seed=seed), plugins),
+                self._network,
+                place=OUTSIDE if alone else plan.name,
                 autoscaler=plan.autoscaler.start() if plan.autoscaler is not None else None,
             )
             for plan in scenario.clusters
@@ -261,7 +266,9 @@ class _Run:
                     scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(Reference("Node", name), now))
                 )
             case Disconnect(seconds):
-                self._cluster(scheduled.cluster).disconnect(now, seconds, self._time.wake)
+                name, until = self._cluster(scheduled.cluster).name, now + seconds
+                self._network.cut_off(name, until)
+                self._time.wake(until, lambda: self._network.reconnect(name, until))
             case Crash(seconds):
                 for cluster in self._clusters_of(scheduled.cluster):
                     cluster.crash(now, seconds, self._time.wake)
