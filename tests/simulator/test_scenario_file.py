@@ -123,7 +123,7 @@ def test_defaults():
         ),
         pytest.param(
             "clusters: [{name: a}, {name: b, roles: [quota, cook]}]",
-            'clusters[1].roles[1]: expected one of quota, integrations, scheduler, got "cook"',
+            'clusters[1].roles[1]: expected one of quota, integrations, scheduler, fleet, got "cook"',
             id="a role that is none",
         ),
         pytest.param(

@@ -23,6 +23,7 @@ from headgate.model.effects import (
     FlavorUse,
     JobProgress,
     LocalQueueStatus,
+    MultiKueueClusterStatus,
     NodeReadiness,
     Nomination,
     PodCondition,
@@ -199,7 +200,7 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | WireWrittenWorkload
             }
         case CohortStatus(weighted_share):
             return {"fairSharing": _share(weighted_share)}
-        case AdmissionCheckStatus(conditions):
+        case AdmissionCheckStatus(conditions) | MultiKueueClusterStatus(conditions):
             return {"conditions": condition_entries(conditions)}
         case _:
             assert_never(change)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.quarantine import Seen
-from headgate.model.effects import Effect, WakeAt
+from headgate.model.effects import Effect, FleetEffect, WakeAt
 from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable
 from headgate.model.keys import Key, Kind
 
@@ -30,7 +30,7 @@ class SteppingEngine(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    def step(self, batch: Sequence[Seen], now: float) -> list[Effect]: ...
+    def step(self, batch: Sequence[Seen], now: float) -> list[Effect | FleetEffect]: ...
 
 
 class StepObserver(Protocol):
@@ -44,7 +44,7 @@ class StepObserver(Protocol):
 async def run_steps(
     engine: SteppingEngine,
     queue: BatchSource,
-    perform: Callable[[Effect], None],
+    perform: Callable[[Effect | FleetEffect], None],
     now: Callable[[], float],
     observer: StepObserver,
 ) -> None:
@@ -58,7 +58,7 @@ async def run_steps(
 async def _step(
     engine: SteppingEngine,
     queue: BatchSource,
-    perform: Callable[[Effect], None],
+    perform: Callable[[Effect | FleetEffect], None],
     now: Callable[[], float],
     observer: StepObserver,
 ) -> None:

@@ -24,17 +24,21 @@ from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
 from headgate.model.effects import (
     Bind,
+    Connect,
     Create,
     Delete,
+    Disconnect,
     Effect,
     EmitEvent,
     Evict,
+    FleetEffect,
     PatchSpec,
     PatchStatus,
+    RemoteWrite,
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Outcome, Unreadable, WriteError
+from headgate.model.events import Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
 from headgate.model.keys import Key
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
@@ -158,7 +162,9 @@ class LeaderTerm:
             self._dependencies.recorder.note(event, raw)
         self._events.observe(event)
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect | FleetEffect) -> None:
+        if isinstance(effect, RemoteWrite | Connect | Disconnect):
+            raise NotImplementedError("worker clusters cannot be connected yet")
         self._effects.append(effect)
         match effect:
             case WakeAt():
@@ -172,7 +178,8 @@ class LeaderTerm:
 
     def before_step(self, batch: Sequence[Seen], now: float) -> None:
         if self._dependencies.recorder is not None:
-            self._dependencies.recorder.write([event for event in batch if not isinstance(event, Unreadable)], now)
+            told = [event for event in batch if not isinstance(event, Unreadable | RemoteEvent | RemoteConnection)]
+            self._dependencies.recorder.write(told, now)
         self._now, self._step_began = now, self._dependencies.clock()
 
     def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None:

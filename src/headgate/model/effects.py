@@ -65,6 +65,10 @@ class AdmissionCheckStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
+class MultiKueueClusterStatus(Struct, frozen=True, gc=False):
+    conditions: tuple[Condition, ...] = ()
+
+
 QueueStatus = (
     QueuedWorkloadStatus
     | ClusterQueueStatus
@@ -72,6 +76,7 @@ QueueStatus = (
     | LocalQueueStatus
     | CohortStatus
     | AdmissionCheckStatus
+    | MultiKueueClusterStatus
 )
 
 
@@ -390,5 +395,34 @@ class WakeAt(Struct, frozen=True, gc=False):
     idle: bool = False
 
 
-Effect = Bind | RemoveGate | PatchStatus | PatchSpec | Create | Delete | Evict | EmitEvent | WakeAt
 Write = Bind | RemoveGate | PatchStatus | PatchSpec | Create | Delete | Evict | EmitEvent
+Effect = Write | WakeAt
+"""What concerns the cluster the engine decides about."""
+
+
+class RemoteWrite(Struct, frozen=True, gc=False):
+    """Perform the write on that worker cluster; its outcome is a `RemoteEvent` of the same cluster."""
+
+    cluster: str
+    write: Write
+
+
+class Connect(Struct, frozen=True, gc=False):
+    """Use this worker cluster from now on. Where the source is another than before, the old connection is replaced.
+
+    Exactly one of `secret` (its name in our own namespace) and `path` says where the kubeconfig is.
+    """
+
+    cluster: str
+    secret: str = ""
+    path: str = ""
+
+
+class Disconnect(Struct, frozen=True, gc=False):
+    """Forget this worker cluster: nothing more is told of it."""
+
+    cluster: str
+
+
+FleetEffect = RemoteWrite | Connect | Disconnect
+"""What concerns other clusters."""

@@ -23,6 +23,10 @@ LOCAL_QUEUE_NAME = f"{_DOMAIN}/local-queue-name"
 OURS_ON_PODS = (POD_SET, CLUSTER_QUEUE_NAME, LOCAL_QUEUE_NAME)
 JOB_UID = f"{_DOMAIN}/job-uid"
 
+# On worker clusters.
+MULTIKUEUE_ORIGIN = f"{_DOMAIN}/multikueue-origin"
+"""The label of what a manager cluster created; its value says which."""
+
 # Annotations.
 GROUP_TOTAL = f"{_DOMAIN}/pod-group-total-count"
 FAST_ADMISSION = f"{_DOMAIN}/pod-group-fast-admission"
@@ -49,6 +53,9 @@ TOPOLOGY_GATE = f"{_DOMAIN}/topology"
 GATES = frozenset({ADMISSION_GATE, TOPOLOGY_GATE})
 IN_USE = f"{_DOMAIN}/resource-in-use"
 """The finalizer of what queues depend on, and of Workloads whose work may still run."""
+
+MULTIKUEUE = f"{_DOMAIN}/multikueue"
+"""The controller of admission checks and jobs that run on worker clusters, and the preemption gate of their clones."""
 
 DEFAULT_QUEUE = "default"
 """The local queue that work of its namespace gets which names none."""

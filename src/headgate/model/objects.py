@@ -10,6 +10,7 @@ from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volum
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
 from headgate.model.limits import LimitRange, RuntimeClass
+from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.node import Node
 from headgate.model.owners import CronJob, ReplicaOwner, Service
 from headgate.model.pod import Pod, PodTemplate
@@ -109,6 +110,7 @@ class Job(Struct, frozen=True, gc=False):
 
 ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
+FleetObject = MultiKueueCluster | MultiKueueConfig
 QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass | VolcanoQueue
 Object = (
     Pod
@@ -122,6 +124,7 @@ Object = (
     | ClaimObject
     | OwnerObject
     | QuotaObject
+    | FleetObject
 )
 
 

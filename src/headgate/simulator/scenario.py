@@ -16,13 +16,12 @@ from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.model.counting import duration_text
-from headgate.model.settings import Role, Settings
+from headgate.model.settings import ONE_CLUSTER, Role, Settings
 from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
 from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
 
 SETTLED = "settled"
 STANDARD_INPUT = "-"
-DEFAULT_ROLES = frozenset({Role.QUOTA, Role.INTEGRATIONS, Role.SCHEDULER})
 ACTIONS = ("apply", "delete", "patch", "disconnect", "crash", "stale", "addNodes", "dropNode")
 
 
@@ -324,7 +323,7 @@ class _ScenarioReader:
 
     def _roles(self, path: str, given: tuple[str, ...] | None) -> frozenset[Role]:
         if given is None:
-            return DEFAULT_ROLES
+            return ONE_CLUSTER
         for number, role in enumerate(given):
             if role not in frozenset(Role):
                 raise self._invalid(f"{path}[{number}]", f"expected one of {', '.join(Role)}, got {shown(role)}")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from headgate.model.kueue_names import MULTIKUEUE
 from headgate.model.queues import AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, StopPolicy
 
-MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 
 
