@@ -48,9 +48,9 @@ from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.manifests import Manifest
-from headgate.simulator.network import OUTSIDE, Network
+from headgate.simulator.network import OUTSIDE, Endpoint, Network
 from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
-from headgate.simulator.process import Process, ProcessPlan
+from headgate.simulator.process import Access, Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.simulator.scenario import Apply, Scenario
 from headgate.world import (
@@ -250,7 +250,8 @@ class SimulatedCluster:
             controllers = (*controllers, autoscaler, self.review)
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
-        self.process = Process(self.server, self._feed, plan, injector, lambda: network.reaches(place, name))
+        network.add(name, Endpoint(self.server, reading.read))
+        self.process = Process(self.server, self._feed, plan, injector, Access(network, place, name))
         self.changed_at = 0.0
         self.changes: list[Sequence[ObjectChange]] = []  # of this round
         self._release_set_for: float | None = None
@@ -292,7 +293,7 @@ class SimulatedCluster:
 
     def _set_timers(self, now: float, wake: Wake) -> None:
         """Sets timers for delayed observations and for the restart of a crashed process."""
-        due = self.process.view.next_at
+        due = self.process.next_at
         if due is not None and due > now and due != self._release_set_for:
             self._release_set_for = due
             wake(due, lambda: None)

@@ -274,7 +274,7 @@ class _Run:
                     cluster.crash(now, seconds, self._time.wake)
             case Stale(seconds):
                 for cluster in self._clusters_of(scheduled.cluster):
-                    cluster.process.view.set_lag(seconds, now)
+                    cluster.process.set_lag(seconds, now)
             case _:
                 assert_never(action)
 
