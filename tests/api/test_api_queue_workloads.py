@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from builders import MIB, amounts, kueue_workload
+from builders import MIB, amounts, changed, kueue_workload
 
 from headgate.api.decode import decode
 from headgate.api.errors import InvalidObject
@@ -23,6 +23,7 @@ from headgate.model.queues import (
     GateStatus,
     PodSet,
     PodSetAssignment,
+    PreemptionProposal,
     PriorityClassRef,
     QueuedWorkload,
     RequeueState,
@@ -121,6 +122,14 @@ def test_a_workload_with_everything():
             {"name": "x", "position": "Open", "lastTransitionTime": NOW},
             {"name": "y", "position": "Closed"},
         ],
+        "preemptionProposal": {
+            "canPreempt": True,
+            "victims": 2,
+            "highestPriority": 5,
+            "prioritySum": 7,
+            "pods": 3,
+            "runningSince": NOW,
+        },
     }
     memory = Resources.of({"memory": MIB})
     found = read(spec, metadata, status=status)
@@ -159,6 +168,7 @@ def test_a_workload_with_everything():
         reclaimable=(("workers", 1),),
         checks=(CheckStatus("budget", CheckState.RETRY, "later", NEW_YEAR, 5, 1, json.dumps(updates).encode()),),
         gate_statuses=(GateStatus("x", True, NEW_YEAR), GateStatus("y")),
+        proposal=PreemptionProposal(True, 2, 5, 7, 3, NEW_YEAR),
         resource_requests=(("workers", Resources.of({"cpu": 2000})),),
         past_execution_seconds=7,
         evictions=(EvictionCount("Preempted", "", 3),),
@@ -167,6 +177,53 @@ def test_a_workload_with_everything():
         owned_by_stranger=False,
     )
     assert (found.effective_priority, found.has_closed_gate) == (995, True)
+    assert found.status.proposal is not None
+    assert [found.status.proposal.work_lost(NEW_YEAR + seconds) for seconds in (-1, 0, 10)] == [0, 0, 30]
+
+
+@pytest.mark.parametrize(
+    "states, is_closed",
+    [
+        pytest.param([], True, id="a gate without a state is closed"),
+        pytest.param([{"state": "Closed", "position": "Closed"}], True, id="both fields close it"),
+        pytest.param([{"state": "Open", "position": "Open"}], False, id="both fields open it"),
+        pytest.param([{"state": "Open"}], False, id="the seed's field alone opens it"),
+        pytest.param([{"position": "Open"}], False, id="Kueue's field alone opens it"),
+        pytest.param([{"state": "Open", "position": "Closed"}], False, id="opened by who knows one field"),
+        pytest.param([{"state": "Closed", "position": "Open"}], False, id="opened by who knows the other"),
+        pytest.param([{"state": "Ajar"}], True, id="what is neither is closed"),
+        pytest.param([{}], True, id="a state that says nothing is closed"),
+    ],
+)
+def test_a_preemption_gate_is_open_if_either_field_says_so(states, is_closed):
+    spec = {"podSets": [pod_set()], "preemptionGates": [{"name": "g"}]}
+    found = read(spec, status={"preemptionGates": [{"name": "g", **one} for one in states]})
+    assert found.has_closed_gate is is_closed
+
+
+@pytest.mark.parametrize(
+    "shown, since",
+    [
+        pytest.param({}, None, id="nothing is said"),
+        pytest.param({"BlockedOnPreemptionGates": ("True", 3)}, 3, id="Kueue's condition alone"),
+        pytest.param({"PreemptionBlocked": ("True", 3)}, 3, id="the seed's condition alone"),
+        pytest.param(
+            {"BlockedOnPreemptionGates": ("True", 3), "PreemptionBlocked": ("True", 5)}, 3, id="the first signal counts"
+        ),
+        pytest.param(
+            {"BlockedOnPreemptionGates": ("False", 5), "PreemptionBlocked": ("True", 3)}, None, id="withdrawn since"
+        ),
+        pytest.param(
+            {"BlockedOnPreemptionGates": ("False", 3), "PreemptionBlocked": ("True", 5)}, 5, id="signalled since"
+        ),
+        pytest.param(
+            {"BlockedOnPreemptionGates": ("False", 3), "PreemptionBlocked": ("True", 3)}, 3, id="in the same second"
+        ),
+    ],
+)
+def test_since_when_a_workload_waits_for_its_gates_is_read_from_either_condition(shown, since):
+    conditions = tuple(Condition(type_, status, "R", "", float(at)) for type_, (status, at) in shown.items())
+    assert changed(read({"podSets": [pod_set()]}), conditions=conditions).gated_since == since
 
 
 @pytest.mark.parametrize(

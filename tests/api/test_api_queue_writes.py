@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -42,6 +43,7 @@ from headgate.model.queues import (
     GateStatus,
     LocalQueue,
     PodSetAssignment,
+    PreemptionProposal,
     QueuedWorkload,
     QueuedWorkloadStatus,
     RequeueState,
@@ -72,6 +74,7 @@ NO_STATUS = {
     "reclaimablePods": None,
     "admissionChecks": None,
     "preemptionGates": None,
+    "preemptionProposal": None,
     "resourceRequests": None,
     "accumulatedPastExecutionTimeSeconds": None,
     "schedulingStats": None,
@@ -223,10 +226,11 @@ def test_an_amount_is_read_as_it_was_written(given_amounts):
 class Server:
     """The small Kubernetes with a workload and its queues in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, lacking: Collection[str] = ()) -> None:
+        """The definition of workloads does not have the fields in `lacking`."""
         self._server = ApiServer()
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        for manifest in queue_definitions():
+        for manifest in [_without(lacking, one) for one in queue_definitions()]:
             self._ask("POST", definitions, manifest)
         pod_sets = [{"name": name, "template": {"spec": {"containers": []}}} for name in ("main", "b")]
         self._ask("POST", f"{GROUP}/namespaces/default/workloads", _named("Workload", "w", podSets=pod_sets))
@@ -241,6 +245,9 @@ class Server:
     def read(self, key: Key) -> Any:
         return decode(key.kind, self._server.handle(Request("GET", object_path(key)), AT).body)
 
+    def stored(self, key: Key) -> Any:
+        return json.loads(self._server.handle(Request("GET", object_path(key)), AT).body)
+
     def _ask(self, method: str, path: str, body: Any) -> None:
         answer = self._server.handle(Request(method, path, {}, json.dumps(body).encode(), "application/json"), AT)
         assert answer.code == 201, answer.value
@@ -248,6 +255,14 @@ class Server:
 
 def _named(kind: str, name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _without(fields: Collection[str], schema: Any) -> Any:
+    """The schema without these fields, and without rules that may need them."""
+    if isinstance(schema, dict):
+        dropped = {*fields, "x-kubernetes-validations"} if fields else set()
+        return {name: _without(fields, value) for name, value in schema.items() if name not in dropped}
+    return [_without(fields, one) for one in schema] if isinstance(schema, list) else schema
 
 
 def at_version(found: QueuedWorkload | LocalQueue | ClusterQueue) -> Target:
@@ -278,6 +293,10 @@ checks = st.builds(
     CheckStatus, st.sampled_from("ab"), st.sampled_from(CheckState), texts, times, seconds, st.integers(0, 3), updates
 )
 gates = st.builds(GateStatus, st.sampled_from("xy"), st.booleans(), times)
+counts = st.integers(0, 2**40)
+proposals = st.builds(
+    PreemptionProposal, st.booleans(), counts, st.integers(-(2**40), 2**40), counts, st.integers(1, 2**40), times
+)
 evictions = st.builds(EvictionCount, st.sampled_from("rs"), st.sampled_from(["", "c"]), st.integers(0, 9))
 
 
@@ -300,6 +319,7 @@ statuses = st.builds(
     reclaimable=unique(st.tuples(names, st.integers(0, 9)), lambda one: one[0]),
     checks=unique(checks, lambda one: one.name),
     gate_statuses=unique(gates, lambda one: one.name),
+    proposal=st.one_of(st.none(), st.just(PreemptionProposal(False)), proposals),
     resource_requests=unique(st.tuples(names, resources), lambda one: one[0]),
     past_execution_seconds=st.integers(0, 9),
     evictions=unique(evictions, lambda one: (one.reason, one.cause)),
@@ -318,6 +338,31 @@ def test_what_is_written_of_a_workload_is_what_is_read(server, change):
     key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
     server.perform(PatchStatus(at_version(server.read(key)), change))
     assert server.read(key).status == change
+
+
+GATES_WRITTEN = QueuedWorkloadStatus(
+    gate_statuses=(GateStatus("x", True, AT), GateStatus("y", False, AT)),
+    proposal=PreemptionProposal(True, 2, 5, 7, 3, AT),
+)
+
+
+def test_gates_are_written_under_the_names_of_the_field_that_the_definition_has():
+    key = Key(Kind.KUEUE_WORKLOAD, "default", "w")
+    ours, kueues = Server(), Server(lacking=["preemptionProposal", "state"])
+    for server in (ours, kueues):
+        server.perform(PatchStatus(at_version(server.read(key)), GATES_WRITTEN))
+    assert ours.stored(key)["status"]["preemptionGates"] == [
+        {"name": "x", "state": "Open", "position": "Open", "lastTransitionTime": TIME},
+        {"name": "y", "state": "Closed", "position": "Closed", "lastTransitionTime": TIME},
+    ]
+    assert kueues.stored(key)["status"] == {
+        "conditions": [],
+        "preemptionGates": [
+            {"name": "x", "position": "Open", "lastTransitionTime": TIME},
+            {"name": "y", "position": "Closed", "lastTransitionTime": TIME},
+        ],
+    }
+    assert kueues.read(key).status.gate_statuses == GATES_WRITTEN.gate_statuses
 
 
 def test_what_is_written_of_queues_is_what_is_read(server):

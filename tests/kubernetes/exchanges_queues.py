@@ -381,6 +381,16 @@ OF_WORKLOADS: dict[str, list[Step]] = {
         workload(),
         status(preemptionGates=[{"name": "a", "position": "Ajar", "lastTransitionTime": THEN}]),
         status(preemptionGates=[{"name": "a", "position": "Closed"}]),
+        status(preemptionGates=[{"name": "a", "state": "Ajar", "lastTransitionTime": THEN}]),
+        status(preemptionGates=[{"name": "a", "lastTransitionTime": THEN}]),
+        status(preemptionGates=[{"name": "a", "state": "Open", "lastTransitionTime": THEN}]),
+    ],
+    "a price of preemption": [
+        workload(),
+        status(preemptionProposal={"canPreempt": True, "victims": 2, "highestPriority": -1, "runningSince": THEN}),
+        status(preemptionProposal={"canPreempt": None}),
+        status(preemptionProposal={"victims": -1, "runningSince": "yesterday"}),
+        status(preemptionProposal=None),
     ],
 }
 

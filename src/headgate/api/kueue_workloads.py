@@ -37,6 +37,7 @@ from headgate.model.queues import (
     GateStatus,
     PodSet,
     PodSetAssignment,
+    PreemptionProposal,
     PriorityClassRef,
     QueuedWorkload,
     QueuedWorkloadStatus,
@@ -94,8 +95,18 @@ class WireSchedulingStats(Wire, frozen=True):
 
 class WirePreemptionGateState(Wire, frozen=True):
     name: str
-    position: str
+    state: str = ""
+    position: str = ""
     last_transition_time: str | None = None
+
+
+class WirePreemptionProposal(Wire, frozen=True):
+    can_preempt: bool
+    victims: Int64 = 0
+    highest_priority: Int64 = 0
+    priority_sum: Int64 = 0
+    pods: Int64 = 0
+    running_since: str | None = None
 
 
 class WireKueueWorkloadStatus(Wire, frozen=True):
@@ -110,6 +121,7 @@ class WireKueueWorkloadStatus(Wire, frozen=True):
     nominated_cluster_names: list[str] | None = None
     cluster_name: str | None = None
     preemption_gates: list[WirePreemptionGateState] | None = None
+    preemption_proposal: WirePreemptionProposal | None = None
 
 
 def decoded_status(wire: WireKueueWorkloadStatus, counts: Mapping[str, int]) -> QueuedWorkloadStatus:
@@ -122,6 +134,7 @@ def decoded_status(wire: WireKueueWorkloadStatus, counts: Mapping[str, int]) -> 
         reclaimable=_reclaimable(wire.reclaimable_pods) if wire.reclaimable_pods else (),
         checks=_checks(wire.admission_checks) if wire.admission_checks else (),
         gate_statuses=_gate_statuses(wire.preemption_gates) if wire.preemption_gates else (),
+        proposal=_proposal(wire.preemption_proposal) if wire.preemption_proposal is not None else None,
         resource_requests=_requests(wire.resource_requests) if wire.resource_requests else (),
         past_execution_seconds=wire.accumulated_past_execution_time_seconds or 0,
         evictions=_evictions(stats.evictions) if stats is not None and stats.evictions else (),
@@ -173,13 +186,25 @@ def _checks(entries: Sequence[WireCheckState]) -> tuple[CheckStatus, ...]:
 
 
 def _gate_statuses(entries: Sequence[WirePreemptionGateState]) -> tuple[GateStatus, ...]:
+    """A gate is open if either field says so: who opens it may know one of them, who closes it writes both."""
     return tuple(
         GateStatus(
             entry.name,
-            entry.position == "Open",
+            "Open" in (entry.state, entry.position),
             _transition(f"$.status.preemptionGates[{index}]", entry.last_transition_time),
         )
         for index, entry in enumerate(entries)
+    )
+
+
+def _proposal(entry: WirePreemptionProposal) -> PreemptionProposal:
+    return PreemptionProposal(
+        entry.can_preempt,
+        entry.victims,
+        entry.highest_priority,
+        entry.priority_sum,
+        entry.pods,
+        time_at("$.status.preemptionProposal.runningSince", entry.running_since) or 0.0,
     )
 
 

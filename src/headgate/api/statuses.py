@@ -41,6 +41,7 @@ from headgate.model.queues import (
     EvictionCount,
     FlavorDebt,
     GateStatus,
+    PreemptionProposal,
     QueuedWorkloadStatus,
     RequeueState,
 )
@@ -170,6 +171,7 @@ class WireWrittenWorkload(Wire, frozen=True):
     reclaimable_pods: _Entries | None
     admission_checks: _Entries | None
     preemption_gates: list[dict[str, str]] | None
+    preemption_proposal: dict[str, Any] | None
     resource_requests: _Entries | None
     accumulated_past_execution_time_seconds: int | None
     scheduling_stats: dict[str, Any] | None
@@ -215,6 +217,7 @@ def _workload(status: QueuedWorkloadStatus) -> WireWrittenWorkload:
         reclaimable_pods=[_reclaimable(*each) for each in status.reclaimable] if status.reclaimable else None,
         admission_checks=[_check(check) for check in status.checks] if status.checks else None,
         preemption_gates=[_gate(gate) for gate in status.gate_statuses] if status.gate_statuses else None,
+        preemption_proposal=None if status.proposal is None else _proposal(status.proposal),
         resource_requests=[_asked(*each) for each in requests] if requests else None,
         accumulated_past_execution_time_seconds=status.past_execution_seconds or None,
         scheduling_stats={"evictions": [_stat(each) for each in evictions]} if evictions else None,
@@ -264,8 +267,21 @@ def _check(check: CheckStatus) -> dict[str, Any]:
 
 
 def _gate(gate: GateStatus) -> dict[str, str]:
-    position = "Open" if gate.open else "Closed"
-    return {"name": gate.name, "position": position, "lastTransitionTime": format_time(gate.at)}
+    """Under the field's two names; a server whose definition has one of them drops the other."""
+    state = "Open" if gate.open else "Closed"
+    return {"name": gate.name, "state": state, "position": state, "lastTransitionTime": format_time(gate.at)}
+
+
+def _proposal(proposal: PreemptionProposal) -> dict[str, Any]:
+    """Whole, for it is merged into what stands there."""
+    return {
+        "canPreempt": proposal.can_preempt,
+        "victims": proposal.victims,
+        "highestPriority": proposal.highest_priority,
+        "prioritySum": proposal.priority_sum,
+        "pods": proposal.pods,
+        "runningSince": format_time(proposal.running_since) if proposal.pods else None,
+    }
 
 
 def _stat(evictions: EvictionCount) -> dict[str, Any]:

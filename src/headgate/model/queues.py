@@ -19,6 +19,8 @@ from headgate.model.selectors import Requirement
 
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+GATE_SIGNALS = ("BlockedOnPreemptionGates", "PreemptionBlocked")
+"""Two conditions that mean that a closed gate forbids the preemption it needs: written together, either is read."""
 WHOLE_WEIGHT = 1000  # a fair sharing weight of one; weights are counted in thousandths
 
 
@@ -299,7 +301,25 @@ class GateStatus(Struct, frozen=True, gc=False):
 
     name: str
     open: bool = False
-    at: float = 0.0
+    at: float = 0.0  # when it last opened or closed
+
+
+class PreemptionProposal(Struct, frozen=True, gc=False):
+    """What it would cost to preempt for a gated workload. Says nothing that time alone changes, and names no victim.
+
+    The victims' running pods lose one second of work each per second, counted from the mean of their starts.
+    """
+
+    can_preempt: bool
+    victims: int = 0  # workloads that would be evicted and are not yet
+    highest_priority: int = 0  # of the victims
+    priority_sum: int = 0
+    pods: int = 0  # of the victims that run
+    running_since: float = 0.0  # the mean of when these pods were admitted, in whole seconds
+
+    def work_lost(self, now: float) -> int:
+        """In seconds of one pod."""
+        return max(0, int(now - self.running_since)) * self.pods
 
 
 class EvictionCount(Struct, frozen=True, gc=False):
@@ -326,6 +346,7 @@ class QueuedWorkloadStatus(Struct, frozen=True, gc=False):
     reclaimable: tuple[tuple[str, int], ...] = ()  # pods that are done for good, by pod set
     checks: tuple[CheckStatus, ...] = ()
     gate_statuses: tuple[GateStatus, ...] = ()
+    proposal: PreemptionProposal | None = None  # while a gate is closed and it was refused quota
     resource_requests: tuple[tuple[str, Resources], ...] = ()  # what the status says it requests, by pod set
     past_execution_seconds: int = 0
     evictions: tuple[EvictionCount, ...] = ()
@@ -413,6 +434,16 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
         """Its owner keeps it from queueing, for now."""
         shown = self.condition("QuotaReserved")
         return shown is not None and shown.status == "False" and shown.reason == "OnHold"
+
+    @property
+    def gated_since(self) -> float | None:
+        """Since when it needs preemption that a closed gate forbids; None when it does not.
+
+        Of its two conditions the later one counts, and of two from the same second the one that is True.
+        """
+        shown = [one for one in self.status.conditions if one.type in GATE_SIGNALS]
+        signals = [one.at for one in shown if one.status == "True"]
+        return min(signals) if signals and max(signals) == max(one.at for one in shown) else None
 
     @property
     def has_closed_gate(self) -> bool:

@@ -27,14 +27,14 @@ from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
-from headgate.lifecycle.workload.admission import IS_GATED, no_longer_gated, refused, reserved
+from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
 from headgate.lifecycle.workload.checks import required_checks
 from headgate.lifecycle.workload.conditions import (
-    BLOCKED_ON_GATES,
     DEACTIVATED,
     EVICTED,
     QUOTA_RESERVED,
     ConditionUpdate,
+    no_longer_gated,
     shows,
 )
 from headgate.lifecycle.workload.eviction import preempted
@@ -155,7 +155,7 @@ class AdmissionLoop:
         elif isinstance(outcome, Deferred):
             refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
         elif isinstance(outcome, Gated):
-            refusal = Refusal(Unreserved.GATED.value, outcome.message, (IS_GATED,))
+            refusal = Refusal(Unreserved.GATED.value, outcome.message, IS_GATED)
         else:
             assert_never(outcome)
         self._refuse(outcome.head, record, refusal, now)
@@ -208,8 +208,8 @@ class AdmissionLoop:
 
     def _refuse(self, head: PendingWorkload, record: WorkloadRecord, refusal: Refusal, now: float) -> None:
         """Notes the refusal, unless the workload shows it already; a gate that blocked preemption may no longer."""
-        if record.decided.is_true(BLOCKED_ON_GATES) and IS_GATED not in refusal.also:
-            refusal = structs.replace(refusal, also=(*refusal.also, no_longer_gated(refusal.reason)))
+        if not refusal.also and (withdrawn := no_longer_gated(record.decided, refusal.reason)):
+            refusal = structs.replace(refusal, also=withdrawn)
         if record.refusal == refusal:
             return
         if _shows(record.decided, refusal):

@@ -21,7 +21,7 @@ from headgate.lifecycle.workload.next_step import Change, Removal
 from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
 from headgate.model.events import WriteError
 from headgate.model.keys import Key, Target
-from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.queues import Admission, PreemptionProposal, QueuedWorkload, QueuedWorkloadStatus
 from headgate.queueing.backoff import Backoff
 from headgate.quota.fair_sharing import Amounts
 from headgate.quota.ledger import Reservation
@@ -39,11 +39,15 @@ CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 
 
 class Refusal(Struct, frozen=True, gc=False):
-    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it."""
+    """The reason and message of QuotaReserved=False; `also` are other conditions that go with it.
+
+    `proposal` says of a workload with a closed preemption gate what preempting for it would cost.
+    """
 
     reason: str
     message: str
     also: tuple[ConditionUpdate, ...] = ()
+    proposal: PreemptionProposal | None = None
 
 
 class WorkloadRecord:

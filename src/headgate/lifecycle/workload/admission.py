@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from headgate.lifecycle.workload.checks import are_ready, synced_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
-    BLOCKED_ON_GATES,
     EVICTED,
     NO_RESERVATION,
     PREEMPTED,
@@ -15,7 +14,13 @@ from headgate.lifecycle.workload.conditions import (
     ConditionUpdate,
     edited,
 )
-from headgate.model.queues import Admission, QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.queues import (
+    GATE_SIGNALS,
+    Admission,
+    PreemptionProposal,
+    QueuedWorkload,
+    QueuedWorkloadStatus,
+)
 from headgate.model.resources import Resources
 
 IS_ADMITTED = ConditionUpdate(ADMITTED, True, ADMITTED, "The workload is admitted")
@@ -23,13 +28,11 @@ HAS_OPEN_CHECKS = ConditionUpdate(
     ADMITTED, False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
 )
 HAS_NO_RESERVATION = ConditionUpdate(ADMITTED, False, NO_RESERVATION, "The workload has no reservation")
-PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, BLOCKED_ON_GATES})
-IS_GATED = ConditionUpdate(BLOCKED_ON_GATES, True, "PreemptionGated", "Workload requires preemption, but it's gated")
-
-
-def no_longer_gated(reason: str) -> ConditionUpdate:
-    """Withdraws IS_GATED; `reason` is why it waits now."""
-    return ConditionUpdate(BLOCKED_ON_GATES, False, reason, "No preemption gate keeps it from preempting now")
+PAST_ONCE_RESERVED = frozenset({EVICTED, PREEMPTED, *GATE_SIGNALS})
+IS_GATED = tuple(
+    ConditionUpdate(signal, True, "PreemptionGated", "Workload requires preemption, but it's gated")
+    for signal in GATE_SIGNALS
+)
 
 
 def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[str], now: float) -> QueuedWorkloadStatus:
@@ -42,7 +45,17 @@ def reserved(workload: QueuedWorkload, admission: Admission, checks: Sequence[st
     states = synced_checks(workload.status.checks, checks, now)
     checked = IS_ADMITTED if are_ready(states, checks) else HAS_OPEN_CHECKS
     has_quota = _has_quota(admission.cluster_queue)
-    return edited(workload, now, has_quota, *past, checked, admission=admission, checks=states, resource_requests=())
+    return edited(
+        workload,
+        now,
+        has_quota,
+        *past,
+        checked,
+        admission=admission,
+        checks=states,
+        resource_requests=(),
+        proposal=None,
+    )
 
 
 def _has_quota(queue: str) -> ConditionUpdate:
@@ -60,7 +73,8 @@ def refused(
     requests: tuple[tuple[str, Resources], ...],
     now: float,
     *also: ConditionUpdate,
+    proposal: PreemptionProposal | None = None,
 ) -> QueuedWorkloadStatus:
-    """It has no quota, for this reason; its requests are shown with it."""
+    """It has no quota, for this reason; its requests are shown with it, and what preempting for it would cost."""
     updates = [ConditionUpdate(QUOTA_RESERVED, False, reason, message), HAS_NO_RESERVATION, *also]
-    return edited(workload, now, *updates, resource_requests=requests)
+    return edited(workload, now, *updates, resource_requests=requests, proposal=proposal)

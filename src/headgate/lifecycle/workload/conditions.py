@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from headgate.model.conditions import Condition
-from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.queues import GATE_SIGNALS, QueuedWorkload, QueuedWorkloadStatus
 
 QUOTA_RESERVED = "QuotaReserved"
 ADMITTED = "Admitted"
@@ -19,7 +19,6 @@ FINISHED = "Finished"
 PODS_READY = "PodsReady"
 ON_HOLD = "OnHold"
 DEACTIVATION_TARGET = "DeactivationTarget"
-BLOCKED_ON_GATES = "BlockedOnPreemptionGates"
 
 NO_RESERVATION = "NoReservation"
 PENDING_EVALUATION = "PendingEvaluation"
@@ -75,6 +74,13 @@ def shows(workload: QueuedWorkload, update: ConditionUpdate) -> bool:
     if shown is None or shown.reason != update.reason:
         return False
     return shown.status == str(update.status) and shown.message == update.message
+
+
+def no_longer_gated(
+    workload: QueuedWorkload, reason: str, message: str = "No preemption gate keeps it from preempting now"
+) -> tuple[ConditionUpdate, ...]:
+    """Withdraws what it shows of closed gates; `reason` is why it waits now, or what became of it."""
+    return tuple([ConditionUpdate(one, False, reason, message) for one in GATE_SIGNALS if workload.is_true(one)])
 
 
 def reason_of(workload: QueuedWorkload, type_: str) -> str:

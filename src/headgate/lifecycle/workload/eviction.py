@@ -10,7 +10,6 @@ from headgate.lifecycle.terminating.holds import seconds_run
 from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION
 from headgate.lifecycle.workload.checks import reset_checks
 from headgate.lifecycle.workload.conditions import (
-    BLOCKED_ON_GATES,
     DEACTIVATED,
     DEACTIVATION_TARGET,
     EVICTED,
@@ -21,6 +20,7 @@ from headgate.lifecycle.workload.conditions import (
     REQUEUED,
     ConditionUpdate,
     edited,
+    no_longer_gated,
     second,
     with_status,
     without,
@@ -40,17 +40,17 @@ def evicted(
     workload: QueuedWorkload, reason: str, message: str, now: float, *also: ConditionUpdate, cause: str = ""
 ) -> QueuedWorkloadStatus:
     """Evicted. It holds its quota until its pods are gone; checks and gates start anew."""
-    updates = [ConditionUpdate(EVICTED, True, _with_cause(reason, cause), message), *also]
-    if workload.is_true(BLOCKED_ON_GATES):
-        updates.append(ConditionUpdate(BLOCKED_ON_GATES, False, EVICTED, "The workload was evicted"))
     return edited(
         workload,
         now,
-        *updates,
+        ConditionUpdate(EVICTED, True, _with_cause(reason, cause), message),
+        *also,
+        *no_longer_gated(workload, EVICTED, "The workload was evicted"),
         cluster="",
         nominated_clusters=(),
         checks=reset_checks(workload.status.checks, now),
         gate_statuses=_closed(workload.status.gate_statuses, now),
+        proposal=None,
         evictions=_counted(workload.status.evictions, reason, cause),
     )
 

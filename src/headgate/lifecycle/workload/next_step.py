@@ -8,11 +8,10 @@ from functools import lru_cache
 from msgspec import Struct, structs
 
 from headgate.lifecycle.workload import eviction
-from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted, no_longer_gated
+from headgate.lifecycle.workload.admission import HAS_NO_RESERVATION, admitted
 from headgate.lifecycle.workload.checks import are_ready, in_state, required_checks, retry_not_before, synced_checks
 from headgate.lifecycle.workload.conditions import (
     ADMITTED,
-    BLOCKED_ON_GATES,
     DEACTIVATED,
     DEACTIVATION_TARGET,
     EVICTED,
@@ -23,6 +22,7 @@ from headgate.lifecycle.workload.conditions import (
     REQUEUED,
     ConditionUpdate,
     edited,
+    no_longer_gated,
     second,
     shows,
 )
@@ -296,20 +296,21 @@ def _kept_out(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
     why = inadmissible_reason(workload, queues)
     if not workload.active:
         reason, message = DEACTIVATED, "The workload is deactivated"
-    elif before == ON_HOLD and workload.is_on_hold:
-        return None
+    elif shown is not None and before == ON_HOLD and workload.is_on_hold:
+        reason, message = ON_HOLD, shown.message
     elif why is not None:
         reason, message = why
-    elif shown is None or before in REFUSED_BY_CYCLE or workload.is_true(BLOCKED_ON_GATES):
+    elif shown is None or before in REFUSED_BY_CYCLE or no_longer_gated(workload, ""):
         return None
     else:
         reason, message = PENDING_EVALUATION, "Workload is pending evaluation in the scheduling queue"
     update = ConditionUpdate(QUOTA_RESERVED, False, reason, message)
-    if shows(workload, update) or (reason == before == DEACTIVATED):
+    withdrawn = no_longer_gated(workload, reason)  # then the reason was that of a preemption gate
+    is_shown = shows(workload, update) or reason == before == DEACTIVATED
+    if is_shown and not withdrawn and workload.status.proposal is None:
         return None
-    blocked = workload.is_true(BLOCKED_ON_GATES)  # then the reason was that of a preemption gate
-    cleared = before == GATED and reason != GATED and not blocked
-    change = edited(workload, now, update, HAS_NO_RESERVATION, *([no_longer_gated(reason)] if blocked else ()))
+    cleared = before == GATED and reason != GATED and not withdrawn
+    change = edited(workload, now, update, HAS_NO_RESERVATION, *withdrawn, proposal=None)
     return Step("wait", "AdmissionGateCleared" if cleared else reason, message, change)
 
 
