@@ -26,7 +26,7 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
-from headgate.engine.journal import Entry
+from headgate.engine.journal import Entry, Journal
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import (
@@ -272,6 +272,10 @@ class SimulatedCluster:
     def journal_entries(self) -> list[Entry]:
         """The decisions of our process and of the autoscaler."""
         return [*self.process.journal_entries, *(scaling_entries(self.autoscaler.cloud) if self.autoscaler else ())]
+
+    def journal(self) -> Journal | None:
+        """The journal of our process while it runs."""
+        return self.process.journal
 
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)

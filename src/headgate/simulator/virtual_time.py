@@ -15,9 +15,11 @@ from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.counting import duration_text
 from headgate.model.events import Observed
 from headgate.model.keys import Key
+from headgate.model.settings import Role
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
+from headgate.simulator.fleet import FleetInvariants, Manager, fleet_summary
 from headgate.simulator.manifests import unreadable_quantity
 from headgate.simulator.network import OUTSIDE, Network
 from headgate.simulator.observing import ObjectChange
@@ -149,6 +151,12 @@ class _Run:
             )
             for plan in scenario.clusters
         }
+        managers = [
+            Manager(plan.name, plan.settings.multikueue, self._clusters[plan.name].journal)
+            for plan in scenario.clusters
+            if Role.FLEET in plan.settings.roles
+        ]
+        self._fleet = FleetInvariants(managers, self._clusters, self._network) if managers else None
         self._checker = ExpectationChecker(
             scenario, {name: cluster.kubectl for name, cluster in self._clusters.items()}
         )
@@ -181,7 +189,8 @@ class _Run:
             refused=self._refused,
             warnings=self._warnings,
             summary=summary_of([cluster.pod_counts for cluster in clusters], decisions, self._injector.writes)
-            | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None]),
+            | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None])
+            | (fleet_summary(self._fleet.counts) if self._fleet is not None else {}),
             failures=self._checker.failures,
         )
 
@@ -210,11 +219,20 @@ class _Run:
             rang = [ring() for ring in self._time.due()]
             moved = [cluster.round(self._time.now, self._time.wake) for cluster in self._clusters.values()]
             self._changes.append({cluster.name: cluster.changes for cluster in self._clusters.values()})
+            self._check_fleet()
             if not rang and not any(moved) and (self._time.next_at or float("inf")) > self._time.now:
                 return
             self._progress(self._time.now - EPOCH, self._scenario.until)
         at = duration_text(self._time.now - EPOCH)
         raise NeverSettles(f"at {at} things go round: {MOST_ROUNDS} rounds and time does not go on{self._story()}")
+
+    def _check_fleet(self) -> None:
+        if self._fleet is None:
+            return
+        for cluster in self._clusters.values():
+            for changes in cluster.changes:
+                self._fleet.observe(cluster.name, changes, self._time.now)
+        self._fleet.check(self._time.now)
 
     def _story(self) -> str:
         """The objects that changed most in the last rounds, and what was decided about them last."""
