@@ -145,6 +145,7 @@ class MultiKueueSettings(Struct, frozen=True):
     single_cluster_preemption_timeout: float = 300.0  # seconds between two gates of a workload that are opened
     proposal_window: float = 1.0  # seconds after the first signal in which others are waited for; 0: first come
     orchestrated: bool = True  # whether remote Workloads get a preemption gate
+    kubeconfig_directory: str = "/etc/multikueue/kubeconfigs"  # where kubeconfigs in files must be
 
 
 class Settings(Struct, frozen=True):

@@ -88,6 +88,12 @@ Examples:
     "left as they are.",
 )
 @click.option(
+    "--fleet",
+    is_flag=True,
+    help="Also install the rights of `headgate run --roles fleet`, for a manager cluster: among them, to read Secrets "
+    "of the namespace headgate-system.",
+)
+@click.option(
     "--system-class-namespaces",
     metavar="LIST",
     default="kube-system",
@@ -106,6 +112,7 @@ def install(
     service: AtService | None,
     queues: bool,
     volcano: bool,
+    fleet: bool,
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
     output: str,
@@ -122,7 +129,9 @@ def install(
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
-    wanted = manifests(place, queues=queues, volcano=volcano, system_classes=system_class_namespaces)
+    if fleet and not queues:
+        raise click.UsageError("expected --fleet without --no-queues: a manager cluster has queues")
+    wanted = manifests(place, queues=queues, volcano=volcano, fleet=fleet, system_classes=system_class_namespaces)
     if dry_run and output == JSON:
         echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)
         return
