@@ -28,6 +28,7 @@ from headgate.model.effects import (
     Nomination,
     PodCondition,
     PodRun,
+    PreemptionGateStates,
     QueueStatus,
     ReplicaCounts,
     StatusChange,
@@ -202,6 +203,8 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | WireWrittenWorkload
             }
         case CohortStatus(weighted_share):
             return {"fairSharing": _share(weighted_share)}
+        case PreemptionGateStates(gates):
+            return {"preemptionGates": [_gate(gate) for gate in gates]}
         case AdmissionCheckStatus(conditions) | MultiKueueClusterStatus(conditions):
             return {"conditions": condition_entries(conditions)}
         case _:

@@ -11,7 +11,7 @@ from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
-from headgate.model.queues import FlavorDebt, QueuedWorkloadStatus
+from headgate.model.queues import FlavorDebt, GateStatus, QueuedWorkloadStatus
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
@@ -65,6 +65,12 @@ class AdmissionCheckStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
+class PreemptionGateStates(Struct, frozen=True, gc=False):
+    """The states of all preemption gates of a Workload, and nothing else of its status."""
+
+    gates: tuple[GateStatus, ...]
+
+
 class MultiKueueClusterStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
@@ -75,6 +81,7 @@ QueueStatus = (
     | ClusterQueueDebt
     | LocalQueueStatus
     | CohortStatus
+    | PreemptionGateStates
     | AdmissionCheckStatus
     | MultiKueueClusterStatus
 )

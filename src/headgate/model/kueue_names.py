@@ -27,6 +27,11 @@ JOB_UID = f"{_DOMAIN}/job-uid"
 MULTIKUEUE_ORIGIN = f"{_DOMAIN}/multikueue-origin"
 """The label of what a manager cluster created; its value says which."""
 
+ORIGIN_UID = f"{_DOMAIN}/multikueue-origin-uid"
+"""The annotation of a clone that says of which object it is one."""
+OPENED_GATE = "scheduling.headgate.dev/opened-preemption-gate"
+"""The annotation of a Workload at home that says on which worker cluster its gate is opened, and since when."""
+
 # Annotations.
 GROUP_TOTAL = f"{_DOMAIN}/pod-group-total-count"
 FAST_ADMISSION = f"{_DOMAIN}/pod-group-fast-admission"

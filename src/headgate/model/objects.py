@@ -102,6 +102,7 @@ class Job(Struct, frozen=True, gc=False):
     generation: int = 0
     failed_indexes: int = 0  # how many indexes failed for good
     indexes: JobIndexes | None = None  # of an Indexed Job
+    spec: Raw = Raw(b"")  # verbatim, of one that runs on another cluster
 
     @property
     def target(self) -> Target:
