@@ -107,6 +107,22 @@ def job(name: str, priority: str = "", *, cpu: int = 4, run: float = 600, stop: 
     }
 
 
+def pod(name: str, priority: str = "", *, cpu: int = 4, run: float = 0, stop: float = 0, **labels: str) -> Json:
+    """A pod of the queue `team`."""
+    made = pod_template(cpu, run, stop)
+    made["metadata"] |= {"name": name, "namespace": "default"}
+    own = {QUEUE_NAME: "team", **({PRIORITY_CLASS: priority} if priority else {})}
+    made["metadata"]["labels"] = {**own, **labels}
+    return {"apiVersion": "v1", "kind": "Pod", **made}
+
+
+def member(name: str, group: str, total: int = 1, **fields: Any) -> Json:
+    """A pod of a group, which holds its quota until its last pod has stopped unless that is released fast."""
+    made = pod(name, **fields, **{"kueue.x-k8s.io/pod-group-name": group})
+    made["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = str(total)
+    return made
+
+
 def dispatched(name: str, priority: str = "high", **fields: Any) -> Json:
     """A Job that runs on a worker cluster."""
     made = job(name, priority, **fields)

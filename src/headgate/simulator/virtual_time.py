@@ -49,6 +49,7 @@ from headgate.simulator.scenario import (
 EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z, the start of every run
 LONGEST = 30 * 24 * 3600.0  # seconds a run may take to settle
 MOST_ROUNDS = 10_000  # at one instant
+OTHER_UIDS = 1_000_003  # added to the seed of each further cluster, so that no two give the same uids and names
 WATCHED_ROUNDS = 100  # of a run that does not settle
 MOST_TOLD, MOST_SEARCHED, MOST_CHARACTERS = 5, 1000, 200  # objects, journal entries and characters of a line
 
@@ -142,14 +143,14 @@ class _Run:
         self._clusters = {
             plan.name: SimulatedCluster(
                 plan.name,
-                seed,
+                seed + number * OTHER_UIDS,
                 self._injector,
                 ProcessPlan(structs.replace(plan.settings, seed=seed), plugins),
                 self._network,
                 place=OUTSIDE if alone else plan.name,
                 autoscaler=plan.autoscaler.start() if plan.autoscaler is not None else None,
             )
-            for plan in scenario.clusters
+            for number, plan in enumerate(scenario.clusters)
         }
         managers = [
             Manager(plan.name, plan.settings.multikueue, self._clusters[plan.name].journal)
