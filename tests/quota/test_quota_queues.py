@@ -178,7 +178,7 @@ def test_one_that_is_refused_speaks_for_all_of_its_class():
     assert drained(queues) == ["other"]
     queues.add(applies("same-9", "q", 5), 0.0)
     assert queues.heads() == [], "also for those that come later"
-    assert queues.passed_over(applies("same-9", "q").key)[1] is Unreserved.TOO_LARGE
+    assert queues.passed_over(applies("same-9", "q").key)[1].reason is Unreserved.TOO_LARGE
     assert queues.passed_over(applies("other", "q").key) is None
     queues.wake("q", 1.0)
     assert drained(queues) == ["same-0", "same-1", "same-2", "same-9"]

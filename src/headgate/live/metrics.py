@@ -64,6 +64,8 @@ TEXTS: Mapping[str, str] = {
     "kueue_admission_cycle_preemption_skips": "Preemptions deferred in the queue's last cycle.",
     "kueue_preemption_target_recomputations_total": "Decisions repeated, their victims being taken.",
     "headgate_withheld_preemptions_total": "Preemptions withheld, to prevent preemption in circles.",
+    "headgate_gated_preemptions_total": "How often a closed preemption gate held back a preemption.",
+    "headgate_preemption_gated_workloads": "Workloads that wait for a preemption gate.",
     "kueue_pending_scheduling_hashes": "Equivalence classes of pending workloads, by equal requests.",
     "kueue_evicted_workloads_once_total": "Workloads evicted for the first time, by reason.",
     "kueue_preempted_workloads_total": "Preempted workloads, by the queue of the preemptor.",

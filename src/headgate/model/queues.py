@@ -447,6 +447,8 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
 
     @property
     def has_closed_gate(self) -> bool:
+        if not self.preemption_gates:
+            return False
         opened = {gate.name for gate in self.status.gate_statuses if gate.open}
         return any(name not in opened for name in self.preemption_gates)
 

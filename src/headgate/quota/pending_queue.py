@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from headgate.model.keys import Key
-from headgate.model.queues import ClusterQueue, QueueingStrategy
+from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy, WithinQueue
 from headgate.quota.ledger import LocalUse
 from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
 
@@ -63,18 +63,29 @@ class Unreserved(StrEnum):
     PENDING = "PendingEvaluation"
 
 
+class ClassRefusal(Struct, frozen=True, gc=False):
+    """Why all of an equivalence class wait, and of a gated one what preempting for each of them would cost."""
+
+    reason: Unreserved
+    proposal: PreemptionProposal | None = None
+
+
 SLACK = 64  # positions left behind that are not worth a sweep
 QueuePosition = tuple[int, float, str, Key]
 """A rank and its workload. A new tuple whenever a workload is queued, so that stale ones are known by identity."""
 
 
 class _ClassMembers:
-    """An equivalence class: its size, and a heap of positions in each line, the first of which is never stale."""
+    """An equivalence class: its size, and a heap of positions in each line, the first of which is never stale.
 
-    __slots__ = ("positions", "size")
+    `told` is the refusal that was last passed on to all of them.
+    """
+
+    __slots__ = ("positions", "size", "told")
 
     def __init__(self) -> None:
         self.size = 0
+        self.told: ClassRefusal | None = None
         self.positions: dict[str, list[QueuePosition]] = {}
 
 
@@ -140,6 +151,7 @@ class WorkloadLines:
         position = (*rank, key)
         self._members[key] = _Member(pending, line, same_class, position)
         same_class.size += 1
+        same_class.told = None
         positions = same_class.positions.setdefault(line, [])
         heapq.heappush(positions, position)
         if positions[0] is position:
@@ -183,6 +195,15 @@ class WorkloadLines:
             if not front:
                 del fronts[line]
         return found
+
+    def untold(self, kind: EquivalenceClass, refusal: ClassRefusal) -> list[PendingWorkload]:
+        """All of the class, unless they were told this refusal last; they are now."""
+        same_class, members = self._classes.get(kind), self._members
+        if same_class is None or same_class.told == refusal:
+            return []
+        same_class.told = refusal
+        found = [(members.get(one[3]), one) for positions in same_class.positions.values() for one in positions]
+        return [member.head for member, one in found if member is not None and member.position is one]
 
     def block(self, kind: EquivalenceClass) -> None:
         self._blocked[kind] = None
@@ -255,7 +276,7 @@ class PendingQueue:
         self._backoffs = backoffs
         self._follow(queue)
         self._inadmissible: dict[Key, PendingWorkload] = {}
-        self._refusals: dict[EquivalenceClass, Unreserved] = {}
+        self._refusals: dict[EquivalenceClass, ClassRefusal] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
         self._taken: PendingWorkload | None = None
@@ -302,11 +323,16 @@ class PendingQueue:
     def has_next(self) -> bool:
         return bool(self._lines.firsts())
 
-    def passed_over(self, key: Key) -> tuple[PendingWorkload, Unreserved] | None:
+    def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
         """The workload, if it is not tried because another of its class was refused since the last change; and why."""
         pending = self._lines.get(key)
         why = None if pending is None else self._refusals.get(pending.kind)
         return None if pending is None or why is None else (pending, why)
+
+    def untold(self, kind: EquivalenceClass) -> list[PendingWorkload]:
+        """The workloads of a refused class, if its refusal is not the one they were last told."""
+        refusal = self._refusals.get(kind)
+        return [] if refusal is None else self._lines.untold(kind, refusal)
 
     def add(self, pending: PendingWorkload, now: float) -> bool:
         """The workload is new or has changed. True when this may change the head."""
@@ -366,8 +392,8 @@ class PendingQueue:
         self._taken, self._woken_meanwhile = first, False
         return first
 
-    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, reason: Unreserved) -> bool:
-        """Requeues the head, which was not admitted for this reason; False when it is inadmissible now."""
+    def bring_back(self, key: Key, why: Requeue, progress: Progress | None, refusal: ClassRefusal) -> bool:
+        """Requeues the head, which was refused like this; False when it is inadmissible now."""
         pending, self._taken = self._taken, None
         assert pending is not None and pending.workload.key == key, "only what was taken comes back"
         skipped = progress is not None and why is Requeue.GENERIC
@@ -381,8 +407,8 @@ class PendingQueue:
                 self._skipped[key] = None
             self._push(pending)
             return True
-        if self._is_best_effort and why in SPEAKS_FOR_CLASS:
-            self._refuse_all(pending.kind, reason, missed=progress is not None and progress.missed)
+        if self._is_best_effort and (why in SPEAKS_FOR_CLASS or self._gates_all(pending, refusal)):
+            self._refuse_all(pending.kind, refusal, missed=progress is not None and progress.missed)
             self._push(pending)
         else:
             self._lines.remove(key)
@@ -392,8 +418,13 @@ class PendingQueue:
     def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
         return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
 
-    def _refuse_all(self, kind: EquivalenceClass, reason: Unreserved, *, missed: bool) -> None:
-        self._refusals[kind] = reason
+    def _gates_all(self, pending: PendingWorkload, refusal: ClassRefusal) -> bool:
+        """Whether all of its class would preempt the same victims, were it not for their gates: age does not matter."""
+        newer = self.queue.preemption.within_queue is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
+        return refusal.reason is Unreserved.GATED and pending.kind.gated and not newer
+
+    def _refuse_all(self, kind: EquivalenceClass, refusal: ClassRefusal, *, missed: bool) -> None:
+        self._refusals[kind] = refusal
         if missed:
             self._missed[kind] = None
         self._lines.block(kind)
@@ -407,6 +438,17 @@ class PendingQueue:
         self._woken_meanwhile = True
         aside = self._inadmissible.values() if self._inadmissible else ()
         for pending in [one for one in aside if has_rested(one.workload, now) and may_enter(one.key.namespace)]:
+            del self._inadmissible[pending.key]
+            self._push(pending)
+
+    def reprice(self, now: float) -> None:
+        """Workloads that wait for their gates alone are queued again: their preemption may cost something else now."""
+        kinds = [kind for kind, refusal in self._refusals.items() if refusal.reason is Unreserved.GATED]
+        for kind in kinds:
+            del self._refusals[kind]
+        self._lines.unblock(kinds)
+        aside = self._inadmissible.values() if self._inadmissible else ()
+        for pending in [one for one in aside if one.kind.gated and has_rested(one.workload, now)]:
             del self._inadmissible[pending.key]
             self._push(pending)
 

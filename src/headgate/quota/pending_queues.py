@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from headgate.model.keys import Key
-from headgate.model.queues import ClusterQueue, QueueingStrategy
-from headgate.quota.pending_queue import BackoffDeadlines, LocalUsage, PendingQueue, Requeue, Unreserved
+from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
+from headgate.quota.pending_queue import (
+    BackoffDeadlines,
+    ClassRefusal,
+    LocalUsage,
+    PendingQueue,
+    Requeue,
+    Unreserved,
+)
 from headgate.quota.pending_workload import PendingWorkload, Progress
 
 MayEnter = Callable[[ClusterQueue, str], bool]
@@ -40,6 +47,8 @@ class PendingQueues:
         self._dirty: dict[str, None] = {}  # the first queues of trees
         self._woken: dict[str, float] = {}  # the same, and when
         self._unsettled: dict[str, None] = {}  # queues in which something waits for the rest of the tree
+        self._priced: dict[str, None] = {}  # queues in which something waits for a preemption gate
+        self._repriced: dict[str, float] = {}  # trees of these in which quota was given or taken, and when
         self.cycle = 0  # how often heads were handed out
 
     def __contains__(self, key: Key) -> bool:
@@ -55,7 +64,7 @@ class PendingQueues:
         """Sets the queues, their trees and which are inactive. All pending workloads are evaluated again."""
         self._wake_up()
         self._tree_of, self._inactive = dict(trees), inactive
-        self._dirty = {}
+        self._dirty, self._priced, self._repriced = {}, {}, {}
         existing = {queue.name: queue for queue in queues}
         for gone in [name for name in self._queues if name not in existing]:
             for pending in self._queues[gone].everybody():
@@ -114,6 +123,9 @@ class PendingQueues:
         if not heads and self._unsettled:  # what was dirty has come to rest
             self._settle()
             heads = self._take()
+        if not heads and self._repriced:
+            self._reprice()
+            heads = self._take()
         return heads
 
     def refused(
@@ -122,17 +134,30 @@ class PendingQueues:
         why: Requeue,
         progress: Progress | None = None,
         reason: Unreserved = Unreserved.WAITING,
+        proposal: PreemptionProposal | None = None,
     ) -> None:
         """The head was not admitted. If another one follows, or it may do better next time, its tree is dirty."""
         queue = self._queues[pending.queue]
-        back = queue.bring_back(pending.workload.key, why, progress, reason)
+        back = queue.bring_back(pending.workload.key, why, progress, ClassRefusal(reason, proposal))
+        if reason is Unreserved.GATED:
+            self._priced[pending.queue] = None
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
             self._mark_dirty(pending.queue)
         if queue.is_unsettled:
             self._unsettled[pending.queue] = None
 
-    def passed_over(self, key: Key) -> tuple[PendingWorkload, Unreserved] | None:
+    def untold(self, head: PendingWorkload) -> list[PendingWorkload]:
+        """The workloads of the head's class, if that was refused and they were last told something else."""
+        return self._queues[head.queue].untold(head.kind)
+
+    def reprice(self, queue: str, now: float) -> None:
+        """Quota was given or taken in the tree: once all else is decided, who waits for a gate is evaluated again."""
+        tree = self._tree_of.get(queue) if self._priced else None
+        if tree and any(name in self._priced for name in tree):
+            self._repriced[tree[0]] = now
+
+    def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
         """As in its queue; None also for one that waits nowhere, or gets another chance now."""
         home = self._home.get(key)
         if home is None or self._tree_of.get(home, (home,))[0] in self._woken:
@@ -171,6 +196,7 @@ class PendingQueues:
             return
         woken, self._woken = self._woken, {}
         for first, now in woken.items():
+            self._repriced.pop(first, None)
             for name in self._tree_of.get(first, ()):
                 queue = self._queues.get(name)
                 if queue is not None:
@@ -207,6 +233,15 @@ class PendingQueues:
                 queue = self._queues.get(name)
                 if queue is not None and queue.try_again():
                     self._mark_dirty(name)
+
+    def _reprice(self) -> None:
+        repriced, self._repriced = self._repriced, {}
+        for first, now in repriced.items():
+            for name in self._tree_of[first]:
+                if name in self._priced:
+                    del self._priced[name]
+                    self._queues[name].reprice(now)
+            self._dirty[first] = None
 
     def _mark_dirty(self, queue: str) -> None:
         tree = self._tree_of.get(queue)

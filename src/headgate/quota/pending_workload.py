@@ -61,10 +61,14 @@ Rank = tuple[int, float, str]
 
 
 class EquivalenceClass(Struct, frozen=True, gc=False, cache_hash=True):
-    """Workloads of one equivalence class get the same answer, so one of them is evaluated for all."""
+    """Workloads of one equivalence class get the same answer, so one of them is evaluated for all.
+
+    A preemption gate is closed for all of a class that is `gated`.
+    """
 
     priority: int
     pod_set_requests: tuple[PodSetRequests, ...]
+    gated: bool = False
 
 
 class WorkloadRequests(Struct, frozen=True, weakref=True):
@@ -106,7 +110,8 @@ class PendingWorkload(Struct, frozen=True, gc=False):
 def requests_of_workload(
     workload: QueuedWorkload, settings: QuotaSettings, adjustments: Adjustments
 ) -> WorkloadRequests:
-    kind = EquivalenceClass(workload.effective_priority, pod_set_requests_of(workload, settings, adjustments))
+    requests, gated = pod_set_requests_of(workload, settings, adjustments), settings.preemption_gates
+    kind = EquivalenceClass(workload.effective_priority, requests, gated and workload.has_closed_gate)
     return WorkloadRequests(kind, problem_of(workload.pod_sets, adjustments))
 
 

@@ -8,7 +8,7 @@ from typing import assert_never
 from msgspec import Struct, structs
 
 from headgate.lifecycle.workload.conditions import second
-from headgate.model.queues import QueueingStrategy, Reclaim, ResourceFlavor
+from headgate.model.queues import PreemptionProposal, QueueingStrategy, Reclaim, ResourceFlavor
 from headgate.model.quota_settings import QuotaSettings
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
@@ -190,28 +190,35 @@ def settle(outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float)
     if isinstance(outcome, Admitted):
         ledger.reserve(reservation_for(outcome.head, outcome.assignment.usage, now))
         pending.delete(outcome.head.workload.key)
+        pending.reprice(outcome.head.queue, now)
     else:
         settle_refusal(outcome, pending, ledger, now)
 
 
 def settle_refusal(
-    outcome: Preempting | Deferred | Gated | Waits, pending: PendingQueues, ledger: Ledger, now: float
+    outcome: Preempting | Deferred | Gated | Waits,
+    pending: PendingQueues,
+    ledger: Ledger,
+    now: float,
+    proposal: PreemptionProposal | None = None,
 ) -> None:
-    """Applies an outcome that gives the head no quota yet."""
+    """Applies an outcome that gives the head no quota yet; `proposal` is what preempting for it would cost."""
     head = outcome.head
     if isinstance(outcome, Preempting):
         victims = [victim.reservation for victim in outcome.victims]
         ledger.preempt(reservation_for(head, outcome.assignment.usage, now), victims)
         pending.refused(head, Requeue.PENDING_PREEMPTION)
+        if not all(victim.evicted for victim in victims):
+            pending.reprice(head.queue, now)
         return
     if ledger.allocations.histories:
         ledger.refuse(head.queue, head.workload.uid)
     if isinstance(outcome, Waits):
         if outcome.withheld:
             ledger.allocations.withhold(ledger.forest.queues[head.queue].root)
-        pending.refused(head, outcome.requeue, outcome.progress, outcome.reason)
+        pending.refused(head, outcome.requeue, outcome.progress, outcome.reason, proposal)
     elif isinstance(outcome, Gated):
-        pending.refused(head, Requeue.PREEMPTION_GATED)
+        pending.refused(head, Requeue.PREEMPTION_GATED, None, Unreserved.GATED, proposal)
     elif isinstance(outcome, Deferred):
         pending.refused(head, Requeue.PENDING_PREEMPTION)
     else:

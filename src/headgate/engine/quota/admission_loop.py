@@ -27,6 +27,7 @@ from headgate.engine.quota.cache import QuotaCache
 from headgate.engine.quota.metrics import AdmissionMetrics
 from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.workload_records import Refusal, WorkloadRecord, WorkloadRecords
+from headgate.lifecycle.terminating.holds import running_since
 from headgate.lifecycle.workload.admission import IS_GATED, refused, reserved
 from headgate.lifecycle.workload.checks import required_checks
 from headgate.lifecycle.workload.conditions import (
@@ -39,14 +40,14 @@ from headgate.lifecycle.workload.conditions import (
 )
 from headgate.lifecycle.workload.eviction import preempted
 from headgate.model.keys import Key
-from headgate.model.queues import QueuedWorkload
+from headgate.model.queues import PreemptionProposal, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import Resources
 from headgate.preemption.quota.search import Victim
 from headgate.quota import messages
 from headgate.quota.flavors import Assignment, admission
 from headgate.quota.ledger import Ledger
-from headgate.quota.pending_queue import Unreserved
+from headgate.quota.pending_queue import SPEAKS_FOR_CLASS, Unreserved
 from headgate.quota.pending_queues import PendingQueues
 from headgate.quota.pending_workload import PendingWorkload
 from headgate.quota.requests import pod_set_requests_of
@@ -62,6 +63,9 @@ _RECOMPUTED: Mapping[type[Outcome], str] = {
 
 BETTER_TOLD = frozenset({Unreserved.PENDING.value, Unreserved.SUSPENDED.value, DEACTIVATED})
 """Reasons of QuotaReserved=False that say nothing about quota, and give way to one that does."""
+
+
+INFEASIBLE = PreemptionProposal(can_preempt=False)
 
 
 class AssumedReservation(Struct, frozen=True, gc=False):
@@ -123,21 +127,27 @@ class AdmissionLoop:
     def report_refusals(self, now: float) -> None:
         """Writes QuotaReserved=False with its reason to workloads that do not show it yet, within the rate limit."""
         for record, refusal in self._records.take_refusals(now):
-            if record.key not in self._cache.pending or _shows(record.decided, refusal):
+            workload = record.decided
+            if record.key not in self._cache.pending or self._is_shown(workload, refusal):
                 continue
-            workload, requests = record.decided, self._requests_shown(record.decided)
-            status = refused(workload, refusal.reason, refusal.message, requests, now, *refusal.also)
-            self._records.want(record, status, partial(events.refused_event, workload, refusal, now))
+            requests, proposal = self._requests_shown(workload), refusal.proposal
+            status = refused(workload, refusal.reason, refusal.message, requests, now, *refusal.also, proposal=proposal)
+            event = partial(events.refused_event, workload, refusal, now)
+            self._records.want(record, status, *(() if _shows(workload, refusal) else (event,)))
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""
-        shown = record.decided.condition(QUOTA_RESERVED)
-        if shown is None or shown.reason not in BETTER_TOLD:
+        shown, gated = record.decided.condition(QUOTA_RESERVED), _is_gated(record)
+        if not gated and (shown is None or shown.reason not in BETTER_TOLD):
             return
         found = self._cache.pending.passed_over(record.decided.key)
-        if found is not None:
-            head, why = found
-            self._refuse(head, record, Refusal(why.value, messages.PASSED_OVER), now)
+        if found is None:
+            return
+        head, why = found
+        if why.reason is Unreserved.GATED:
+            self._refuse(head, record, Refusal(why.reason.value, messages.GATED, IS_GATED, why.proposal), now)
+        elif shown is None or shown.reason in BETTER_TOLD or _tells_otherwise(record, why.proposal):
+            self._refuse(head, record, Refusal(why.reason.value, messages.PASSED_OVER, proposal=why.proposal), now)
 
     def _settle(self, outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
         """Applies the outcome to the quota cache, and decides what is written, journaled and emitted."""
@@ -146,19 +156,46 @@ class AdmissionLoop:
         if isinstance(outcome, Admitted):
             self._reserve(outcome.head, record, outcome.assignment, now)
             return
-        settle_refusal(outcome, pending, ledger, now)
+        head, proposal = outcome.head, self._proposal(outcome)
+        settle_refusal(outcome, pending, ledger, now, proposal)
         if isinstance(outcome, Waits):
-            refusal = Refusal(outcome.reason.value, outcome.message)
+            refusal = Refusal(outcome.reason.value, outcome.message, proposal=proposal)
         elif isinstance(outcome, Preempting):
-            self._preempt(outcome.head, outcome.victims, now)
+            self._preempt(head, outcome.victims, now)
             refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
         elif isinstance(outcome, Deferred):
             refusal = Refusal(Unreserved.PREEMPTING.value, outcome.message)
         elif isinstance(outcome, Gated):
-            refusal = Refusal(Unreserved.GATED.value, outcome.message, IS_GATED)
+            refusal = Refusal(Unreserved.GATED.value, outcome.message, IS_GATED, proposal)
         else:
             assert_never(outcome)
-        self._refuse(outcome.head, record, refusal, now)
+        self._refuse(head, record, refusal, now)
+        if head.kind.gated:
+            for other in pending.untold(head):
+                equal = self._records.get(other.key)
+                if equal is not None and equal is not record:
+                    self.report_bypassed(equal, now)
+
+    def _proposal(self, outcome: Outcome) -> PreemptionProposal | None:
+        """What preempting for the head would cost, if a gate of it is closed and it was found out."""
+        if isinstance(outcome, Gated):
+            return self._price(outcome.victims)
+        is_infeasible = isinstance(outcome, Waits) and outcome.requeue in SPEAKS_FOR_CLASS
+        return INFEASIBLE if is_infeasible and outcome.head.kind.gated else None
+
+    def _price(self, victims: Sequence[Victim]) -> PreemptionProposal:
+        """Victims that are evicted already cost nothing more, and those that do not run yet lose no work."""
+        victims = [victim for victim in victims if not victim.reservation.evicted]
+        priorities = [victim.reservation.priority for victim in victims]
+        running, pod_seconds = 0, 0
+        for victim in victims:
+            record = self._records.get(victim.reservation.key)
+            since = running_since(record.decided) if record is not None else None
+            if record is not None and since is not None:
+                pods = pods_left(record.decided)
+                running, pod_seconds = running + pods, pod_seconds + pods * int(since)
+        mean = float(pod_seconds // running) if running else 0.0
+        return PreemptionProposal(True, len(victims), max(priorities, default=0), sum(priorities), running, mean)
 
     def _reserve(self, head: PendingWorkload, record: WorkloadRecord, assignment: Assignment, now: float) -> None:
         key, queue = record.key, self._objects.queues[head.queue]
@@ -168,7 +205,7 @@ class AdmissionLoop:
         self._records.want(record, status, *events.reserved_events(workload, status, now))
         self._records.drop_refusal(record)
         self.assumed[key] = AssumedReservation(key, head.queue, assignment.usage)
-        self._cache.assume(record, reservation_for(head, assignment.usage, now))
+        self._cache.assume(record, reservation_for(head, assignment.usage, now), now)
 
     def _preempt(self, head: PendingWorkload, victims: tuple[Victim, ...], now: float) -> None:
         """Evicts the victims that are not evicted yet."""
@@ -212,7 +249,7 @@ class AdmissionLoop:
             refusal = structs.replace(refusal, also=withdrawn)
         if record.refusal == refusal:
             return
-        if _shows(record.decided, refusal):
+        if self._is_shown(record.decided, refusal):
             self._records.drop_refusal(record)
             return
         last = self._journal.last(head.key)
@@ -220,9 +257,31 @@ class AdmissionLoop:
             self._journal.write(events.refused(head, refusal, now))
         self._records.refuse(record, refusal)
 
+    def _is_shown(self, workload: QueuedWorkload, refusal: Refusal) -> bool:
+        """Whether its status says all that is to be said, of a gated one its requests as well: the text is constant."""
+        if workload.status.proposal != refusal.proposal or not _shows(workload, refusal):
+            return False
+        return refusal.proposal is None or workload.status.resource_requests == self._requests_shown(workload)
+
     def _requests_shown(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
         pod_set_requests = pod_set_requests_of(workload, self._settings, self._objects.adjustments(workload))
         return tuple((requested.name, requested.scaled(requested.count)) for requested in pod_set_requests)
+
+
+def pods_left(workload: QueuedWorkload) -> int:
+    """How many pods it was admitted with, less those that are done for good."""
+    given, done = workload.status.admission, dict(workload.status.reclaimable)
+    return 0 if given is None else sum(max(0, one.count - done.get(one.name, 0)) for one in given.pod_sets)
+
+
+def _is_gated(record: WorkloadRecord) -> bool:
+    return record.requests is not None and record.requests.kind.gated
+
+
+def _tells_otherwise(record: WorkloadRecord, proposal: PreemptionProposal | None) -> bool:
+    """Whether its status, or the refusal that is to be written, has another proposal."""
+    told = record.decided.status.proposal if record.refusal is None else record.refusal.proposal
+    return told != proposal or (record.refusal is None and record.decided.gated_since is not None)
 
 
 def _shows(workload: QueuedWorkload, refusal: Refusal) -> bool:

@@ -113,12 +113,13 @@ class QuotaCache:
         if self.consumptions is not None:
             self.consumptions.place(record, local)
 
-    def assume(self, record: WorkloadRecord, reservation: Reservation) -> None:
+    def assume(self, record: WorkloadRecord, reservation: Reservation, now: float) -> None:
         """The pending workload holds this quota from now on, and waits no longer."""
         workload, local = record.decided, record.local
         assert local is not None, "only pending workloads are given quota"
         self.ledger.reserve(reservation)
         self.pending.delete(record.key)
+        self.pending.reprice(reservation.queue, now)
         record.cached = workload, record.held, record.is_open
         record.reservation, record.requests = reservation, None
         self._count(record, workload, local, reservation)
@@ -147,11 +148,12 @@ class QuotaCache:
         known = self.ledger.reservation(reservation.queue, reservation.uid)
         if known == reservation:
             return
+        self.pending.reprice(reservation.queue, now)
         if known is not None and reservation.evicted and structs.replace(known, evicted=True) == reservation:
             self.ledger.mark_evicted(known)
             return
         self.ledger.reserve(reservation)
-        if known is not None and _gives_back(known, reservation):
+        if known is not None and (_gives_back(known, reservation) or reservation.priority < known.priority):
             self.pending.wake(reservation.queue, now)
 
     def _release(self, record: WorkloadRecord, now: float) -> None:

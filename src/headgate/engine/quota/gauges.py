@@ -23,7 +23,7 @@ from headgate.lifecycle.workload.conditions import (
     QUOTA_RESERVED,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.queues import ClusterQueue, LocalQueue, QueuedWorkload, Quota
+from headgate.model.queues import GATE_SIGNALS, ClusterQueue, LocalQueue, QueuedWorkload, Quota
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.resources import CPU
 from headgate.quota.fair_sharing import Share, share_of
@@ -236,17 +236,21 @@ Unadmitted = Counter[tuple[_Placement, str]]
 
 
 def workload_gauges(of: Measured, records: WorkloadRecords) -> Iterator[Number]:
-    """Finished workloads that still exist, and unadmitted workloads by reason."""
+    """Finished workloads that still exist, unadmitted ones by reason, and those that wait for a preemption gate."""
     finished: Counter[_Placement] = Counter()
     unadmitted: Unadmitted = Counter()
+    gated: Counter[str] = Counter()
     for workload in records.observed():
         true = {one.type for one in workload.status.conditions if one.status == "True"}
         if FINISHED in true:
             finished[_placement(workload)] += 1
         elif ADMITTED not in true and workload.deleted is None:
             unadmitted[_placement(workload), _underlying_cause(workload)] += 1
+            if not true.isdisjoint(GATE_SIGNALS) and workload.gated_since is not None:
+                gated[_queues_of(of, _placement(workload))[1]] += 1
     _count_pending_refusals(unadmitted, records)
     yield from _finished_gauges(of, finished)
+    yield from (("headgate_preemption_gated_workloads", (("cluster_queue", one),), gated[one]) for one in gated if one)
     yield from _unadmitted_gauges(of, unadmitted)
 
 

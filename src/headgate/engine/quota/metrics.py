@@ -204,6 +204,8 @@ class AdmissionMetrics:
             came, released = turned(before.status.conditions, after.status.conditions)
             if came:
                 self._counts_of(after, queue).add(came, waits_over(after, came, now))
+                if before.gated_since is None and after.gated_since is not None:
+                    self._add("headgate_gated_preemptions_total", cluster_queue=queue)
                 if PREEMPTED in came:
                     self._preempted(record, came[PREEMPTED].reason)
             if released and before.status.admission is not None:

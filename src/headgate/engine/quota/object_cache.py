@@ -29,7 +29,7 @@ from headgate.model.selectors import selects
 from headgate.quota.pending_workload import WorkloadRequests, requests_of_workload
 from headgate.quota.requests import Adjustments, limits_of
 
-_Look = tuple[str, tuple[PodSet, ...], tuple[tuple[str, int], ...], int]
+_Look = tuple[str, tuple[PodSet, ...], tuple[tuple[str, int], ...], int, bool]
 """Namespace, pod sets, reclaimable pods and priority: what a workload's requests depend on."""
 
 
@@ -50,7 +50,8 @@ class NamespaceAdjustments:
     def requests(self, workload: QueuedWorkload) -> WorkloadRequests:
         """What the workload requests; the same object for equal workloads, as long as one of them keeps it."""
         namespace = workload.key.namespace
-        look = namespace, workload.pod_sets, workload.status.reclaimable, workload.priority + workload.boost
+        priority, gated = workload.priority + workload.boost, workload.has_closed_gate
+        look = namespace, workload.pod_sets, workload.status.reclaimable, priority, gated
         known = self._requests.get(look)
         if known is None:
             known = self._requests[look] = requests_of_workload(workload, self._settings, self.of(namespace))

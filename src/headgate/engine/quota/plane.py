@@ -29,6 +29,7 @@ from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
 from headgate.engine.saturation import saturated_entry, saturated_event
+from headgate.lifecycle.terminating.holds import running_since
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
@@ -218,6 +219,8 @@ class QuotaPlane:
         given = before.status.admission
         queue = given.cluster_queue if given is not None else self._objects.queue_of(after)
         self._metrics.observe(record, after, queue, now)
+        if given is not None and running_since(before) != running_since(after):
+            self._cache.pending.reprice(queue, now)  # those who wait for a gate may cost more or less work
         used = self._cache.consumptions
         if used is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):
             local = self._objects.local_of(after)
