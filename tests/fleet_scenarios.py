@@ -36,11 +36,16 @@ def queue(cpu: int = 0, *, flavors: Mapping[str, int] | None = None, **spec: Any
     given = flavors or {"default": cpu}
     whole = {"namespaceSelector": {}, "resourceGroups": quota(**given), **spec}
     return [
-        *(kueue("ResourceFlavor", name) for name in given),
-        *(kueue("WorkloadPriorityClass", name, value=value) for name, value in PRIORITIES.items()),
+        *shared(*given),
         kueue("ClusterQueue", "team", spec=whole),
         kueue("LocalQueue", "team", namespaced=True, spec={"clusterQueue": "team"}),
     ]
+
+
+def shared(*flavors: str) -> list[Json]:
+    """What queues have in common: flavors and priority classes."""
+    classes = [kueue("WorkloadPriorityClass", name, value=value) for name, value in PRIORITIES.items()]
+    return [*(kueue("ResourceFlavor", name) for name in flavors), *classes]
 
 
 def worker_cluster(name: str) -> Json:
@@ -155,12 +160,12 @@ def work_of(name: str) -> str:
     return rest.rsplit("-", 1)[0] if kind in ("job", "pod", "statefulset") and "-" in rest else name
 
 
-def told(report: Report, *decisions: str, cluster: str = "") -> list[tuple[float, str, str, str]]:
-    """Time, cluster, job and reason of all such decisions, in order."""
+def told(report: Report, *decisions: str) -> list[tuple[float, str, str, str]]:
+    """Time, cluster, job and reason of all such decisions about Workloads, in order."""
     return [
         (entry["at"], entry["cluster"], work_of(entry["object"]["name"]), entry["reason"])
         for entry in report.journal
-        if entry["decision"] in decisions and cluster in ("", entry["cluster"])
+        if entry["decision"] in decisions and entry["object"]["kind"] == "Workload"
     ]
 
 
