@@ -223,6 +223,10 @@ class GuardedEngine:
     def reads(self) -> tuple[Kind, ...]:
         return self._engine.reads
 
+    @property
+    def remote_reads(self) -> tuple[Kind, ...]:
+        return self._engine.remote_reads
+
     def step(self, batch: Sequence[Seen], now: float) -> list[Effect | FleetEffect]:
         """Raises Raised, after which this engine must not be asked again, and AssertionError."""
         is_first = self._is_first

@@ -61,6 +61,7 @@ class RunPlan(Struct, frozen=True):
     record: BinaryIO | None = None
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
+    namespace: str = "kube-system"  # our own
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -155,8 +156,9 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
     reflector = ReflectorDependencies(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
     plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
+    clocks = (time.perf_counter, time.time)
     return TermDependencies(
-        plan.settings, plugins, reflector, metrics, log, recorder, time.perf_counter, time.time, Quarantine()
+        plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine(), plan.namespace
     )
 
 

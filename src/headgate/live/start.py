@@ -128,6 +128,7 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
         record=out,
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
+        namespace=_namespace(access, flags.lease_namespace),
     )
 
 
