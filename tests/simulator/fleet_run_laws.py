@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
-from fleet_scenarios import HOME, Json, dispatched, fleet, job, manager, member, of_kind, pod, worker
+from fleet_scenarios import (
+    HOME,
+    Json,
+    dispatched,
+    fleet,
+    job,
+    manager,
+    member,
+    of_kind,
+    opened,
+    pod,
+    preemptions,
+    worker,
+)
 
-from headgate.simulator.faults import Faults
+from headgate.simulator.faults import Faults, WriteFault
 from headgate.simulator.report import Report
 from headgate.simulator.scenario import Scenario
 from headgate.simulator.virtual_time import run
@@ -150,10 +164,34 @@ def what_is_deleted_at_home_is_deleted_everywhere(seed: int) -> None:
     assert not leftovers(report)
 
 
+def a_crash_at_any_write_lets_nobody_else_preempt(seed: int) -> None:
+    """Every seed is another write of a run in which one of two workers preempts, and a crash before or after it."""
+    first, last = writes_of_a_preemption()
+    dice = random.Random(seed)
+    number, fault = dice.randrange(first, last), dice.choice((WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER))
+    report = run(preemption("3m"), 0, Faults(at={number: fault}, restart=dice.choice((0.0, 2.0))))
+    assert (preemptions(report), opened(report)) == ({"a": 1}, {"a": 1}), f"{fault} write {number}"
+    assert not unfinished(report), f"{fault} write {number}"
+    assert not leftovers(report), f"{fault} write {number}"
+
+
+@cache
+def writes_of_a_preemption() -> tuple[int, int]:
+    """The numbers of the first write for the job that preempts, and of the one after the last."""
+    return int(run(preemption("9s")).summary["effects"]), int(run(preemption("3m")).summary["effects"])
+
+
+def preemption(until: str) -> Scenario:
+    workers = [worker(name, job(f"low-{name}", "low", run=5000)) for name in ("a", "b")]
+    arrival = {"at": "10s", "cluster": HOME, "apply": [dispatched("urgent", run=60)]}
+    return fleet([manager("a", "b"), *workers], [arrival], until=until)
+
+
 LAWS: dict[str, Callable[[int], object]] = {
     law.__name__: law
     for law in (
         what_some_cluster_can_run_runs_and_leaves_nothing_behind,
         what_is_deleted_at_home_is_deleted_everywhere,
+        a_crash_at_any_write_lets_nobody_else_preempt,
     )
 }
