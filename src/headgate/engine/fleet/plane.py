@@ -16,7 +16,17 @@ from headgate.engine.planes import Number
 from headgate.fleet.nomination import Workers
 from headgate.fleet.replicas import Answer, Replica
 from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
-from headgate.model.effects import Connect, Create, Effect, EmitEvent, FleetEffect, RemoteWrite, Write
+from headgate.model.effects import (
+    Connect,
+    Create,
+    Effect,
+    EmitEvent,
+    FleetEffect,
+    PatchStatus,
+    PreemptionGateStates,
+    RemoteWrite,
+    Write,
+)
 from headgate.model.events import (
     Event,
     FleetEvent,
@@ -29,7 +39,7 @@ from headgate.model.events import (
     WriteError,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE
+from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
 from headgate.model.queues import AdmissionCheck, CheckStatus, QueuedWorkload
@@ -78,6 +88,7 @@ class FleetPlane:
         self._dispatched: Counter[tuple[str, str]] = Counter()  # by ClusterQueue and cluster
         self._admitted: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[str] = Counter()  # gates, by cluster
+        self._sent_elsewhere: list[tuple[Key, str, Write]] = []  # in this step
         self.deciding: Key | None = None
 
     # what is now true
@@ -104,8 +115,8 @@ class FleetPlane:
     def _observe(self, found: Object) -> None:
         self._writes.observe(HOME, found.key, found.version)
         if isinstance(found, MultiKueueCluster | MultiKueueConfig | AdmissionCheck):
-            self._clusters.observe(found)
-            self._touch(self._index)
+            if self._clusters.observe(found):
+                self._touch(self._index)
             return
         if isinstance(found, QueuedWorkload):
             self._leaving.pop(found.key, None)
@@ -157,6 +168,7 @@ class FleetPlane:
     # what to do
 
     def decide(self, now: float) -> Iterator[Effect | FleetEffect]:
+        self._sent_elsewhere = []
         self._touch(self._deadlines.due(now))
         self._touch(self._writes.due(now))
         yield from self._connect()
@@ -224,6 +236,7 @@ class FleetPlane:
             else:
                 if isinstance(write, Create) and write.key == state.key:
                     self._dispatched[_queue_of(state.home), cluster] += 1
+                self._sent_elsewhere.append((state.key, cluster, write))
                 yield RemoteWrite(cluster, write)
 
     def _state_of(self, key: Key, home: QueuedWorkload | None, check: CheckStatus | None, now: float) -> FleetWorkload:
@@ -291,9 +304,15 @@ class FleetPlane:
         self._signalled.pop(key, None)
 
     def check(self) -> None:
-        """Asserts what must hold after every step: nothing is remembered of workloads that are nowhere."""
-        for key in self._leaving:
-            assert key not in self._index.jobs.workloads, f"{key} is both at home and gone"
+        """Asserts what must hold after every step: it stands at home where a workload may run, and may preempt."""
+        for key, cluster, write in self._sent_elsewhere:
+            home = self._index.jobs.workloads.get(key)
+            if isinstance(write, Create) and write.key != key:
+                runs_on = home.status.cluster if home is not None else ""
+                assert runs_on == cluster, f"the job of {key} is created on {cluster}, but home says {runs_on!r}"
+            elif isinstance(write, PatchStatus) and isinstance(write.change, PreemptionGateStates):
+                promise = home.annotations.get(OPENED_GATE, "") if home is not None else ""
+                assert promise.startswith(f"{cluster}@"), f"the gate of {key} opens on {cluster}, promised: {promise!r}"
 
     # metrics
 
