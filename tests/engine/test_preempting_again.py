@@ -9,7 +9,7 @@ from test_preempting import evictions, gone, nominations, preempted, recorded
 from headgate.model.affinity import PeerDemands, PodTerm
 from headgate.model.effects import PatchStatus, PodCondition
 from headgate.model.events import Observed, Outcome, WriteError
-from headgate.model.groups import GroupKey
+from headgate.model.groups import GroupKey, PodGroup
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import DisruptionBudget, Namespace
 from headgate.model.pod import PodShape, ScheduledCondition
@@ -262,3 +262,15 @@ def test_a_preemptor_whose_nominated_node_was_taken_looks_elsewhere_while_its_vi
     assert evictions(steps) == ["small"]
     steps.see(replace(HIGH, nominated="n"), replace(small, deleted=30.0), node("m", cpu=100), low)
     assert nominations(steps.see(replace(comes, shape=shape(40)))) == {"high": "m"}
+
+
+def test_the_nomination_of_a_member_that_goes_by_itself_is_withdrawn_when_its_node_is_taken():
+    """It was observed with the nomination, in a group without a gang, before somebody else came to the node."""
+    train = workload("train", PodGroup("workers"), priority=10)
+    low = bound(pod("low", cpu=100, priority=1), "n")
+    steps = Steps(FULL, train, low, member("w0", cpu=100))
+    assert nominations(steps) == {"w0": "n"}
+    steps.step(*(Outcome(effect) for effect in steps.effects if isinstance(effect, PatchStatus)))
+    steps.see(member("w0", cpu=100, nominated="n"), replace(low, deleted=30.0))
+    steps.step(gone(low), Observed(bound(pod("guard", cpu=100, priority=99), "n")))
+    assert nominations(steps) == {"w0": ""}

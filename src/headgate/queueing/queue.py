@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
@@ -146,6 +146,12 @@ class PodQueue:
             return
         self.delete(pod.key)
         self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
+
+    def nominated(self, pod: Pod) -> None:
+        """The pod's own entry, if it has one, shows the node that the pod is nominated to, and stays where it is."""
+        known = self._infos.get(pod.key)
+        if known is not None and known.pod.uid == pod.uid:
+            known.pod = structs.replace(known.pod, nominated=pod.nominated)
 
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
