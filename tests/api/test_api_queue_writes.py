@@ -83,6 +83,9 @@ NO_STATUS = {
 }
 
 
+WORKLOADS = f"{GROUP}/namespaces/default/workloads"
+
+
 def asked(write: Write) -> tuple[str, str, str, Any]:
     (call,) = calls_for(write, "headgate.dev/scheduler")
     return call.method, call.path, call.content_type, json.loads(call.body)
@@ -248,8 +251,11 @@ class Server:
     def stored(self, key: Key) -> Any:
         return json.loads(self._server.handle(Request("GET", object_path(key)), AT).body)
 
+    def ask(self, method: str, path: str, body: Any, content: str = "application/json") -> Any:
+        return self._server.handle(Request(method, path, {}, json.dumps(body).encode(), content), AT)
+
     def _ask(self, method: str, path: str, body: Any) -> None:
-        answer = self._server.handle(Request(method, path, {}, json.dumps(body).encode(), "application/json"), AT)
+        answer = self.ask(method, path, body)
         assert answer.code == 201, answer.value
 
 
@@ -363,6 +369,42 @@ def test_gates_are_written_under_the_names_of_the_field_that_the_definition_has(
         ],
     }
     assert kueues.read(key).status.gate_statuses == GATES_WRITTEN.gate_statuses
+
+
+@pytest.mark.parametrize(
+    "gates, wrong",
+    [
+        pytest.param([{"name": "a.b/c"}, {"name": "d"}], None, id="two gates"),
+        pytest.param([{"name": ""}], "spec.preemptionGates[0].name", id="one without a name"),
+        pytest.param([{"name": "n" * 64}], "spec.preemptionGates[0].name", id="a name too long"),
+        pytest.param([{"name": "a"}, {"name": "a"}], "spec.preemptionGates[1]", id="the same gate twice"),
+        pytest.param([{"name": f"g{index}"} for index in range(9)], "spec.preemptionGates", id="too many"),
+    ],
+)
+def test_the_definition_of_workloads_says_which_preemption_gates_there_can_be(server, gates, wrong):
+    pod_sets = [{"name": "main", "template": {"spec": {"containers": []}}}]
+    found = server.ask("POST", WORKLOADS, _named("Workload", "gated", podSets=pod_sets, preemptionGates=gates))
+    assert found.code == (201 if wrong is None else 422)
+    if wrong is not None:
+        assert found.value["details"]["causes"][0]["field"] == wrong
+
+
+@pytest.mark.parametrize(
+    "state, wrong",
+    [
+        pytest.param({"state": "Open"}, None, id="the state alone"),
+        pytest.param({"position": "Open"}, None, id="the position alone"),
+        pytest.param({}, "status.preemptionGates[0]", id="neither"),
+        pytest.param({"state": "Ajar"}, "status.preemptionGates[0].state", id="what is neither open nor closed"),
+    ],
+)
+def test_whoever_opens_a_gate_says_so_in_either_field(server, state, wrong):
+    entry = {"name": "g", "lastTransitionTime": TIME, **state}
+    body = {"status": {"preemptionGates": [entry]}}
+    found = server.ask("PATCH", f"{WORKLOADS}/w/status", body, MERGE_PATCH)
+    assert found.code == (200 if wrong is None else 422)
+    if wrong is not None:
+        assert found.value["details"]["causes"][0]["field"] == wrong
 
 
 def test_what_is_written_of_queues_is_what_is_read(server):

@@ -18,6 +18,7 @@ from headgate.model.queues import (
     Cohort,
     FlavorPreference,
     Fungibility,
+    GateStatus,
     QueueingStrategy,
     QueuePreemption,
     Quota,
@@ -177,3 +178,66 @@ def nobody_waits_at_rest_who_fits_without_preemption(seed):
         history.change()
         history.come_to_rest()
         assert who_fits(history) == []
+
+
+class GatedHistory(RestHistory):
+    """Most workloads arrive with preemption gates, which somebody opens now and then."""
+
+    def __init__(self, dice):
+        super().__init__(dice)
+        self.steps.settings = structs.replace(self.steps.settings, preemption_gates=True)
+        self.steps.restart()
+
+    def arrive(self):
+        gates = ("g", "h")[: self.dice.choice((0, 1, 1, 2))]
+        super().arrive()
+        name = f"w{self.known - 1}"
+        self.steps.edit(name, preemption_gates=gates, generation=1)
+
+    def open_gates(self):
+        closed = [one for one in self.steps.workloads if one.has_closed_gate]
+        if closed:
+            one = self.dice.choice(closed)
+            states = tuple(GateStatus(name, True, self.steps.now // 1.0) for name in one.preemption_gates)
+            self.steps.edit(one.key.name, gate_statuses=states)
+
+    def change(self):
+        super().change()
+        if self.dice.random() < 0.5:
+            self.open_gates()
+
+    def settle(self):
+        """All is written, however often the rate limit had it wait."""
+        self.come_to_rest()
+        for _ in range(2):
+            self.steps.later(30.0)
+            self.come_to_rest()
+
+    def holding(self):
+        return [one.key for one in self.steps.workloads if one.status.admission is not None]
+
+    def said(self):
+        """What each workload that waits for a gate says, and what preempting for it would cost."""
+        return {
+            one.key.name: (one.gated_since, one.status.proposal)
+            for one in self.steps.workloads
+            if one.gated_since is not None
+        }
+
+
+@law
+def what_is_said_of_closed_gates_is_what_a_fresh_process_says(seed):
+    """Unless that preempts somebody, as it does not know which allocations of quota there were before."""
+    history = GatedHistory(Random(seed))
+    for _ in range(CHANGES // 2):
+        history.change()
+        history.settle()
+        said = history.said()
+        for name, (_, proposal) in said.items():
+            assert history.steps[name].has_closed_gate and proposal.can_preempt, name
+        for one in history.steps.workloads:
+            assert one.status.proposal is None or one.has_closed_gate, one.key.name
+        holding = history.holding()
+        history.steps.restart()
+        history.settle()
+        assert history.holding() != holding or history.said() == said

@@ -22,6 +22,7 @@ from headgate.model.queues import (
     Admission,
     CheckState,
     CheckStatus,
+    GateStatus,
     PodSetAssignment,
     PriorityClassRef,
     QueueingStrategy,
@@ -368,7 +369,8 @@ def test_room_that_is_kept_for_another_queue_is_told_with_whom_it_is_kept_for():
 
 
 def test_a_closed_preemption_gate_is_named():
-    gated = work("a", 2, priority=5, preemption_gates=("fleet",))
+    opened = (GateStatus("other", True),)
+    gated = work("a", 2, priority=5, preemption_gates=("other", "fleet"), gate_statuses=opened)
     settings = QuotaSettings(preemption_gates=True)
     told = explained(queue(cpu=2, preemption=LOWER), held("h", 2), gated, settings=settings)
     assert (told.state, told.summary) == (

@@ -120,6 +120,21 @@ def test_a_workload_without_a_job_is_rejected():
     assert "No multikueue adapter found" in str(fleet.home.workload()["status"]["conditions"])
 
 
+def test_a_stateful_set_is_rejected_and_its_pods_run_nowhere():
+    fleet = Fleet({"a": 4})
+    fleet.home.create(PODS, member("web-0", total=1))
+    fleet.settle()
+    (found,) = fleet.home.list(WORKLOADS)
+    fleet.workers["a"].delete(f"{PODS}/web-0")
+    name, kind = found["metadata"]["name"], "apps/v1, Kind=StatefulSet"
+    fleet.home.patch(f"{WORKLOADS}/{name}", metadata={"annotations": {"kueue.x-k8s.io/job-owner-gvk": kind}})
+    fleet.later(5.0)
+    (found,) = fleet.home.list(WORKLOADS)
+    assert found["spec"]["active"] is False
+    assert f"No multikueue adapter found for {kind}" in str(found["status"]["conditions"])
+    assert fleet.workers["a"].names(PODS) == []
+
+
 # rounds
 
 

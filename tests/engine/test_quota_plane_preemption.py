@@ -108,7 +108,7 @@ def test_a_closed_gate_holds_back_the_preemption():
     assert steps.admitted == ["low"]
     steps.edit("high", gate_statuses=(GateStatus("example.com/g", True, 0.0),))
     assert steps.admitted == ["high"]
-    assert steps.reason("high", "BlockedOnPreemptionGates") == ("False", "WaitingForPreemptedWorkloads")
+    assert steps.reason("high", "BlockedOnPreemptionGates") == ("False", "PendingEvaluation")
 
 
 def gated(*objects):

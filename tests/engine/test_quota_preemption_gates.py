@@ -120,7 +120,7 @@ def test_the_signal_is_withdrawn_once_the_gate_is_open_though_victims_are_still_
     steps.see(gated())
     steps.edit("high", gate_statuses=(OPEN,))
     assert steps.reason("low", "Evicted") == ("True", "Preempted")
-    assert signals(steps, "high") == [("False", "WaitingForPreemptedWorkloads")] * 2
+    assert signals(steps, "high") == [("False", "PendingEvaluation")] * 2
     assert proposal(steps, "high") is None
     gone(steps, "low")
     assert steps.admitted == ["high"]

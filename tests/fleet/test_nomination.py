@@ -33,6 +33,9 @@ def workers(clusters, connected=None):
             BY_TWO, workers("abcde"), Nominated(("a", "b"), NOW - ROUND_SECONDS), "abcd", id="then the next are added"
         ),
         pytest.param(
+            BY_TWO, workers("abcde"), Nominated(("a", "b"), NOW + 9_999), "abcd", id="a time ahead of ours is no round"
+        ),
+        pytest.param(
             BY_TWO, workers("abcde"), Nominated(("a", "b", "c", "d"), 0.0), "abcde", id="the last round is smaller"
         ),
         pytest.param(BY_TWO, workers("abc", "bc"), Nominated((), 0.0), "bc", id="a round has connected clusters only"),

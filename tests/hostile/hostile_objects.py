@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from headgate.model.keys import Kind
+from headgate.model.queues import GATE_SIGNALS
 
 Json = dict[str, Any]
 
@@ -272,7 +273,7 @@ def queued_workload(dice: Random, name: str) -> Json:
     status: Json = {
         "conditions": [
             {**CONDITION, "type": type_, "status": dice.choice(("True", "False"))}
-            for type_ in ("QuotaReserved", "Admitted", "Evicted", "Finished", "PodsReady", "Requeued")
+            for type_ in ("QuotaReserved", "Admitted", "Evicted", "Finished", "PodsReady", "Requeued", *GATE_SIGNALS)
             if dice.random() < 0.4
         ],
         "requeueState": {"count": 1, "requeueAt": "2026-01-01T00:10:00Z"},
@@ -291,6 +292,17 @@ def queued_workload(dice: Random, name: str) -> Json:
         "resourceRequests": [{"name": "main", "resources": {"cpu": "1"}}],
         "accumulatedPastExecutionTimeSeconds": 5,
         "schedulingStats": {"evictions": [{"reason": "r", "underlyingCause": "", "count": 1}]},
+        "preemptionGates": [
+            {"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ],
+        "preemptionProposal": {
+            "canPreempt": True,
+            "victims": 2,
+            "highestPriority": 3,
+            "prioritySum": 4,
+            "pods": 2,
+            "runningSince": "2026-01-01T00:00:00Z",
+        },
     }
     if dice.random() < 0.5:
         status["admission"] = admission

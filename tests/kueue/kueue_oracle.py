@@ -26,6 +26,8 @@ GATES = {
     "UnadmittedWorkloadsObservability": True,
     # Off by default; ours has no other way, for without it a victim can come back before its preemptor for ever.
     "PrioritizePreemptorWorkloads": True,
+    # Off by default; on in ours. It concerns workloads with preemption gates alone.
+    "MultiKueueOrchestratedPreemption": True,
 }
 
 

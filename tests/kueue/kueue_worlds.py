@@ -238,6 +238,24 @@ class _Maker:
         return held
 
 
+def with_gates(world: Manifest, dice: Random) -> Manifest:
+    """The world with preemption gates on most of the workloads that wait; some of them are open."""
+    return {**world, "workloads": [_with_gates(each, dice) for each in world["workloads"]]}
+
+
+def _with_gates(workload: Manifest, dice: Random) -> Manifest:
+    if "admission" in workload.get("status", {}) or dice.random() < 0.2:
+        return workload
+    names = ["example.com/a", "example.com/b"][: dice.choice((1, 1, 2))]
+    states = [
+        {"name": name, "position": dice.choice(("Open", "Open", "Closed")), "lastTransitionTime": moment(0)}
+        for name in names
+        if dice.random() < 0.5
+    ]
+    spec = {**workload["spec"], "preemptionGates": [{"name": name} for name in names]}
+    return {**workload, "spec": spec, "status": {**workload.get("status", {}), "preemptionGates": states}}
+
+
 def _assignment(pod_set: Manifest, flavors: dict[str, str]) -> Manifest:
     asked = dict(pod_set["template"]["spec"]["containers"][0]["resources"]["requests"])
     if "pods" in flavors:

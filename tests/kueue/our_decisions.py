@@ -67,7 +67,8 @@ class OurWorld:
     """Queues, cohorts and workloads, cycle after cycle."""
 
     def __init__(self, world: Manifest) -> None:
-        self.settings = QuotaSettings(fair=tuple(FairStrategy(each) for each in world["fair"] or ()))
+        fair = tuple(FairStrategy(each) for each in world["fair"] or ())
+        self.settings = QuotaSettings(fair=fair, preemption_gates=True)
         self.ledger = _ledger(world)
         self.now = FIRST_TIME
         self._restarts = world["restarts"]

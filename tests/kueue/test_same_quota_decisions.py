@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from random import Random
 from typing import Any, NamedTuple
 
+import pytest
 from kueue_oracle import their_answers
-from kueue_worlds import Manifest, random_world
+from kueue_worlds import Manifest, random_world, with_gates
 from our_decisions import OurWorld, Told, without_overcommitment
 
 from headgate.preemption.quota.search import VictimReason
@@ -24,6 +26,7 @@ from headgate.quota.pending_queue import Unreserved
 
 WORLDS = 400
 HISTORIES = 200
+GATED_WORLDS = 100
 ROUNDS = 4
 MANY_ROUNDS = 24  # after which whatever comes to rest has
 MOST_CYCLES = 60  # of a round
@@ -84,9 +87,15 @@ Comparison = Callable[[Manifest, Rounds], list[Difference]]
 
 
 def compared(question: Question, compare: Comparison) -> list[Difference]:
+    return compared_in(worlds(question.worlds), answers(question), question, compare)
+
+
+def compared_in(
+    asked: Sequence[Manifest], answered: Sequence[Rounds], question: Question, compare: Comparison
+) -> list[Difference]:
     """All differences with an excuse, and those without that Kueue makes however often it is asked."""
     found = []
-    for world, answer in zip(worlds(question.worlds), answers(question), strict=True):
+    for world, answer in zip(asked, answered, strict=True):
         differences = compare(world, answer)
         if any(not each.excuse for each in differences):
             again = (compare(world, each) for each in question.ask([world] * ASKED_AGAIN))
@@ -302,6 +311,26 @@ def overcommits_and_goes_on(ours: list[Change], kueue: list[Change]) -> bool:
     one, other = ours[same] if same < len(ours) else Change(0), kueue[same]
     leaving = bool(other.waiting or other.waited)
     return leaving and one.evicted == other.evicted and one.admitted.items() <= other.admitted.items()
+
+
+# --- preemption gates
+
+
+@pytest.mark.parametrize(
+    "question, compare",
+    [
+        pytest.param(Question(GATED_WORLDS, 1, 1), differences_of_heads, id="one cycle"),
+        pytest.param(Question(GATED_WORLDS, ROUNDS, MOST_CYCLES), differences_of_trees, id="cycle after cycle"),
+    ],
+)
+def test_gates_hold_back_the_preemptions_that_they_hold_back_in_kueue(question: Question, compare: Comparison):
+    asked = [with_gates(world, Random(seed)) for seed, world in enumerate(worlds(WORLDS)[:GATED_WORLDS])]
+    answered = question.ask(asked)
+    heads = [each for rounds in answered for cycles in rounds for cycle in cycles for each in cycle.values()]
+    gated = [each for each in heads if each.get("message") == messages.GATED]
+    assert {each["reason"] for each in gated} == {Unreserved.GATED.value}
+    assert len(gated) > GATED_WORLDS / 10
+    assert_only_excused(compared_in(asked, answered, question, compare), of=len(heads))
 
 
 # --- what the worlds are made of

@@ -24,6 +24,7 @@ from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import PodShape
 from headgate.model.queues import (
+    GATE_SIGNALS,
     Admission,
     CheckState,
     CheckStatus,
@@ -33,6 +34,7 @@ from headgate.model.queues import (
     LocalQueue,
     PodSet,
     PodSetAssignment,
+    PreemptionProposal,
     Quota,
     RequeueState,
     RequiredCheck,
@@ -112,6 +114,15 @@ def test_an_eviction_keeps_the_quota_and_resets_what_let_it_in():
     assert [(one.name, one.state, one.retries) for one in status.checks] == [("x", "Pending", 2), ("z", "Pending", 0)]
     assert status.gate_statuses == (GateStatus("g", False, 20.0),)
     assert (status.cluster, status.nominated_clusters) == ("", ())
+
+
+def test_an_eviction_withdraws_what_was_said_of_closed_gates():
+    signals = [Condition(type_, "True", "PreemptionGated", "m", 1.0) for type_ in GATE_SIGNALS]
+    before = running(proposal=PreemptionProposal(True, 1))
+    before = changed(before, conditions=(*before.status.conditions, *signals))
+    status = evicted(before, "NodeFailures", "lost", 20.0)
+    found = [(one.status, one.reason, one.at) for one in status.conditions if one.type in GATE_SIGNALS]
+    assert (found, status.proposal) == ([("False", "Evicted", 20.0)] * 2, None)
 
 
 def test_evictions_are_counted_by_reason_and_cause():

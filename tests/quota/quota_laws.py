@@ -8,7 +8,7 @@ from quota_oracle import Rules
 from quota_oracle_tree import State
 from quota_worlds import FLAVORS, crowded, crowded_applicant
 
-from headgate.engine.quota.admission_cycle import Admitted, Preempting, admit_all, cycle, settle
+from headgate.engine.quota.admission_cycle import Admitted, Gated, Preempting, admit_all, cycle, settle
 from headgate.model.queues import QueueingStrategy, QueuePreemption, Reclaim
 from headgate.model.quota_settings import QuotaSettings
 from headgate.quota.flavors import Fitness, FlavorAssigner, Granular, Mode, assign
@@ -273,3 +273,19 @@ def _borrows(books, outcome, gone):
             books.release(holder.queue, holder.uid)
         wanted = [(node.accounts[of], amount) for of, amount in outcome.assignment.usage]
         return any(account.subtree < account.used + amount for account, amount in wanted)
+
+
+@law
+def a_closed_gate_changes_nothing_but_that_nobody_is_evicted(seed):
+    """Whether it fits, which flavors it would get and who would have to go is the same with the gate open."""
+    world, heads = crowded(Random(seed))
+    settings = structs.replace(world.settings, preemption_gates=True)
+    for head in heads:
+        shot = snapshot(world.ledger, *map(flavor, FLAVORS))
+        gated = structs.replace(head, workload=structs.replace(head.workload, preemption_gates=("g",)))
+        (closed,), (opened,) = cycle(shot, [gated], settings), cycle(shot, [head], settings)
+        if isinstance(opened, Preempting):
+            assert isinstance(closed, Gated)
+            assert closed.victims == opened.victims
+        else:
+            assert structs.replace(closed, head=head) == opened

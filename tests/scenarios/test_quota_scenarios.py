@@ -166,9 +166,9 @@ def test_no_pod_ever_waits_for_a_node_that_pods_which_leave_still_take(path):
 
 
 def outcome(report):
-    """Who holds quota and who runs; pods of a Job are all alike."""
+    """Who holds quota, whose gates are open and who runs; pods of a Job are all alike."""
     workloads = {
-        work_of(name): (bool(found.get("status", {}).get("admission")), found["spec"]["active"])
+        work_of(name): (bool(found.get("status", {}).get("admission")), found["spec"]["active"], gates(found))
         for name, found in of_kind(report, "Workload").items()
     }
     jobs = {
@@ -179,11 +179,16 @@ def outcome(report):
     return workloads, jobs, {name: pod["status"]["phase"] for name, pod in alone.items()}
 
 
+def gates(workload):
+    return [(each["name"], each["state"]) for each in workload.get("status", {}).get("preemptionGates", ())]
+
+
 def at_rest(path):
     return replace(load_scenario(path), expectations=(), until=LONG)
 
 
 TROUBLED = (
+    "gate-life",
     "job-life",
     "limit-range",
     "maximum-execution-time",
@@ -211,8 +216,9 @@ def test_lost_answers_and_stale_sights_change_nothing_in_the_end(path):
     assert outcome(run(given, seed=1, faults=TROUBLE)) == outcome(run(given, seed=1))
 
 
-def test_a_crash_before_or_after_any_write_changes_nothing_in_the_end():
-    given = replace(scenario("release-preemption-on"), expectations=(), until=100.0)
+@pytest.mark.parametrize("name", ["gate-life", "release-preemption-on"])
+def test_a_crash_before_or_after_any_write_changes_nothing_in_the_end(name):
+    given = replace(scenario(name), expectations=(), until=100.0)
     undisturbed = run(given)
     for number in range(undisturbed.summary["effects"]):
         for fault in (WriteFault.CRASH_BEFORE, WriteFault.CRASH_AFTER):

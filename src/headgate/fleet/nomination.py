@@ -41,7 +41,7 @@ def nominate(settings: MultiKueueSettings, workers: Workers, last: Nominated, no
     kept = tuple(name for name in workers.clusters if name in last.clusters)
     left = [name for name in workers.clusters if name in workers.connected and name not in kept]
     over = last.at + ROUND_SECONDS
-    if settings.dispatcher == INCREMENTAL and kept and now < over:
+    if settings.dispatcher == INCREMENTAL and kept and last.at <= now < over:
         return Nominated(kept, last.at, over if left else None)
     added = left[: settings.step_size] if settings.dispatcher == INCREMENTAL else left
     clusters = tuple(name for name in workers.clusters if name in kept or name in added)[:MOST_CLUSTERS]

@@ -24,10 +24,10 @@ class Promise(Struct, frozen=True):
     at: float
 
     @classmethod
-    def read(cls, text: str, since: float, now: float) -> Promise | None:
-        """As an annotation says it; nothing that was not promised between `since` and now counts."""
+    def read(cls, text: str, since: float) -> Promise | None:
+        """As an annotation says it; nothing that was promised before `since` counts."""
         found = _PROMISE.fullmatch(text)
-        if found is None or not since <= float(found[2]) <= now:
+        if found is None or float(found[2]) < since:
             return None
         return cls(found[1], float(found[2]))
 
@@ -73,7 +73,7 @@ def next_gate(state: Dispatched, rules: GateRules, now: float) -> GateDecision:
     replicas, promise = state.replicas, state.promise
     opened = [replica.opened_at for replica in replicas if replica.opened_at is not None]
     opened += [promise.at] if promise is not None else []
-    previously = max(opened, default=None)
+    previously = max((at for at in opened if _is_plausible(at, rules, now)), default=None)
     if previously is not None and now - previously < rules.timeout:
         if promise is not None and promise.at == previously:
             for replica in replicas:
@@ -97,13 +97,18 @@ def _others_until(state: Dispatched, rules: GateRules, now: float) -> float | No
     One that has quota already is waited for as long as one that preempts would be.
     """
     connected = [replica for replica in state.replicas if replica.connected]
-    reserved = [replica.reserved_at + rules.timeout for replica in connected if replica.reserved_at is not None]
-    waiting = [at for at in reserved if at > now]
+    reserved = [replica.reserved_at for replica in connected if replica.reserved_at is not None]
+    waiting = [at + rules.timeout for at in reserved if _is_plausible(at, rules, now) and at + rules.timeout > now]
     if waiting:
         return min(waiting)
     undecided = state.awaited or any(replica.answer is Answer.NONE for replica in connected)
     closes = (now if state.signalled is None else state.signalled) + rules.window
     return closes if undecided and closes > now else None
+
+
+def _is_plausible(at: float, rules: GateRules, now: float) -> bool:
+    """Clocks differ, but nobody is waited for longer than twice: a time far ahead of ours is a mistake."""
+    return at <= now + rules.timeout
 
 
 def _price(replica: Replica, now: float) -> tuple[int, int, int, int, int]:

@@ -447,10 +447,12 @@ class QueuedWorkload(Struct, frozen=True, gc=False):
 
     @property
     def has_closed_gate(self) -> bool:
-        if not self.preemption_gates:
-            return False
+        return bool(self.preemption_gates and self.closed_gates)
+
+    @property
+    def closed_gates(self) -> tuple[str, ...]:
         opened = {gate.name for gate in self.status.gate_statuses if gate.open}
-        return any(name not in opened for name in self.preemption_gates)
+        return tuple(name for name in self.preemption_gates if name not in opened)
 
 
 QueueObject = ClusterQueue | LocalQueue | Cohort | ResourceFlavor | WorkloadPriorityClass | AdmissionCheck

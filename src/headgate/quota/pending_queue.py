@@ -63,6 +63,10 @@ class Unreserved(StrEnum):
     PENDING = "PendingEvaluation"
 
 
+PRICED = frozenset({Unreserved.GATED, Unreserved.WAITING})
+"""Reasons of a gated workload that depend on whom it could preempt."""
+
+
 class ClassRefusal(Struct, frozen=True, gc=False):
     """Why all of an equivalence class wait, and of a gated one what preempting for each of them would cost."""
 
@@ -442,8 +446,8 @@ class PendingQueue:
             self._push(pending)
 
     def reprice(self, now: float) -> None:
-        """Workloads that wait for their gates alone are queued again: their preemption may cost something else now."""
-        kinds = [kind for kind, refusal in self._refusals.items() if refusal.reason is Unreserved.GATED]
+        """Gated workloads are queued again if they may preempt now, or if that may cost something else."""
+        kinds = [kind for kind, refusal in self._refusals.items() if kind.gated and refusal.reason in PRICED]
         for kind in kinds:
             del self._refusals[kind]
         self._lines.unblock(kinds)

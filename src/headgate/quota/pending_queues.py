@@ -8,6 +8,7 @@ from functools import partial
 from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
 from headgate.quota.pending_queue import (
+    PRICED,
     BackoffDeadlines,
     ClassRefusal,
     LocalUsage,
@@ -47,7 +48,7 @@ class PendingQueues:
         self._dirty: dict[str, None] = {}  # the first queues of trees
         self._woken: dict[str, float] = {}  # the same, and when
         self._unsettled: dict[str, None] = {}  # queues in which something waits for the rest of the tree
-        self._priced: dict[str, None] = {}  # queues in which something waits for a preemption gate
+        self._priced: dict[str, None] = {}  # queues in which gated workloads wait for others to leave
         self._repriced: dict[str, float] = {}  # trees of these in which quota was given or taken, and when
         self.cycle = 0  # how often heads were handed out
 
@@ -139,7 +140,7 @@ class PendingQueues:
         """The head was not admitted. If another one follows, or it may do better next time, its tree is dirty."""
         queue = self._queues[pending.queue]
         back = queue.bring_back(pending.workload.key, why, progress, ClassRefusal(reason, proposal))
-        if reason is Unreserved.GATED:
+        if pending.kind.gated and reason in PRICED:
             self._priced[pending.queue] = None
         more = progress is not None and (progress.has_more or progress.missed)
         if (more if back else queue.has_next) or why in RETRIED:
@@ -152,7 +153,7 @@ class PendingQueues:
         return self._queues[head.queue].untold(head.kind)
 
     def reprice(self, queue: str, now: float) -> None:
-        """Quota was given or taken in the tree: once all else is decided, who waits for a gate is evaluated again."""
+        """Quota was given or taken in the tree: once all else is decided, gated workloads are evaluated again."""
         tree = self._tree_of.get(queue) if self._priced else None
         if tree and any(name in self._priced for name in tree):
             self._repriced[tree[0]] = now

@@ -97,7 +97,7 @@ def _run(file: str, seed: int, faults: Faults) -> tuple[Report, int]:
     """What is known of the run when it ended or was interrupted, and the exit status of that."""
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
-    plugins = installed.enabled_by(scenario.settings)
+    plugins = installed.enabled_by(*scenario.settings)
     if kinds := uncontrolled_kinds(scenario):
         click.echo(
             f"Warning: no controller of a simulated cluster acts on {', '.join(kinds)}: objects of these kinds are "

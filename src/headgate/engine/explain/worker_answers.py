@@ -27,12 +27,14 @@ def worker_answers(
     now: float,
 ) -> tuple[WorkerAnswer, ...]:
     """In the order of nomination. `clusters` and `clones` have what could be read."""
-    promise = Promise.read(home.annotations.get(OPENED_GATE, ""), 0.0, now)
+    promise = Promise.read(home.annotations.get(OPENED_GATE, ""), 0.0)
     answers = []
     for name in concerned_clusters(home):
         answer, why = _answer(home, name, clusters.get(name), clones.get(name), now)
         if promise is not None and promise.cluster == name and home.status.cluster != name:
-            why = "; ".join(filter(None, (f"allowed to preempt {duration_text(int(now - promise.at))} ago", why)))
+            why = "; ".join(
+                filter(None, (f"allowed to preempt {duration_text(max(0, int(now - promise.at)))} ago", why))
+            )
         answers.append(WorkerAnswer(name, answer, why))
     return tuple(answers)
 

@@ -172,7 +172,7 @@ def _of_outcome(
         case Deferred():
             return WorkloadState.PREEMPTING, "waits for workloads that others preempt to release their quota"
         case Gated():
-            gates = ", ".join(outcome.head.workload.preemption_gates)
+            gates = ", ".join(outcome.head.workload.closed_gates)
             return WorkloadState.PREEMPTION_GATED, f"may not preempt while a preemption gate is closed: {gates}"
         case Waits():
             return _of_waiting(what_if, decision, outcome, reports)

@@ -28,7 +28,7 @@ from headgate.model.events import (
     WriteError,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import MULTIKUEUE
+from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
 from headgate.model.queues import AdmissionCheck, CheckStatus, QueuedWorkload
@@ -320,8 +320,9 @@ def _queue_of(home: QueuedWorkload | None) -> str:
 
 def _problem(home: QueuedWorkload, parts: Iterable[object]) -> str:
     """Why it can never run on a worker cluster."""
-    if home.owner is None and not home.owners:
-        return NO_ADAPTER
+    kind = home.annotations.get(JOB_OWNER_KIND, "")
+    if kind or (home.owner is None and not home.owners):
+        return f"{NO_ADAPTER} for {kind}" if kind else NO_ADAPTER
     for part in parts:
         if isinstance(part, Job) and part.managed_by != MULTIKUEUE:
             return (

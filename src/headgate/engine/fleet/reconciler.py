@@ -134,13 +134,16 @@ class Reconciliation:
         return sorted(cluster for cluster in found if cluster in self._state.connected)
 
     def _remove(self, cluster: str) -> Iterator[ClusterWrite]:
-        """Its job first, then its Workload: so nothing runs that no Workload stands for."""
+        """Its job first, then its Workload: so nothing runs that no Workload stands for.
+
+        The finalizers of pods that have stopped are removed there once their Workload is gone.
+        """
         clones = self._state.clones.get(cluster, {})
         for part in clones.values():
             if part.deleted is None:
                 yield cluster, Delete(Target(part.key, part.uid))
         replica = self._state.replicas.get(cluster)
-        if clones or replica is None:
+        if replica is None or not all(_has_stopped(part) for part in clones.values()):
             return
         if replica.deleted is None:
             yield cluster, Delete(replica.target)
@@ -257,7 +260,7 @@ class Reconciliation:
 
     def _orchestrate(self, home: QueuedWorkload, replicas: Sequence[Replica]) -> Iterator[ClusterWrite]:
         since = true_since(home, QUOTA_RESERVED) or 0.0
-        promise = Promise.read(home.annotations.get(OPENED_GATE, ""), since, self._now)
+        promise = Promise.read(home.annotations.get(OPENED_GATE, ""), since)
         awaited = tuple(
             name
             for name in home.status.nominated_clusters
@@ -377,6 +380,11 @@ def _clone(part: Part, workload: Key, origin: str) -> Create:
 
 def _has_ended(part: Part) -> bool:
     return bool(part.ended) if isinstance(part, Job) else part.phase in ENDED or part.deleted is not None
+
+
+def _has_stopped(part: Part) -> bool:
+    """It is being deleted, and nothing of it runs."""
+    return isinstance(part, Pod) and part.deleted is not None and not part.holds_room
 
 
 def _with_check(home: QueuedWorkload, wanted: CheckStatus) -> tuple[CheckStatus, ...]:

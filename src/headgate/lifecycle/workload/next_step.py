@@ -183,12 +183,13 @@ def _requeue_reason(why: str, workload: QueuedWorkload, queues: QueueSnapshot, n
 
 
 def _sync_gates(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> Step | None:
-    """Every preemption gate of its spec has a state, closed to begin with."""
+    """Every preemption gate of its spec has a state, closed to begin with. While all are open, nothing is proposed."""
     known = {gate.name: gate for gate in workload.status.gate_statuses}
     wanted = tuple(known.get(name) or GateStatus(name, False, second(now)) for name in workload.preemption_gates)
-    if {gate.name for gate in wanted} == set(known):
+    proposal = workload.status.proposal if workload.has_closed_gate else None
+    if {gate.name for gate in wanted} == set(known) and proposal == workload.status.proposal:
         return None
-    change = edited(workload, now, gate_statuses=wanted)
+    change = edited(workload, now, gate_statuses=wanted, proposal=proposal)
     return Step("", "PreemptionGates", "the states of its preemption gates were brought in line", change)
 
 
@@ -300,7 +301,7 @@ def _kept_out(workload: QueuedWorkload, queues: QueueSnapshot, now: float) -> St
         reason, message = ON_HOLD, shown.message
     elif why is not None:
         reason, message = why
-    elif shown is None or before in REFUSED_BY_CYCLE or no_longer_gated(workload, ""):
+    elif shown is None or before in REFUSED_BY_CYCLE or (workload.has_closed_gate and no_longer_gated(workload, "")):
         return None
     else:
         reason, message = PENDING_EVALUATION, "Workload is pending evaluation in the scheduling queue"

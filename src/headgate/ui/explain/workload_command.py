@@ -268,10 +268,10 @@ def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, flo
         )
     asked = scenario if at is None else structs.replace(scenario, snapshots=(at,))
     with progress_bar() as progress:
-        report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
-    name = scenario.clusters[0].name
+        report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(*scenario.settings))
+    name, settings = scenario.clusters[0].name, scenario.settings[0]
     shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
-    return tuple(_decoded(shown)), scenario.settings, EPOCH + (report.until if at is None else at)
+    return tuple(_decoded(shown)), settings, EPOCH + (report.until if at is None else at)
 
 
 def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:
