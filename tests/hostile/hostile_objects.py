@@ -137,14 +137,11 @@ SELECTOR = {
         {"key": "x", "operator": "DoesNotExist"},
     ],
 }
-CONDITION = {
-    "type": "Ready",
-    "status": "True",
-    "reason": "r",
-    "message": "m",
-    "lastTransitionTime": "2026-01-01T00:00:00Z",
-    "observedGeneration": 1,
-}
+AT = "2026-01-01T00:00:00Z"
+_SAID = {"type": "Ready", "status": "True", "reason": "r", "message": "m"}
+CONDITION = {**_SAID, "lastTransitionTime": AT, "observedGeneration": 1}
+_PRICE = {"canPreempt": True, "victims": 2, "highestPriority": 3, "prioritySum": 4}
+PROPOSAL = {**_PRICE, "pods": 2, "runningSince": AT}
 NODE_TERM = {"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["3"]}], "matchFields": []}
 POD_TERM = {"labelSelector": SELECTOR, "topologyKey": "zone", "namespaces": ["default"], "namespaceSelector": {}}
 AFFINITY = {
@@ -292,17 +289,8 @@ def queued_workload(dice: Random, name: str) -> Json:
         "resourceRequests": [{"name": "main", "resources": {"cpu": "1"}}],
         "accumulatedPastExecutionTimeSeconds": 5,
         "schedulingStats": {"evictions": [{"reason": "r", "underlyingCause": "", "count": 1}]},
-        "preemptionGates": [
-            {"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        ],
-        "preemptionProposal": {
-            "canPreempt": True,
-            "victims": 2,
-            "highestPriority": 3,
-            "prioritySum": 4,
-            "pods": 2,
-            "runningSince": "2026-01-01T00:00:00Z",
-        },
+        "preemptionGates": [{"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": AT}],
+        "preemptionProposal": PROPOSAL,
     }
     if dice.random() < 0.5:
         status["admission"] = admission
