@@ -15,6 +15,7 @@ from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
 from headgate.fleet.nomination import Workers
 from headgate.fleet.replicas import Answer, Replica
+from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
 from headgate.model.effects import Connect, Create, Effect, EmitEvent, FleetEffect, RemoteWrite, Write
 from headgate.model.events import (
     Event,
@@ -54,9 +55,10 @@ class FleetPlane:
         Kind.MULTIKUEUE_CLUSTER,
         Kind.KUEUE_WORKLOAD,
         Kind.JOB,
+        Kind.STATEFUL_SET,
         Kind.POD,
     )
-    remote_reads: tuple[Kind, ...] = (Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.POD)
+    remote_reads: tuple[Kind, ...] = (Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.STATEFUL_SET, Kind.POD)
     """The kinds to observe on worker clusters: of those objects that have the label of our origin."""
     timer = TIMER
 
@@ -320,9 +322,9 @@ def _queue_of(home: QueuedWorkload | None) -> str:
 
 def _problem(home: QueuedWorkload, parts: Iterable[object]) -> str:
     """Why it can never run on a worker cluster."""
-    kind = home.annotations.get(JOB_OWNER_KIND, "")
-    if kind or (home.owner is None and not home.owners):
-        return f"{NO_ADAPTER} for {kind}" if kind else NO_ADAPTER
+    kind = home.annotations.get(JOB_OWNER_KIND, OWNER_KIND)
+    if kind != OWNER_KIND or (home.owner is None and not home.owners):
+        return NO_ADAPTER if kind == OWNER_KIND else f"{NO_ADAPTER} for {kind}"
     for part in parts:
         if isinstance(part, Job) and part.managed_by != MULTIKUEUE:
             return (
