@@ -243,6 +243,23 @@ def test_others_pass_a_gated_head_only_in_a_best_effort_queue(strategy, passes):
     assert steps.admitted == (["low", "small"] if passes else ["low"])
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_behind_another_head_of_a_strict_queue_a_gate_keeps_nobody_from_preempting(restarts):
+    steps = blocked(strategy=STRICT)
+    large = work("large", 9, priority=9, created=1.0)
+    if restarts:
+        steps.put(large)
+        steps.restart()
+    else:
+        steps.see(large)
+    message = "Workload waits behind another one of its StrictFIFO ClusterQueue"
+    assert steps.condition("high", "QuotaReserved") == ("False", "WaitingForQuota", message)
+    assert signals(steps, "high") == [("False", "WaitingForQuota")] * 2
+    assert proposal(steps, "high") is None
+    steps.lose(steps["large"])
+    assert signals(steps, "high") == [("True", "PreemptionGated")] * 2
+
+
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_a_gated_workload_is_evaluated_when_something_changes_and_never_else(strategy):
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER, strategy=strategy), work("low"), settings=GATES)

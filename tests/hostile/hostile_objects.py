@@ -122,7 +122,7 @@ def metadata(kind: Kind, name: str, namespaced: bool = True, **fields: Any) -> J
         "uid": f"uid-{kind}-{name}",
         "resourceVersion": "7",
         "generation": 1,
-        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "creationTimestamp": NEW_YEAR,
         "labels": {"app": "a", "kubernetes.io/metadata.name": name},
         "annotations": {},
         **fields,
@@ -137,12 +137,13 @@ SELECTOR = {
         {"key": "x", "operator": "DoesNotExist"},
     ],
 }
+NEW_YEAR = "2026-01-01T00:00:00Z"
 CONDITION = {
     "type": "Ready",
     "status": "True",
     "reason": "r",
     "message": "m",
-    "lastTransitionTime": "2026-01-01T00:00:00Z",
+    "lastTransitionTime": NEW_YEAR,
     "observedGeneration": 1,
 }
 NODE_TERM = {"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["3"]}], "matchFields": []}
@@ -229,13 +230,13 @@ def pod(dice: Random, name: str) -> Json:
         (
             {},
             {
-                "headgate.dev/checkpointed-at": "2026-01-01T00:00:00Z",
+                "headgate.dev/checkpointed-at": NEW_YEAR,
                 "headgate.dev/checkpoint-every": "60s",
                 "kueue.x-k8s.io/pod-group-total-count": "2",
                 "scheduling.k8s.io/group-name": "a",
                 "scheduling.volcano.sh/queue-allocation-gate": "true",
                 "scheduling.volcano.sh/queue-name": "q",
-                "scheduling.headgate.dev/queue-reserved-at": "2026-01-01T00:00:00Z",
+                "scheduling.headgate.dev/queue-reserved-at": NEW_YEAR,
             },
         )
     )
@@ -283,7 +284,7 @@ def queued_workload(dice: Random, name: str) -> Json:
                 "name": "a",
                 "state": "Retry",
                 "message": "m",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "lastTransitionTime": NEW_YEAR,
                 "requeueAfterSeconds": 5,
                 "retryCount": 1,
                 "podSetUpdates": [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {"c": "d"}}],
@@ -292,17 +293,8 @@ def queued_workload(dice: Random, name: str) -> Json:
         "resourceRequests": [{"name": "main", "resources": {"cpu": "1"}}],
         "accumulatedPastExecutionTimeSeconds": 5,
         "schedulingStats": {"evictions": [{"reason": "r", "underlyingCause": "", "count": 1}]},
-        "preemptionGates": [
-            {"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        ],
-        "preemptionProposal": {
-            "canPreempt": True,
-            "victims": 2,
-            "highestPriority": 3,
-            "prioritySum": 4,
-            "pods": 2,
-            "runningSince": "2026-01-01T00:00:00Z",
-        },
+        "preemptionGates": [{"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": NEW_YEAR}],
+        "preemptionProposal": {"canPreempt": True, "victims": 2, "prioritySum": 4, "pods": 2, "runningSince": NEW_YEAR},
     }
     if dice.random() < 0.5:
         status["admission"] = admission
@@ -342,7 +334,7 @@ def job(dice: Random, name: str) -> Json:
         "terminating": 0,
         "succeeded": 1,
         "failed": 0,
-        "startTime": "2026-01-01T00:00:00Z",
+        "startTime": NEW_YEAR,
         "conditions": [{**CONDITION, "type": "Complete", "status": "False"}],
     }
     return {
@@ -440,7 +432,7 @@ MAKERS: dict[Kind, Any] = {
             "currentHealthy": 2,
             "desiredHealthy": 1,
             "expectedPods": 2,
-            "disruptedPods": {"a": "2026-01-01T00:00:00Z"},
+            "disruptedPods": {"a": NEW_YEAR},
         },
     ),
     Kind.VOLUME_CLAIM: _spec_of(
@@ -558,7 +550,7 @@ MAKERS: dict[Kind, Any] = {
                 "weightedShare": 0,
                 "admissionFairSharingStatus": {
                     "consumedResources": {"cpu": "5"},
-                    "lastUpdate": "2026-01-01T00:00:00Z",
+                    "lastUpdate": NEW_YEAR,
                 },
             },
         },
