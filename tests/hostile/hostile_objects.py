@@ -122,7 +122,7 @@ def metadata(kind: Kind, name: str, namespaced: bool = True, **fields: Any) -> J
         "uid": f"uid-{kind}-{name}",
         "resourceVersion": "7",
         "generation": 1,
-        "creationTimestamp": NEW_YEAR,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {"app": "a", "kubernetes.io/metadata.name": name},
         "annotations": {},
         **fields,
@@ -137,15 +137,11 @@ SELECTOR = {
         {"key": "x", "operator": "DoesNotExist"},
     ],
 }
-NEW_YEAR = "2026-01-01T00:00:00Z"
-CONDITION = {
-    "type": "Ready",
-    "status": "True",
-    "reason": "r",
-    "message": "m",
-    "lastTransitionTime": NEW_YEAR,
-    "observedGeneration": 1,
-}
+AT = "2026-01-01T00:00:00Z"
+_SAID = {"type": "Ready", "status": "True", "reason": "r", "message": "m"}
+CONDITION = {**_SAID, "lastTransitionTime": AT, "observedGeneration": 1}
+_PRICE = {"canPreempt": True, "victims": 2, "highestPriority": 3, "prioritySum": 4}
+PROPOSAL = {**_PRICE, "pods": 2, "runningSince": AT}
 NODE_TERM = {"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["3"]}], "matchFields": []}
 POD_TERM = {"labelSelector": SELECTOR, "topologyKey": "zone", "namespaces": ["default"], "namespaceSelector": {}}
 AFFINITY = {
@@ -230,13 +226,13 @@ def pod(dice: Random, name: str) -> Json:
         (
             {},
             {
-                "headgate.dev/checkpointed-at": NEW_YEAR,
+                "headgate.dev/checkpointed-at": "2026-01-01T00:00:00Z",
                 "headgate.dev/checkpoint-every": "60s",
                 "kueue.x-k8s.io/pod-group-total-count": "2",
                 "scheduling.k8s.io/group-name": "a",
                 "scheduling.volcano.sh/queue-allocation-gate": "true",
                 "scheduling.volcano.sh/queue-name": "q",
-                "scheduling.headgate.dev/queue-reserved-at": NEW_YEAR,
+                "scheduling.headgate.dev/queue-reserved-at": "2026-01-01T00:00:00Z",
             },
         )
     )
@@ -284,7 +280,7 @@ def queued_workload(dice: Random, name: str) -> Json:
                 "name": "a",
                 "state": "Retry",
                 "message": "m",
-                "lastTransitionTime": NEW_YEAR,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
                 "requeueAfterSeconds": 5,
                 "retryCount": 1,
                 "podSetUpdates": [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {"c": "d"}}],
@@ -293,8 +289,8 @@ def queued_workload(dice: Random, name: str) -> Json:
         "resourceRequests": [{"name": "main", "resources": {"cpu": "1"}}],
         "accumulatedPastExecutionTimeSeconds": 5,
         "schedulingStats": {"evictions": [{"reason": "r", "underlyingCause": "", "count": 1}]},
-        "preemptionGates": [{"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": NEW_YEAR}],
-        "preemptionProposal": {"canPreempt": True, "victims": 2, "prioritySum": 4, "pods": 2, "runningSince": NEW_YEAR},
+        "preemptionGates": [{"name": "g", "state": "Closed", "position": "Open", "lastTransitionTime": AT}],
+        "preemptionProposal": PROPOSAL,
     }
     if dice.random() < 0.5:
         status["admission"] = admission
@@ -334,7 +330,7 @@ def job(dice: Random, name: str) -> Json:
         "terminating": 0,
         "succeeded": 1,
         "failed": 0,
-        "startTime": NEW_YEAR,
+        "startTime": "2026-01-01T00:00:00Z",
         "conditions": [{**CONDITION, "type": "Complete", "status": "False"}],
     }
     return {
@@ -432,7 +428,7 @@ MAKERS: dict[Kind, Any] = {
             "currentHealthy": 2,
             "desiredHealthy": 1,
             "expectedPods": 2,
-            "disruptedPods": {"a": NEW_YEAR},
+            "disruptedPods": {"a": "2026-01-01T00:00:00Z"},
         },
     ),
     Kind.VOLUME_CLAIM: _spec_of(
@@ -550,7 +546,7 @@ MAKERS: dict[Kind, Any] = {
                 "weightedShare": 0,
                 "admissionFairSharingStatus": {
                     "consumedResources": {"cpu": "5"},
-                    "lastUpdate": NEW_YEAR,
+                    "lastUpdate": "2026-01-01T00:00:00Z",
                 },
             },
         },
