@@ -260,6 +260,16 @@ def test_behind_another_head_of_a_strict_queue_a_gate_keeps_nobody_from_preempti
     assert signals(steps, "high") == [("True", "PreemptionGated")] * 2
 
 
+def test_signals_of_many_are_written_sooner_than_other_refusals():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"), settings=GATES)
+    steps.see(*(gated(f"high-{number:03}", created=float(number)) for number in range(300)))
+    for _ in range(10):
+        steps.later(0.1)
+    told = [one for one in steps.workloads if one.gated_since is not None]
+    assert len(told) == 300
+    assert steps.number("kueue_admission_attempts_total", result="inadmissible") <= 3, "one is evaluated for all"
+
+
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_a_gated_workload_is_evaluated_when_something_changes_and_never_else(strategy):
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER, strategy=strategy), work("low"), settings=GATES)
