@@ -60,6 +60,7 @@ bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_kubernetes.py --nodes 5000 --pods 10000 --rounds 1
 	$(BIN)/python benchmarks/bench_gated.py --rounds 10
 	$(BIN)/python benchmarks/bench_queue_gates.py
+	$(BIN)/python benchmarks/bench_fleet.py
 	$(BIN)/python benchmarks/bench_queues_kubernetes.py
 
 $(READY): requirements.txt pyproject.toml
