@@ -59,7 +59,7 @@ def tasks(share: float, seed: int = 1) -> list[Task]:
 
 
 def names(share: float) -> list[str]:
-    return [f"worker-{number:02d}" for number in range(max(3, round(CLUSTERS * share)))]
+    return [f"worker-{number:02d}" for number in range(max(2, round(CLUSTERS * share)))]
 
 
 def scenario(work: Sequence[Task], workers: Sequence[str], config: Manifest) -> Manifest:
