@@ -243,6 +243,33 @@ def test_others_pass_a_gated_head_only_in_a_best_effort_queue(strategy, passes):
     assert steps.admitted == (["low", "small"] if passes else ["low"])
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_behind_another_head_of_a_strict_queue_a_gate_keeps_nobody_from_preempting(restarts):
+    steps = blocked(strategy=STRICT)
+    large = work("large", 9, priority=9, created=1.0)
+    if restarts:
+        steps.put(large)
+        steps.restart()
+    else:
+        steps.see(large)
+    message = "Workload waits behind another one of its StrictFIFO ClusterQueue"
+    assert steps.condition("high", "QuotaReserved") == ("False", "WaitingForQuota", message)
+    assert signals(steps, "high") == [("False", "WaitingForQuota")] * 2
+    assert proposal(steps, "high") is None
+    steps.lose(steps["large"])
+    assert signals(steps, "high") == [("True", "PreemptionGated")] * 2
+
+
+def test_signals_of_many_are_written_sooner_than_other_refusals():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low"), settings=GATES)
+    steps.see(*(gated(f"high-{number:03}", created=float(number)) for number in range(300)))
+    for _ in range(10):
+        steps.later(0.1)
+    told = [one for one in steps.workloads if one.gated_since is not None]
+    assert len(told) == 300
+    assert steps.number("kueue_admission_attempts_total", result="inadmissible") <= 3, "one is evaluated for all"
+
+
 @pytest.mark.parametrize("strategy", QueueingStrategy)
 def test_a_gated_workload_is_evaluated_when_something_changes_and_never_else(strategy):
     steps = QuotaSteps(queue(cpu=1, preemption=LOWER, strategy=strategy), work("low"), settings=GATES)

@@ -18,6 +18,7 @@ from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.workload_manifest import pod_set_entries
 from headgate.lifecycle.workload import eviction
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, second, true_since
+from headgate.model.counting import counted
 from headgate.model.effects import (
     Activation,
     Annotations,
@@ -371,7 +372,7 @@ def _cost(replica: Replica, now: float) -> str:
     if offer is None:
         return ""
     return (
-        f": {offer.victims} workloads of priority up to {offer.highest_priority}, "
+        f": {counted(offer.victims, 'workload')} of priority up to {offer.highest_priority}, "
         f"{offer.work_lost(now)} pod-seconds of work lost"
     )
 
