@@ -270,9 +270,10 @@ def queued_workload(dice: Random, name: str) -> Json:
     status: Json = {
         "conditions": [
             {**CONDITION, "type": type_, "status": dice.choice(("True", "False"))}
-            for type_ in ("QuotaReserved", "Admitted", "Evicted", "Finished", "PodsReady", "Requeued", *GATE_SIGNALS)
+            for type_ in ("QuotaReserved", "Admitted", "Evicted", "Finished", "PodsReady", "Requeued")
             if dice.random() < 0.4
-        ],
+        ]
+        + [{**CONDITION, "type": type_} for type_ in GATE_SIGNALS],
         "requeueState": {"count": 1, "requeueAt": "2026-01-01T00:10:00Z"},
         "reclaimablePods": [{"name": "main", "count": 1}],
         "admissionChecks": [
