@@ -130,13 +130,8 @@ def metadata(kind: Kind, name: str, namespaced: bool = True, **fields: Any) -> J
     return made | ({"namespace": "default"} if namespaced else {})
 
 
-SELECTOR = {
-    "matchLabels": {"app": "a"},
-    "matchExpressions": [
-        {"key": "app", "operator": "In", "values": ["a", "b"]},
-        {"key": "x", "operator": "DoesNotExist"},
-    ],
-}
+_CHOSEN = [{"key": "app", "operator": "In", "values": ["a", "b"]}, {"key": "x", "operator": "DoesNotExist"}]
+SELECTOR = {"matchLabels": {"app": "a"}, "matchExpressions": _CHOSEN}
 AT = "2026-01-01T00:00:00Z"
 _SAID = {"type": "Ready", "status": "True", "reason": "r", "message": "m"}
 CONDITION = {**_SAID, "lastTransitionTime": AT, "observedGeneration": 1}
