@@ -113,6 +113,15 @@ def test_an_eviction_at_home_waits_for_a_cluster_that_is_cut_off():
     assert (fleet.home.conditions()["QuotaReserved"], fleet.running(), fleet.replicas()) == ("False", [], [])
 
 
+def test_a_workload_deleted_at_home_is_not_started_elsewhere_while_a_cluster_that_is_cut_off_may_run_it():
+    fleet = Fleet({"a": 4, "b": 4}).submit().settle().cut("a").settle()
+    fleet.home.delete(f"{WORKLOADS}/{fleet.home.names(WORKLOADS)[0]}")
+    fleet.later(300.0)
+    assert (fleet.running(), fleet.workers["b"].runs()) == (["a"], False)
+    fleet.heal("a").later(60.0)
+    assert len(fleet.running()) == 1
+
+
 class OneFault:
     """Something goes wrong with one of the manager's writes, by its number."""
 

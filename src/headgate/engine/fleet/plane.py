@@ -21,6 +21,7 @@ from headgate.model.effects import (
     Create,
     Effect,
     EmitEvent,
+    EventType,
     FleetEffect,
     PatchStatus,
     PreemptionGateStates,
@@ -49,6 +50,8 @@ TIMER = "fleet"
 NO_WORKERS = Workers((), frozenset())
 SWEEP = Key(Kind.MULTIKUEUE_CONFIG, "", "")
 """Stands for all orphans where deadlines are kept by Workload."""
+REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
+"""Of a creation: for good as it is, or because its namespace does not exist."""
 NO_ADAPTER = "No multikueue adapter found"
 
 
@@ -88,6 +91,7 @@ class FleetPlane:
         self._dispatched: Counter[tuple[str, str]] = Counter()  # by ClusterQueue and cluster
         self._admitted: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[str] = Counter()  # gates, by cluster
+        self._warned: dict[tuple[str, Key], str] = {}  # what was last said of a replica that a cluster does not take
         self._sent_elsewhere: list[tuple[Key, str, Write]] = []  # in this step
         self.deciding: Key | None = None
 
@@ -102,7 +106,7 @@ class FleetPlane:
             case Outcome():
                 self._answer(HOME, event, now)
             case RemoteEvent(cluster, told):
-                self._absorb_remote(cluster, told, now)
+                return self._absorb_remote(cluster, told, now)
             case RemoteConnection():
                 if self._clusters.hear(event, now):
                     self._touch(self._concerned())
@@ -133,7 +137,9 @@ class FleetPlane:
         if key.kind is Kind.KUEUE_WORKLOAD and key not in self._index.jobs.workloads:
             self._leaving[key] = None
 
-    def _absorb_remote(self, cluster: str, told: Observed | Gone | Outcome, now: float) -> None:
+    def _absorb_remote(
+        self, cluster: str, told: Observed | Gone | Outcome, now: float
+    ) -> Iterable[Effect | FleetEffect]:
         match told:
             case Observed(object=found):
                 self._writes.observe(cluster, found.key, found.version)
@@ -143,6 +149,8 @@ class FleetPlane:
                 self._touch(self._index.drop_remote(cluster, key, uid))
             case Outcome():
                 self._answer(cluster, told, now)
+                return self._warnings(cluster, told, now)
+        return ()
 
     def _answer(self, cluster: str, outcome: Outcome, now: float) -> None:
         if isinstance(outcome.effect, EmitEvent):
@@ -154,6 +162,17 @@ class FleetPlane:
             self._journal.write(Entry(now, decided_for or key, "fail", "Refused", message))
         if decided_for is not None:
             self._touch([decided_for])
+
+    def _warnings(self, cluster: str, outcome: Outcome, now: float) -> Iterator[EmitEvent]:
+        """A workload whose replica a cluster does not take says so, once for each reason."""
+        home = self._index.jobs.workloads.get(object_of(outcome.effect))
+        if not isinstance(outcome.effect, Create) or home is None or outcome.trouble not in REJECTIONS:
+            return
+        message = f"worker cluster {cluster} does not take it: {outcome.message}"
+        if self._warned.get((cluster, home.key)) != message:
+            self._warned[cluster, home.key] = message
+            self._journal.write(Entry(now, home.key, "fail", "DispatchFailed", message))
+            yield EmitEvent(home.target, EventType.WARNING, "DispatchFailed", "Dispatching", message, now)
 
     def _touch(self, keys: Iterable[Key]) -> None:
         self._touched.update(dict.fromkeys(keys))
@@ -302,6 +321,8 @@ class FleetPlane:
         self._leaving.pop(key, None)
         self._orphans.pop(key, None)
         self._signalled.pop(key, None)
+        for place in [place for place in self._warned if place[1] == key] if self._warned else ():
+            del self._warned[place]
 
     def check(self) -> None:
         """Asserts what must hold after every step: it stands at home where a workload may run, and may preempt."""
