@@ -263,6 +263,8 @@ CONFIGURATION = "headgate"
 """The name of both webhook configurations."""
 QUOTA_ROLE = "headgate-quota"
 """The name of the rights that only queues need."""
+MANAGER_ROLE = "headgate-manager"
+"""The name of the rights that the manager of a fleet needs on worker clusters."""
 OURS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "headgate"}
 """The label of those of Kueue's and Volcano's definitions that came from us."""
 _OF_KUEUE = (
@@ -272,6 +274,8 @@ _OF_KUEUE = (
     "localqueues",
     "workloadpriorityclasses",
     "admissionchecks",
+    "multikueueconfigs",
+    "multikueueclusters",
     "workloads",
 )
 _OF_VOLCANO = ("queues", "podgroups")
@@ -297,11 +301,18 @@ def _labelled(found: Iterable[Manifest]) -> tuple[Manifest, ...]:
 
 
 def rights(*, queues: bool = True) -> tuple[Manifest, ...]:
-    """The service account our process runs as with the rights it needs, and no more, and a role for who scrapes it.
+    """The service account our process runs as with the rights it needs, and no more.
 
-    Without `queues`, only the rights to schedule.
+    Besides roles for others: who scrapes it, and the manager of a fleet whose worker this cluster is. Without `queues`,
+    only the rights to schedule.
     """
-    return tuple(one for one in _documents("rights", "rbac.yaml") if queues or one["metadata"]["name"] != QUOTA_ROLE)
+    found = _documents("rights", "rbac.yaml")
+    return tuple(one for one in found if queues or one["metadata"]["name"] not in (QUOTA_ROLE, MANAGER_ROLE))
+
+
+def fleet_rights() -> tuple[Manifest, ...]:
+    """The rights of the role fleet, which only a manager cluster needs: among them to read Secrets of our namespace."""
+    return _documents("rights", "fleet.yaml")
 
 
 def tenant_rights(*, queues: bool = True) -> tuple[Manifest, ...]:

@@ -68,7 +68,7 @@ class Client:
             yield opened
 
     def close(self) -> None:
-        self._pool.close_idle()
+        self._pool.close()
 
     async def _respect_pause(self) -> None:
         while (left := self._pause_until - self._clock()) > 0:

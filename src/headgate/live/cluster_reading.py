@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Raw, Struct, structs
@@ -19,12 +20,15 @@ from headgate.live.access import Access
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
 from headgate.live.credentials import CredentialsUnavailable
-from headgate.live.kubeconfig import InvalidKubeconfig, find_access, find_namespace, load_yaml
+from headgate.live.kubeconfig import InvalidKubeconfig, find_access, find_namespace, load_yaml, worker_access
+from headgate.live.kubeconfig_source import kubeconfig_in
 from headgate.model.keys import Key, Kind
+from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
 from headgate.model.settings import Settings
 
 PAGE = 500  # objects
+WORKER_SECONDS = 5.0  # for one worker cluster
 
 Perform = Callable[[Call], Awaitable[HttpResponse]]
 Read = Callable[[Kind, int], None]
@@ -211,6 +215,50 @@ def load_settings(config: Path | None, installed: Iterable[str]) -> Settings:
         return settings_from(load_yaml(config), str(config), tuple(installed))
     except (InvalidKubeconfig, InvalidConfiguration) as error:
         raise ClusterReadError(str(error)) from error
+
+
+def read_workers(
+    flags: ClusterFlags, clusters: Iterable[MultiKueueCluster], namespace: str, key: Key
+) -> dict[str, Object]:
+    """The object of that key on each worker cluster that can be reached with the kubeconfig in its Secret.
+
+    Whoever may not read the Secrets in `namespace` sees none of them.
+    """
+    try:
+        return asyncio.run(_read_workers(flags, tuple(clusters), namespace, key))
+    except (InvalidKubeconfig, Disconnected):
+        return {}
+
+
+async def _read_workers(
+    flags: ClusterFlags, clusters: Sequence[MultiKueueCluster], namespace: str, key: Key
+) -> dict[str, Object]:
+    home = Client(flags.access(), time.monotonic, time.time, asyncio.sleep)
+    try:
+        found = await asyncio.gather(*(_read_worker(one, namespace, key, home) for one in clusters))
+    finally:
+        home.close()
+    return {cluster.name: one for cluster, one in zip(clusters, found, strict=True) if one is not None}
+
+
+async def _read_worker(cluster: MultiKueueCluster, namespace: str, key: Key, home: Client) -> Object | None:
+    """None when it cannot be had within a few seconds, for whatever reason."""
+    if not cluster.secret:
+        return None
+    with contextlib.suppress(TimeoutError, InvalidKubeconfig, Disconnected, ClusterUnreadable):
+        async with asyncio.timeout(WORKER_SECONDS):
+            path = f"/api/v1/namespaces/{namespace}/secrets/{cluster.secret}"
+            answer = await home.perform(Call("GET", path, {}, "", b""))
+            content = kubeconfig_in(Raw(answer.body)) if answer.status == 200 else None
+            if content is None:
+                return None
+            access = worker_access(content, f"Secret {namespace}/{cluster.secret}")
+            client = Client(access, time.monotonic, time.time, asyncio.sleep)
+            try:
+                return await read_one(key, client.perform)
+            finally:
+                client.close()
+    return None
 
 
 async def _read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further, read: Read) -> ClusterObjects:

@@ -267,6 +267,7 @@ class Pool:
     ) -> None:
         self._address, self._tls, self._clock = address, tls, clock
         self._free = size
+        self._closed = False
         self._idle: list[Connection] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -295,6 +296,11 @@ class Pool:
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
+
+    def close(self) -> None:
+        """Keep no connection any more: those in use are closed when they are answered."""
+        self._closed = True
+        self.close_idle()
 
     async def _take_slot(self) -> None:
         if self._free > 0 and not self._waiting:
@@ -328,7 +334,9 @@ class Pool:
         return None
 
     def _keep(self, connection: Connection) -> None:
-        if connection.usable:
+        if self._closed:
+            connection.abort()
+        elif connection.usable:
             connection.idle_since = self._clock()
             self._idle.append(connection)
 

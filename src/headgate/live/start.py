@@ -136,6 +136,7 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None, reading: Rea
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
         reading=reading,
+        namespace=_namespace(access, flags.lease_namespace),
     )
 
 

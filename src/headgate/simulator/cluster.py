@@ -26,7 +26,7 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
-from headgate.engine.journal import Entry
+from headgate.engine.journal import Entry, Journal
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import (
@@ -45,11 +45,12 @@ from headgate.model.objects import Object
 from headgate.model.settings import Settings
 from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
-from headgate.simulator.faults import FaultInjector, Faults
+from headgate.simulator.faults import FaultInjector
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.manifests import Manifest
+from headgate.simulator.network import OUTSIDE, Endpoint, Network
 from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
-from headgate.simulator.process import Process, ProcessPlan
+from headgate.simulator.process import Access, Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.simulator.scenario import Apply, Scenario
 from headgate.world import (
@@ -205,19 +206,21 @@ class ControllerRunner:
 
 
 class SimulatedCluster:
-    """An API server, controllers and our process. `more_controllers` run beside the usual ones."""
+    """An API server, controllers and our process."""
 
     def __init__(
         self,
         name: str,
         seed: int,
-        faults: Faults,
         injector: FaultInjector,
         plan: ProcessPlan,
+        network: Network,
         *,
+        place: str = OUTSIDE,
         more_controllers: Sequence[Controller] = (),
         autoscaler: Autoscaler | None = None,
     ) -> None:
+        """Our process runs in `place`; `more_controllers` run beside the usual ones."""
         self.name = name
         reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
         webhooks = our_webhooks(plan.settings, lookup_in(lambda: self.server), reading)
@@ -231,7 +234,7 @@ class SimulatedCluster:
         self.pod_counts = PodCounts()
         self._bound_once = BoundOnce()
         controllers: tuple[Controller, ...] = (
-            Kubelet(faults.stuck),
+            Kubelet(injector.faults.stuck),
             JobController(),
             StatefulSetController(),
             ReplicaSetController(),
@@ -246,11 +249,11 @@ class SimulatedCluster:
             controllers = (*controllers, autoscaler, self.review)
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
-        self.process = Process(self.server, self._feed, plan, faults, injector)
+        network.add(name, Endpoint(self.server, reading.read))
+        self.process = Process(self.server, self._feed, plan, injector, Access(network, place, name))
         self.changed_at = 0.0
         self.changes: list[Sequence[ObjectChange]] = []  # of this round
         self._release_set_for: float | None = None
-        self._cut_off_until = 0.0
         self._restart_set_in = -1
 
     def round(self, now: float, wake: Wake) -> bool:
@@ -269,19 +272,13 @@ class SimulatedCluster:
         """The decisions of our process and of the autoscaler."""
         return [*self.process.journal_entries, *(scaling_entries(self.autoscaler.cloud) if self.autoscaler else ())]
 
+    def journal(self) -> Journal | None:
+        """The journal of our process while it runs."""
+        return self.process.journal
+
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)
         self._set_timers(now, wake)
-
-    def disconnect(self, now: float, seconds: float, wake: Wake) -> None:
-        self.process.connected = False
-        self._cut_off_until = max(self._cut_off_until, now + seconds)
-        until = self._cut_off_until
-        wake(until, lambda: self._reconnect(until))
-
-    def _reconnect(self, at: float) -> None:
-        if at >= self._cut_off_until:
-            self.process.connected = True
 
     def _distribute(self, now: float) -> None:
         changes = self._feed.poll()
@@ -299,7 +296,7 @@ class SimulatedCluster:
 
     def _set_timers(self, now: float, wake: Wake) -> None:
         """Sets timers for delayed observations and for the restart of a crashed process."""
-        due = self.process.view.next_at
+        due = self.process.next_at
         if due is not None and due > now and due != self._release_set_for:
             self._release_set_for = due
             wake(due, lambda: None)

@@ -18,8 +18,10 @@ from headgate.apiserver.storage import Collection as Stored
 from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
+from headgate.simulator.faults import FaultInjector, ObservationFault
 
 ObjectChange = Observed | Gone
+NO_QUERY: Mapping[str, str] = {}
 Dated = tuple[int, ObjectChange]
 """A change with its resource version."""
 
@@ -41,8 +43,11 @@ class Feed:
     An optional kind that the server does not serve has no objects until it does.
     """
 
-    def __init__(self, server: ApiServer, kinds: Iterable[Kind], read: Read = read_once) -> None:
-        self._server, self._read = server, read
+    def __init__(
+        self, server: ApiServer, kinds: Iterable[Kind], read: Read = read_once, query: Mapping[str, str] = NO_QUERY
+    ) -> None:
+        """`query` selects the objects, as in the requests of a watch."""
+        self._server, self._read, self._query = server, read, query
         self._served = server.served()
         self._watches = {kind: self._watch(kind) for kind in kinds}
         self._collections = self._in_watches()
@@ -73,7 +78,7 @@ class Feed:
         resource = RESOURCES[kind]
         for path in collection_paths(resource):
             try:
-                return self._server.watch(path, {})
+                return self._server.watch(path, self._query)
             except ApiError:
                 if not resource.optional:
                     raise
@@ -173,6 +178,18 @@ class DelayedObservations:
             seen += self._coming.popleft()[1]
         self._note(seen)
         return seen
+
+    def observe(self, objects: Mapping[Key, Object], now: float, injector: FaultInjector) -> list[ObjectChange]:
+        """The changes observed by now, with the faults that observations have; `objects` are all there are."""
+        if self.next_at is None or self.next_at > now:
+            return []
+        match injector.for_observations():
+            case ObservationFault.DROPPED:
+                return self.relist(objects)
+            case ObservationFault.COALESCED:
+                return coalesced(self.release(now))
+            case None:
+                return self.release(now)
 
     def relist(self, objects: Mapping[Key, Object]) -> list[ObjectChange]:
         """All objects as they are now, and deletions since the last observation; a list is not delayed."""

@@ -101,6 +101,12 @@ Examples:
     "others never come to our webhooks for it; may be repeated.",
 )
 @click.option(
+    "--fleet",
+    is_flag=True,
+    help="Also install the rights of `headgate run --roles fleet`, for a manager cluster: among them, to read Secrets "
+    "of the namespace headgate-system.",
+)
+@click.option(
     "--system-class-namespaces",
     metavar="LIST",
     default="kube-system",
@@ -120,6 +126,7 @@ def install(
     queues: bool,
     volcano: bool,
     scheduler_names: tuple[str, ...],
+    fleet: bool,
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
     output: str,
@@ -136,8 +143,15 @@ def install(
     if url is not None and service is not None:
         raise click.UsageError("expected --webhook-url or --service, not both")
     place: WebhookPlace | None = url or service
+    if fleet and not queues:
+        raise click.UsageError("expected --fleet without --no-queues: a manager cluster has queues")
     wanted = manifests(
-        place, queues=queues, volcano=volcano, schedulers=scheduler_names, system_classes=system_class_namespaces
+        place,
+        queues=queues,
+        volcano=volcano,
+        fleet=fleet,
+        schedulers=scheduler_names,
+        system_classes=system_class_namespaces,
     )
     if dry_run and output == JSON:
         echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)

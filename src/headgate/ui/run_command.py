@@ -1,4 +1,4 @@
-"""`headgate run`: the quota, integrations and scheduler roles on a cluster."""
+"""`headgate run`: the quota, integrations, scheduler and fleet roles on a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 from headgate.ui.arguments import read_file, read_scheduler_names
 
 ROLES = ("quota", "scheduler", "fleet", "integrations")
-BUILT_ROLES = ("quota", "scheduler", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -20,10 +19,8 @@ def read_roles(_context: click.Context, _parameter: click.Parameter, text: str) 
     for role in roles:
         if role not in ROLES:
             raise click.BadParameter(f"expected roles among {', '.join(ROLES)}, got {role!r}")
-        if role not in BUILT_ROLES:
-            raise click.BadParameter(f"the role {role!r} is not available yet; available: {', '.join(BUILT_ROLES)}")
     if not roles:
-        raise click.BadParameter(f"expected at least one role among {', '.join(BUILT_ROLES)}")
+        raise click.BadParameter(f"expected at least one role among {', '.join(ROLES)}")
     return roles
 
 
@@ -46,6 +43,8 @@ Examples:
       in place of kube-scheduler, as a single replica
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
       with a configuration, JSON logs, and observations recorded for replay
+  headgate run --roles quota,integrations,fleet
+      on a manager cluster: workloads run on its worker clusters
   headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271
       also serves the webhooks that `headgate install` configured
 """
@@ -176,7 +175,7 @@ def run(
     record: Path | None,
     plugin_timeout: str,
 ) -> None:
-    """Run on a cluster: admit workloads to quota, start and stop their pods, schedule pods.
+    """Run on a cluster: admit workloads to quota, start and stop their pods, schedule pods, dispatch to other clusters.
 
     The scheduler role needs nothing installed; for Workloads and queues, see `headgate install`. Exits with 0 after
     SIGTERM or Ctrl-C, 2 for wrong input, 1 otherwise.

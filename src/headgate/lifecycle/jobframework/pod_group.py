@@ -301,6 +301,10 @@ class PodGroupAdapter:
             if pod_writes.can_start(pod):
                 yield pod_writes.start(pod, given[role_of(pod)])
 
+    def start_elsewhere(self) -> Iterator[Effect]:
+        """Its gate stays."""
+        return iter(())
+
     def stop(self, why: Stop) -> Iterator[Effect]:
         for pod in self._pods:
             if pod_writes.may_run(pod):
