@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check test-kubernetes test-kueue nightly day bench lock
+.PHONY: run test check test-kubernetes test-kueue nightly day fleet bench lock
 
 run: $(READY)  ## run the first example and say what to try next
 	@$(BIN)/headgate simulate examples/01-first-pod/scenario.yaml
@@ -40,6 +40,9 @@ nightly: $(READY)  ## a hundred thousand random histories of each plane against 
 
 day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with queues and without; draws the picture anew
 	$(BIN)/python examples/16-autoscaled-day/day.py --svg examples/16-autoscaled-day/day.svg
+
+fleet: $(READY)  ## 20 clusters and bursts of urgent work, with three ways to preempt; draws the picture anew
+	$(BIN)/python examples/18-fleet/fleet.py --svg examples/18-fleet/fleet.svg
 
 bench: $(READY)  ## how fast, as ratios against a baseline in the same run
 	$(BIN)/python benchmarks/bench_decode.py

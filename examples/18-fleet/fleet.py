@@ -50,7 +50,7 @@ def tasks(share: float, seed: int = 1) -> list[Task]:
     for number in range(round(OWN * share)):
         cluster = names(share)[number % len(names(share))]
         at, priority = dice.uniform(0, 0.5 * SECONDS), dice.choice(("low", "low", "middle"))
-        found.append(Task(at, f"own-{number}", cluster, priority, dice.randint(4, 12), dice.randint(900, 3600)))
+        found.append(Task(at, f"own-{number}", cluster, priority, dice.randint(2, 6), dice.randint(600, 1800)))
     for burst in range(BURSTS):
         for number in range(round(URGENT * share / BURSTS)):
             at = (0.15 + 0.15 * burst) * SECONDS + dice.uniform(0, 120)
@@ -59,7 +59,7 @@ def tasks(share: float, seed: int = 1) -> list[Task]:
 
 
 def names(share: float) -> list[str]:
-    return [f"worker-{number:02d}" for number in range(max(3, round(CLUSTERS * share)))]
+    return [f"worker-{number:02d}" for number in range(max(2, round(CLUSTERS * share)))]
 
 
 def scenario(work: Sequence[Task], workers: Sequence[str], config: Manifest) -> Manifest:
@@ -111,7 +111,7 @@ def job(task: Task) -> Manifest:
     labels = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": task.priority}
     container = {"name": "work", "image": "example.com/work", "resources": {"requests": {"cpu": "1"}}}
     template = {
-        "metadata": {"annotations": {"headgate.dev/run-seconds": str(task.seconds)}},
+        "metadata": {"annotations": {"headgate.dev/run-seconds": str(task.seconds), "headgate.dev/stop-seconds": "20"}},
         "spec": {"schedulerName": "headgate", "restartPolicy": "Never", "containers": [container]},
     }
     managed = {} if task.cluster else {"managedBy": "kueue.x-k8s.io/multikueue"}
@@ -140,20 +140,16 @@ class Outcome(NamedTuple):
             str(len(self.preemptions)),
             f"{self.lost:.1f}",
             f"{statistics.median(self.urgent_waits):.0f}",
-            f"{percentile(self.urgent_waits, 0.95):.0f}",
+            f"{sorted(self.urgent_waits)[int(len(self.urgent_waits) * 0.95)]:.0f}",
             f"{statistics.mean(self.delays) / 60:.1f}",
         )
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def simulate(work: Sequence[Task], workers: Sequence[str], policy: str) -> Outcome:
     report = run(parse_scenario(json.dumps(scenario(work, workers, POLICIES[policy])), "fleet"))
     counts = report.summary["fleet"]
     ended = {task: ended_at(report, task) for task in work}
-    extra = {task: at - task.at - task.seconds for task, at in ended.items()}
+    extra = {task: max(0.0, at - task.at - task.seconds) for task, at in ended.items()}
     return Outcome(
         policy,
         counts["gatesOpened"],

@@ -1,12 +1,14 @@
 """A workload runs on the first worker cluster that admits it; its job at home shows how it goes."""
 
 import pytest
-from fleet_scenes import CLUSTER_QUEUES, CLUSTERS, CONFIGS, JOBS, KUEUE, WORKLOADS, Fleet
-from integration_scenes import GROUP, PODS, QUEUE, TOTAL, job, member, pod, pod_spec
+from fleet_scenes import CLUSTER_QUEUES, CLUSTERS, CONFIGS, JOBS, KUEUE, LOCAL_QUEUES, WORKLOADS, Fleet
+from integration_scenes import GROUP, PODS, QUEUE, TOTAL, job, local_queue, member, pod, pod_spec
 
+from headgate.model.effects import EmitEvent
 from headgate.model.kueue_names import MULTIKUEUE, MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD
 from headgate.model.settings import INCREMENTAL
 
+NAMESPACES = "/api/v1/namespaces"
 SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 READY = ("Ready", 'The workload was admitted on "a"')
 
@@ -132,6 +134,25 @@ def test_a_workload_without_a_job_is_rejected(annotations, message):
     assert message in str(fleet.home.workload()["status"]["conditions"])
 
 
+def test_a_cluster_that_does_not_take_it_is_named_and_tried_again():
+    fleet = Fleet({"a": 4, "b": 1})
+    fleet.home.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    fleet.home.create(LOCAL_QUEUES.replace("default", "team"), local_queue())
+    manifest = job("job", managedBy=MULTIKUEUE)
+    fleet.home.create(JOBS.replace("default", "team"), manifest)
+    fleet.later(10.0)
+    told = [each for each in fleet.home.effects if isinstance(each, EmitEvent) and each.reason == "DispatchFailed"]
+    assert [each.message for each in told] == [
+        'worker cluster a does not take it: namespaces "team" not found',
+        'worker cluster b does not take it: namespaces "team" not found',
+    ]
+    worker = fleet.workers["a"]
+    worker.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    worker.create(LOCAL_QUEUES.replace("default", "team"), local_queue())
+    fleet.later(70.0)
+    assert worker.names(JOBS.replace("default", "team")) == ["job"]
+
+
 # rounds
 
 
@@ -249,6 +270,18 @@ def test_pods_run_elsewhere_and_stay_gated_at_home(group):
     fleet.settle()
     assert [found["status"]["phase"] for found in fleet.home.list(PODS)] == ["Succeeded"] * len(names)
     assert [cluster.names(PODS) + cluster.names(WORKLOADS) for cluster in fleet.workers.values()] == [[], []]
+
+
+def test_a_pod_of_a_group_that_is_replaced_at_home_is_replaced_elsewhere():
+    fleet = Fleet({"a": 4})
+    for name in "xy":
+        fleet.home.create(PODS, member(name))
+    fleet.settle()
+    fleet.home.delete(f"{PODS}/x")
+    fleet.settle()
+    assert fleet.workers["a"].names(PODS) == ["y"]
+    fleet.home.create(PODS, member("z"))
+    assert fleet.later(5.0).workers["a"].names(PODS) == ["y", "z"]
 
 
 def stateful_set(name="web", **labels):

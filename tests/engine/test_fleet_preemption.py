@@ -125,7 +125,7 @@ def test_opening_a_gate_is_told_counted_and_journalled():
     fleet = full("ab").submit(cpu=4, template=HIGH).later(2.0)
     (event,) = [each for each in fleet.home.effects if isinstance(each, EmitEvent) and each.reason.startswith("Preem")]
     assert event.reason == "PreemptionGateOpened"
-    assert event.message.startswith("Preemption is allowed on worker cluster a: 1 workloads of priority up to 0")
+    assert event.message.startswith("Preemption is allowed on worker cluster a: 1 workload of priority up to 0")
     gauges = fleet.home.engine.gauges()
     assert gauges["headgate_preemption_gates_opened_total", (("cluster", "a"),)] == 1
     assert gauges["multikueue_workloads_admitted_total", (("cluster", "a"), ("cluster_queue", "cq"))] == 1

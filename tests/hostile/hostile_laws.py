@@ -29,7 +29,7 @@ from headgate.model.settings import Role, Settings
 KINDS = sorted(MAKERS)
 TENANTS = (Kind.POD, Kind.KUEUE_WORKLOAD, Kind.JOB)
 START = 1_767_225_600.0 + 3600
-QUOTA = QuotaSettings(frameworks=FRAMEWORKS)
+QUOTA = QuotaSettings(frameworks=FRAMEWORKS, preemption_gates=True)
 ROLES = (frozenset(Role), frozenset(Role), *(frozenset({role}) for role in Role))
 SETTINGS = tuple(Settings(roles=roles, quota=QUOTA) for roles in ROLES)
 RULES = WebhookSettings(QUOTA, role_hash)

@@ -398,7 +398,8 @@ OF_WORKLOADS: dict[str, list[Step]] = {
         workload(),
         status(preemptionProposal={"canPreempt": True, "victims": 2, "highestPriority": -1, "runningSince": THEN}),
         status(preemptionProposal={"canPreempt": None}),
-        status(preemptionProposal={"victims": -1, "runningSince": "yesterday"}),
+        status(preemptionProposal={"victims": -1}),
+        status(preemptionProposal={"runningSince": "yesterday"}),
         status(preemptionProposal=None),
     ],
 }

@@ -3,6 +3,7 @@
 import pytest
 from fleet_scenarios import (
     HOME,
+    QUEUE_NAME,
     dispatched,
     fleet,
     job,
@@ -10,6 +11,7 @@ from fleet_scenarios import (
     member,
     of_kind,
     pod,
+    pod_template,
     preemptions,
     told,
     worker,
@@ -113,5 +115,18 @@ def test_a_gate_that_opens_is_told_at_home():
         found for found in report.final[HOME] if found["kind"] == "Event" and found["reason"] == "PreemptionGateOpened"
     ]
     assert [event["note"] for event in events] == [
-        "Preemption is allowed on worker cluster a: 1 workloads of priority up to 100, 10 pod-seconds of work lost"
+        "Preemption is allowed on worker cluster a: 1 workload of priority up to 100, 10 pod-seconds of work lost"
     ]
+
+
+def test_a_kind_that_cannot_be_dispatched_is_rejected_once():
+    labels = {"app": "web"}
+    template = pod_template(1, 0, 0)
+    template["metadata"]["labels"] = labels
+    template["spec"]["restartPolicy"] = "Always"
+    spec = {"replicas": 2, "serviceName": "web", "selector": {"matchLabels": labels}, "template": template}
+    metadata = {"name": "web", "namespace": "default", "labels": {QUEUE_NAME: "team"}}
+    stateful_set = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+    report = two_workers(at(10, apply=[stateful_set]), until="1m")
+    assert [reason for _, _, _, reason in told(report, "check")] == ["Rejected"]
+    assert elsewhere(report, "a", "b") == []

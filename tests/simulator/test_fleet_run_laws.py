@@ -3,7 +3,7 @@
 import pytest
 from fleet_run_laws import LAWS
 
-SEEDS = 4
+SEEDS = 2
 
 
 @pytest.mark.parametrize("law", LAWS)

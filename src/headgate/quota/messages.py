@@ -18,6 +18,7 @@ CIRCLES = "it would lead back to an earlier allocation of quota, so workloads wo
 WITHHELD = f"is withheld: {CIRCLES}"
 NOT_READY = "waiting for all admitted workloads to be in PodsReady condition"
 PASSED_OVER = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+BEHIND = "Workload waits behind another one of its StrictFIFO ClusterQueue"
 FAILED_CHECKS = "The workload has failed admission checks"
 WRONG_NAMESPACE = "workload namespace doesn't match ClusterQueue selector"
 

@@ -10,7 +10,8 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from headgate.model.keys import Key
-from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy, WithinQueue
+from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
+from headgate.quota import messages
 from headgate.quota.ledger import LocalUse
 from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
 
@@ -25,6 +26,7 @@ class Requeue(StrEnum):
     PREEMPTION_FAILED = "PreemptionFailed"
     PODS_NOT_READY = "PodsNotReady"
     PREEMPTION_GATED = "PreemptionGated"
+    CLASS_GATED = "PreemptionGatedForAll"  # as are all of its class
     NO_CANDIDATES = "PreemptionNoCandidates"
     NO_FIT = "NoFit"
 
@@ -37,7 +39,7 @@ _AT_ONCE = frozenset(
         Requeue.PODS_NOT_READY,
     }
 )
-SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES})
+SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES, Requeue.CLASS_GATED})
 """Reasons that hold for the whole equivalence class until something changes."""
 
 
@@ -72,6 +74,10 @@ class ClassRefusal(Struct, frozen=True, gc=False):
 
     reason: Unreserved
     proposal: PreemptionProposal | None = None
+    message: str = messages.PASSED_OVER
+
+
+BEHIND = ClassRefusal(Unreserved.WAITING, None, messages.BEHIND)
 
 
 SLACK = 64  # positions left behind that are not worth a sweep
@@ -283,6 +289,7 @@ class PendingQueue:
         self._refusals: dict[EquivalenceClass, ClassRefusal] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
+        self._priced: dict[Key, None] = {}  # their status says what preempting for them would cost
         self._taken: PendingWorkload | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
@@ -328,19 +335,36 @@ class PendingQueue:
         return bool(self._lines.firsts())
 
     def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
-        """The workload, if it is not tried because another of its class was refused since the last change; and why."""
-        pending = self._lines.get(key)
-        why = None if pending is None else self._refusals.get(pending.kind)
-        return None if pending is None or why is None else (pending, why)
+        """The workload, if it is not tried because another of its class was refused since the last change; and why.
 
-    def untold(self, kind: EquivalenceClass) -> list[PendingWorkload]:
-        """The workloads of a refused class, if its refusal is not the one they were last told."""
-        refusal = self._refusals.get(kind)
-        return [] if refusal is None else self._lines.untold(kind, refusal)
+        In a strict queue, if it has a price and waits behind another one.
+        """
+        pending = self._lines.get(key)
+        if pending is None:
+            return None
+        if self._is_best_effort:
+            why = self._refusals.get(pending.kind)
+        else:
+            why = BEHIND if key in self._priced and self._first() is not pending else None
+        return None if why is None else (pending, why)
+
+    def untold(self, head: PendingWorkload) -> list[PendingWorkload]:
+        """Workloads that may say of their gates what is no longer so, now that the head was refused.
+
+        Those of its class, if that refusal is not the one they were last told; in a strict queue, those behind it.
+        """
+        if not self._is_best_effort:
+            return [found for key in self._priced if (found := self._lines.get(key)) is not None]
+        refusal = self._refusals.get(head.kind) if head.kind.gated else None
+        return [] if refusal is None else self._lines.untold(head.kind, refusal)
 
     def add(self, pending: PendingWorkload, now: float) -> bool:
         """The workload is new or has changed. True when this may change the head."""
         key, taken = pending.workload.key, self._taken
+        if pending.workload.status.proposal is not None:
+            self._priced[key] = None
+        elif self._priced:
+            self._priced.pop(key, None)
         if taken is not None and taken.workload.key == key:
             self._taken = _going_on(pending, taken)
             self._push(self._taken)
@@ -363,6 +387,7 @@ class PendingQueue:
     def delete(self, key: Key) -> bool:
         """The workload no longer waits. True when it did."""
         self._skipped.pop(key, None)
+        self._priced.pop(key, None)
         if self._preemptor is not None and self._preemptor[0] == key:
             self._preemptor = None
         if self._taken is not None and self._taken.workload.key == key:
@@ -411,7 +436,7 @@ class PendingQueue:
                 self._skipped[key] = None
             self._push(pending)
             return True
-        if self._is_best_effort and (why in SPEAKS_FOR_CLASS or self._gates_all(pending, refusal)):
+        if self._is_best_effort and why in SPEAKS_FOR_CLASS:
             self._refuse_all(pending.kind, refusal, missed=progress is not None and progress.missed)
             self._push(pending)
         else:
@@ -421,11 +446,6 @@ class PendingQueue:
 
     def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
         return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
-
-    def _gates_all(self, pending: PendingWorkload, refusal: ClassRefusal) -> bool:
-        """Whether all of its class would preempt the same victims, were it not for their gates: age does not matter."""
-        newer = self.queue.preemption.within_queue is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
-        return refusal.reason is Unreserved.GATED and pending.kind.gated and not newer
 
     def _refuse_all(self, kind: EquivalenceClass, refusal: ClassRefusal, *, missed: bool) -> None:
         self._refusals[kind] = refusal

@@ -149,8 +149,8 @@ class PendingQueues:
             self._unsettled[pending.queue] = None
 
     def untold(self, head: PendingWorkload) -> list[PendingWorkload]:
-        """The workloads of the head's class, if that was refused and they were last told something else."""
-        return self._queues[head.queue].untold(head.kind)
+        """As in its queue."""
+        return self._queues[head.queue].untold(head)
 
     def reprice(self, queue: str, now: float) -> None:
         """Quota was given or taken in the tree: once all else is decided, gated workloads are evaluated again."""

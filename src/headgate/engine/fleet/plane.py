@@ -16,7 +16,18 @@ from headgate.engine.planes import Number
 from headgate.fleet.nomination import Workers
 from headgate.fleet.replicas import Answer, Replica
 from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
-from headgate.model.effects import Connect, Create, Effect, EmitEvent, FleetEffect, RemoteWrite, Write
+from headgate.model.effects import (
+    Connect,
+    Create,
+    Effect,
+    EmitEvent,
+    EventType,
+    FleetEffect,
+    PatchStatus,
+    PreemptionGateStates,
+    RemoteWrite,
+    Write,
+)
 from headgate.model.events import (
     Event,
     FleetEvent,
@@ -29,7 +40,7 @@ from headgate.model.events import (
     WriteError,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE
+from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
 from headgate.model.queues import AdmissionCheck, CheckStatus, QueuedWorkload
@@ -39,6 +50,8 @@ TIMER = "fleet"
 NO_WORKERS = Workers((), frozenset())
 SWEEP = Key(Kind.MULTIKUEUE_CONFIG, "", "")
 """Stands for all orphans where deadlines are kept by Workload."""
+REJECTIONS = frozenset({WriteError.REFUSED, WriteError.GONE})
+"""Of a creation: for good as it is, or because its namespace does not exist."""
 NO_ADAPTER = "No multikueue adapter found"
 
 
@@ -78,6 +91,8 @@ class FleetPlane:
         self._dispatched: Counter[tuple[str, str]] = Counter()  # by ClusterQueue and cluster
         self._admitted: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[str] = Counter()  # gates, by cluster
+        self._warned: dict[tuple[str, Key], str] = {}  # what was last said of a replica that a cluster does not take
+        self._sent_elsewhere: list[tuple[Key, str, Write]] = []  # in this step
         self.deciding: Key | None = None
 
     # what is now true
@@ -91,7 +106,7 @@ class FleetPlane:
             case Outcome():
                 self._answer(HOME, event, now)
             case RemoteEvent(cluster, told):
-                self._absorb_remote(cluster, told, now)
+                return self._absorb_remote(cluster, told, now)
             case RemoteConnection():
                 if self._clusters.hear(event, now):
                     self._touch(self._concerned())
@@ -104,8 +119,8 @@ class FleetPlane:
     def _observe(self, found: Object) -> None:
         self._writes.observe(HOME, found.key, found.version)
         if isinstance(found, MultiKueueCluster | MultiKueueConfig | AdmissionCheck):
-            self._clusters.observe(found)
-            self._touch(self._index)
+            if self._clusters.observe(found):
+                self._touch(self._index)
             return
         if isinstance(found, QueuedWorkload):
             self._leaving.pop(found.key, None)
@@ -122,7 +137,9 @@ class FleetPlane:
         if key.kind is Kind.KUEUE_WORKLOAD and key not in self._index.jobs.workloads:
             self._leaving[key] = None
 
-    def _absorb_remote(self, cluster: str, told: Observed | Gone | Outcome, now: float) -> None:
+    def _absorb_remote(
+        self, cluster: str, told: Observed | Gone | Outcome, now: float
+    ) -> Iterable[Effect | FleetEffect]:
         match told:
             case Observed(object=found):
                 self._writes.observe(cluster, found.key, found.version)
@@ -132,6 +149,8 @@ class FleetPlane:
                 self._touch(self._index.drop_remote(cluster, key, uid))
             case Outcome():
                 self._answer(cluster, told, now)
+                return self._warnings(cluster, told, now)
+        return ()
 
     def _answer(self, cluster: str, outcome: Outcome, now: float) -> None:
         if isinstance(outcome.effect, EmitEvent):
@@ -143,6 +162,17 @@ class FleetPlane:
             self._journal.write(Entry(now, decided_for or key, "fail", "Refused", message))
         if decided_for is not None:
             self._touch([decided_for])
+
+    def _warnings(self, cluster: str, outcome: Outcome, now: float) -> Iterator[EmitEvent]:
+        """A workload whose replica a cluster does not take says so, once for each reason."""
+        home = self._index.jobs.workloads.get(object_of(outcome.effect))
+        if not isinstance(outcome.effect, Create) or home is None or outcome.trouble not in REJECTIONS:
+            return
+        message = f"worker cluster {cluster} does not take it: {outcome.message}"
+        if self._warned.get((cluster, home.key)) != message:
+            self._warned[cluster, home.key] = message
+            self._journal.write(Entry(now, home.key, "fail", "DispatchFailed", message))
+            yield EmitEvent(home.target, EventType.WARNING, "DispatchFailed", "Dispatching", message, now)
 
     def _touch(self, keys: Iterable[Key]) -> None:
         self._touched.update(dict.fromkeys(keys))
@@ -157,6 +187,7 @@ class FleetPlane:
     # what to do
 
     def decide(self, now: float) -> Iterator[Effect | FleetEffect]:
+        self._sent_elsewhere = []
         self._touch(self._deadlines.due(now))
         self._touch(self._writes.due(now))
         yield from self._connect()
@@ -224,6 +255,7 @@ class FleetPlane:
             else:
                 if isinstance(write, Create) and write.key == state.key:
                     self._dispatched[_queue_of(state.home), cluster] += 1
+                self._sent_elsewhere.append((state.key, cluster, write))
                 yield RemoteWrite(cluster, write)
 
     def _state_of(self, key: Key, home: QueuedWorkload | None, check: CheckStatus | None, now: float) -> FleetWorkload:
@@ -289,11 +321,19 @@ class FleetPlane:
         self._leaving.pop(key, None)
         self._orphans.pop(key, None)
         self._signalled.pop(key, None)
+        for place in [place for place in self._warned if place[1] == key] if self._warned else ():
+            del self._warned[place]
 
     def check(self) -> None:
-        """Asserts what must hold after every step: nothing is remembered of workloads that are nowhere."""
-        for key in self._leaving:
-            assert key not in self._index.jobs.workloads, f"{key} is both at home and gone"
+        """Asserts what must hold after every step: it stands at home where a workload may run, and may preempt."""
+        for key, cluster, write in self._sent_elsewhere:
+            home = self._index.jobs.workloads.get(key)
+            if isinstance(write, Create) and write.key != key:
+                runs_on = home.status.cluster if home is not None else ""
+                assert runs_on == cluster, f"the job of {key} is created on {cluster}, but home says {runs_on!r}"
+            elif isinstance(write, PatchStatus) and isinstance(write.change, PreemptionGateStates):
+                promise = home.annotations.get(OPENED_GATE, "") if home is not None else ""
+                assert promise.startswith(f"{cluster}@"), f"the gate of {key} opens on {cluster}, promised: {promise!r}"
 
     # metrics
 

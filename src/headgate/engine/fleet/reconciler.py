@@ -18,6 +18,7 @@ from headgate.lifecycle.jobframework.generic_job import GenericJob
 from headgate.lifecycle.jobframework.workload_manifest import pod_set_entries
 from headgate.lifecycle.workload import eviction
 from headgate.lifecycle.workload.conditions import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, second, true_since
+from headgate.model.counting import counted
 from headgate.model.effects import (
     Activation,
     Annotations,
@@ -99,7 +100,7 @@ class Reconciliation:
         for cluster in self._everywhere():
             yield from self._remove(cluster)
         if self._state.check is not None and not self._running_at():
-            yield from self._mirror({})
+            yield from self._rest()
 
     def _stop(self) -> Iterator[ClusterWrite]:
         """Evicted at home: the cluster it runs on stops it first; only then does it give back its quota at home."""
@@ -112,8 +113,14 @@ class Reconciliation:
                 yield cluster, PatchSpec(replica.target, Activation(False))
         if running:
             yield from self._mirror(self._state.clones[running])
-        elif not self._may_run_elsewhere():
-            yield from self._mirror({})
+        else:
+            yield from self._rest()
+
+    def _rest(self) -> Iterator[ClusterWrite]:
+        """The job at home shows that nothing of it runs, once that is so."""
+        writes = list(self._mirror({}))
+        if writes and not self._may_run_elsewhere():
+            yield from writes
 
     def _may_run_elsewhere(self) -> bool:
         """Whether a cluster that is cut off may still run it; none does for longer than is waited for a lost one."""
@@ -173,7 +180,7 @@ class Reconciliation:
             yield self._checked(home, check, CheckState.RETRY, f"Workload evicted on worker cluster {cluster}: {why}")
         else:
             yield from self._in_step(home, cluster, replica)
-            yield from self._create_clones(cluster)
+            yield from self._sync_clones(cluster)
             yield from self._mirror(self._state.clones.get(cluster, {}))
 
     def _wait_for_lost(self, home: QueuedWorkload, check: CheckStatus, cluster: str) -> Iterator[ClusterWrite]:
@@ -306,12 +313,20 @@ class Reconciliation:
             case Drift.SPEC:
                 yield from self._remove(cluster)
 
-    def _create_clones(self, cluster: str) -> Iterator[ClusterWrite]:
+    def _sync_clones(self, cluster: str) -> Iterator[ClusterWrite]:
+        """Creates the clones that are missing, and deletes those of pods that are gone or going at home.
+
+        The pods of a StatefulSet are its own matter.
+        """
         there, parts = self._state.clones.get(cluster, {}), self._state.parts
-        sets = tuple(part for part in parts if isinstance(part, StatefulSet))  # their pods are made by them
+        sets = tuple(part for part in parts if isinstance(part, StatefulSet))
         for part in sets or parts:
             if part.key not in there and not _has_ended(part):
                 yield cluster, _clone(part, self._state.key, self._settings.origin)
+        staying = {part.key for part in parts if part.deleted is None}
+        for key, clone in there.items():
+            if not sets and isinstance(clone, Pod) and key not in staying and clone.deleted is None:
+                yield cluster, Delete(clone.target)
 
     def _mirror(self, clones: Mapping[Key, Part]) -> Iterator[ClusterWrite]:
         """The job at home shows what its clone does."""
@@ -371,7 +386,7 @@ def _cost(replica: Replica, now: float) -> str:
     if offer is None:
         return ""
     return (
-        f": {offer.victims} workloads of priority up to {offer.highest_priority}, "
+        f": {counted(offer.victims, 'workload')} of priority up to {offer.highest_priority}, "
         f"{offer.work_lost(now)} pod-seconds of work lost"
     )
 

@@ -49,6 +49,9 @@ class FleetWrites:
         flight = self.in_flight.get(place)
         if flight is None or place not in self._decided_for:
             return None
+        if isinstance(outcome.effect, Create) and outcome.trouble is WriteError.GONE:
+            self.in_flight.retry(place, outcome.effect, now)  # there is no such namespace, yet
+            return None
         result = self.in_flight.answer(place, outcome.effect, outcome.trouble, flight.base, now)
         if result is None or result is WriteResult.PENDING:
             return None

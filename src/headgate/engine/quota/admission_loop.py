@@ -147,7 +147,7 @@ class AdmissionLoop:
         if why.reason is Unreserved.GATED:
             self._refuse(head, record, Refusal(why.reason.value, messages.GATED, IS_GATED, why.proposal), now)
         elif shown is None or shown.reason in BETTER_TOLD or _tells_otherwise(record, why.proposal):
-            self._refuse(head, record, Refusal(why.reason.value, messages.PASSED_OVER, proposal=why.proposal), now)
+            self._refuse(head, record, Refusal(why.reason.value, why.message, proposal=why.proposal), now)
 
     def _settle(self, outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
         """Applies the outcome to the quota cache, and decides what is written, journaled and emitted."""
@@ -170,11 +170,10 @@ class AdmissionLoop:
         else:
             assert_never(outcome)
         self._refuse(head, record, refusal, now)
-        if head.kind.gated:
-            for other in pending.untold(head):
-                equal = self._records.get(other.key)
-                if equal is not None and equal is not record:
-                    self.report_bypassed(equal, now)
+        for other in pending.untold(head):
+            bypassed = self._records.get(other.key)
+            if bypassed is not None and bypassed is not record:
+                self.report_bypassed(bypassed, now)
 
     def _proposal(self, outcome: Outcome) -> PreemptionProposal | None:
         """What preempting for the head would cost, if a gate of it is closed and it was found out."""

@@ -6,7 +6,7 @@ it; `engine.in_flight` says what these mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import assert_never
 
@@ -16,7 +16,7 @@ from headgate.engine.deadlines import Deadlines
 from headgate.engine.in_flight import InFlightWrites, WritePolicy, WriteResult
 from headgate.engine.quota.queue_usage import CountedWorkload
 from headgate.engine.quota.rate_limiter import RateLimiter
-from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, with_status
+from headgate.lifecycle.workload.conditions import FINISHED, ConditionUpdate, shows, with_status
 from headgate.lifecycle.workload.next_step import Change, Removal
 from headgate.model.effects import Activation, Delete, EmitEvent, Finalizers, PatchSpec, PatchStatus, QueuePriority
 from headgate.model.events import WriteError
@@ -33,6 +33,7 @@ LazyEvent = Callable[[], EmitEvent]
 
 PATIENCE = 60.0  # seconds an accepted write may stay unobserved
 REFUSAL_BURST = 50  # refusals written at once after a while without any
+SIGNAL_BURST = 200  # of them those that a manager of several clusters waits for
 
 CachedAs = tuple[QueuedWorkload, Admission | None, bool]
 """A workload as it was when the quota cache was last updated with it, the quota it held, and whether it was open."""
@@ -189,6 +190,8 @@ class WorkloadRecords:
         self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
         self.refused: dict[Key, WorkloadRecord] = {}  # those with a refusal to be written, the oldest first
         self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
+        self._signals: dict[Key, WorkloadRecord] = {}  # those of them that change what is said of preemption gates
+        self._signal_limiter = RateLimiter(interval=0.01, burst=SIGNAL_BURST)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
@@ -229,6 +232,7 @@ class WorkloadRecords:
         self.writes.forget(key)
         self.deadlines.drop(key)
         self.refused.pop(key, None)
+        self._signals.pop(key, None)
         return self._records.pop(key)
 
     def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent) -> None:
@@ -248,21 +252,32 @@ class WorkloadRecords:
         """
         record.refusal = refusal
         self.refused[record.key] = record
+        if all(shows(record.decided, one) for one in refusal.also):
+            self._signals.pop(record.key, None)
+        else:
+            self._signals[record.key] = record
 
     def drop_refusal(self, record: WorkloadRecord) -> None:
         """The workload has quota, or shows the refusal already."""
         if record.refusal is not None:
             record.refusal = None
             del self.refused[record.key]
+            self._signals.pop(record.key, None)
 
     def take_refusals(self, now: float) -> Iterator[tuple[WorkloadRecord, Refusal]]:
-        """The refusals to write now, oldest first, within the rate limit."""
-        if not self.refused or now < self._refusal_limiter.next_at:
+        """The refusals to write now, oldest first, within the rate limit; first those that somebody waits for."""
+        yield from self._take(self._signals, self._signal_limiter, SIGNAL_BURST, now)
+        yield from self._take(self.refused, self._refusal_limiter, REFUSAL_BURST, now)
+
+    def _take(
+        self, waiting: Mapping[Key, WorkloadRecord], limiter: RateLimiter, most: int, now: float
+    ) -> Iterator[tuple[WorkloadRecord, Refusal]]:
+        if not waiting or now < limiter.next_at:
             return
-        for record in list(islice(self.refused.values(), REFUSAL_BURST)):
+        for record in list(islice(waiting.values(), most)):
             refusal = record.refusal
             if refusal is not None and record.is_open:
-                if not self._refusal_limiter.try_accept(now):
+                if not limiter.try_accept(now):
                     return
                 self.drop_refusal(record)
                 yield record, refusal
@@ -270,6 +285,8 @@ class WorkloadRecords:
     @property
     def next_refusal_at(self) -> float | None:
         """When the rate limit lets the next refusal be written."""
+        if self._signals:
+            return min(self._signal_limiter.next_at, self._refusal_limiter.next_at)
         return self._refusal_limiter.next_at if self.refused else None
 
     def take_forgotten(self) -> list[Key]:
