@@ -156,7 +156,7 @@ class Remote:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.feed = Feed(cluster.server, (Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.POD))
+        self.feed = Feed(cluster.server, (Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.STATEFUL_SET, Kind.POD))
         self._known: dict[Any, str] = {}
         self.is_told = False
 

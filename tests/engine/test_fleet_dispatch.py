@@ -2,11 +2,12 @@
 
 import pytest
 from fleet_scenes import CLUSTER_QUEUES, CLUSTERS, CONFIGS, JOBS, KUEUE, WORKLOADS, Fleet
-from integration_scenes import PODS, job, member, pod
+from integration_scenes import GROUP, PODS, QUEUE, TOTAL, job, member, pod, pod_spec
 
 from headgate.model.kueue_names import MULTIKUEUE, MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD
 from headgate.model.settings import INCREMENTAL
 
+SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 READY = ("Ready", 'The workload was admitted on "a"')
 
 
@@ -103,7 +104,18 @@ def test_what_can_never_run_elsewhere_is_rejected(made, message):
     assert fleet.replicas() == []
 
 
-def test_a_workload_without_a_job_is_rejected():
+@pytest.mark.parametrize(
+    "annotations, message",
+    [
+        pytest.param({}, "No multikueue adapter found", id="nobody owns it"),
+        pytest.param(
+            {"kueue.x-k8s.io/job-owner-gvk": "example.com/v1, Kind=Set"},
+            "No multikueue adapter found for example.com/v1, Kind=Set",
+            id="a kind that we do not know",
+        ),
+    ],
+)
+def test_a_workload_without_a_job_is_rejected(annotations, message):
     fleet = Fleet({"a": 4})
     pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [], "restartPolicy": "Never"}}}
     fleet.home.create(
@@ -111,28 +123,13 @@ def test_a_workload_without_a_job_is_rejected():
         {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
             "kind": "Workload",
-            "metadata": {"name": "alone-job-1"},
+            "metadata": {"name": "alone-job-1", "annotations": annotations},
             "spec": {"queueName": "lq", "podSets": [pods]},
         },
     )
     fleet.settle()
     assert fleet.home.workload()["spec"]["active"] is False
-    assert "No multikueue adapter found" in str(fleet.home.workload()["status"]["conditions"])
-
-
-def test_a_stateful_set_is_rejected_and_its_pods_run_nowhere():
-    fleet = Fleet({"a": 4})
-    fleet.home.create(PODS, member("web-0", total=1))
-    fleet.settle()
-    (found,) = fleet.home.list(WORKLOADS)
-    fleet.workers["a"].delete(f"{PODS}/web-0")
-    name, kind = found["metadata"]["name"], "apps/v1, Kind=StatefulSet"
-    fleet.home.patch(f"{WORKLOADS}/{name}", metadata={"annotations": {"kueue.x-k8s.io/job-owner-gvk": kind}})
-    fleet.later(5.0)
-    (found,) = fleet.home.list(WORKLOADS)
-    assert found["spec"]["active"] is False
-    assert f"No multikueue adapter found for {kind}" in str(found["status"]["conditions"])
-    assert fleet.workers["a"].names(PODS) == []
+    assert message in str(fleet.home.workload()["status"]["conditions"])
 
 
 # rounds
@@ -252,6 +249,48 @@ def test_pods_run_elsewhere_and_stay_gated_at_home(group):
     fleet.settle()
     assert [found["status"]["phase"] for found in fleet.home.list(PODS)] == ["Succeeded"] * len(names)
     assert [cluster.names(PODS) + cluster.names(WORKLOADS) for cluster in fleet.workers.values()] == [[], []]
+
+
+def stateful_set(name="web", **labels):
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec()}
+    spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
+    metadata = {"name": name, "labels": {QUEUE: "lq", **labels}}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+
+
+def pod_of(found, group):
+    """As the controller of StatefulSets and our webhook make it."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": found["metadata"]["uid"]}
+    serving = {"kueue.x-k8s.io/pod-group-serving": "true", "kueue.x-k8s.io/pod-group-fast-admission": "true"}
+    annotations = {GROUP: group, TOTAL: "1", "kueue.x-k8s.io/role-hash": "main", **serving}
+    labels = found["spec"]["template"]["metadata"]["labels"]
+    made = pod("web-0", labels=labels, annotations=annotations, finalizers=[])
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [{**owner, "controller": True}]}}
+
+
+def test_a_stateful_set_runs_elsewhere_and_its_pods_at_home_show_it():
+    fleet = Fleet({"a": 4, "b": 4})
+    home = fleet.home.create(SETS, stateful_set())
+    fleet.settle()
+    (group,) = fleet.home.names(WORKLOADS)
+    fleet.home.create(PODS, pod_of(home, group))
+    fleet.settle()
+    worker = fleet.workers["a"]
+    (clone,) = worker.list(SETS)
+    assert (worker.names(WORKLOADS), worker.names(PODS)) == ([group], [])
+    assert clone["metadata"]["labels"][PREBUILT_WORKLOAD] == group
+    worker.create(PODS, pod_of(clone, group))
+    fleet.settle()
+    assert not worker.list(PODS)[0]["spec"].get("schedulingGates")
+    ready = [{"type": "Ready", "status": "True"}]
+    worker.patch(f"{PODS}/web-0/status", status={"phase": "Running", "conditions": ready})
+    fleet.settle()
+    (shown,) = fleet.home.list(PODS)
+    assert (shown["status"]["phase"], bool(shown["spec"]["schedulingGates"])) == ("Running", True)
+    assert fleet.workers["b"].names(SETS) + fleet.workers["b"].names(WORKLOADS) == []
+    fleet.home.delete(f"{SETS}/web")
+    fleet.settle()
+    assert worker.names(SETS) + worker.names(WORKLOADS) == []
 
 
 # clusters and checks

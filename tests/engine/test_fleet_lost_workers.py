@@ -1,5 +1,6 @@
 """Worker clusters that are cut off: what waits for them, for how long, and what becomes of what they still have."""
 
+import pytest
 from fleet_scenes import CLUSTERS, JOBS, WORKLOADS, Fleet
 
 from headgate.api.wire import parse_time
@@ -110,3 +111,32 @@ def test_an_eviction_at_home_waits_for_a_cluster_that_is_cut_off():
     assert fleet.home.conditions()["QuotaReserved"] == "True"
     fleet.heal("a").later(5.0)
     assert (fleet.home.conditions()["QuotaReserved"], fleet.running(), fleet.replicas()) == ("False", [], [])
+
+
+class OneFault:
+    """Something goes wrong with one of the manager's writes, by its number."""
+
+    def __init__(self, number, moment):
+        self._number, self._moment, self.count = number, moment, 0
+
+    def __call__(self, cluster, write):
+        self.count += 1
+        return self._moment if self.count == self._number else ""
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "lost", "conflict"])
+def test_a_fault_at_any_write_of_a_whole_life_changes_nothing_in_the_end(moment):
+    for number in range(1, 40):
+        fleet = Fleet({"a": 1, "b": 4})
+        fleet.fault = fault = OneFault(number, moment)
+        fleet.submit(cpu=2).later(40.0)
+        assert (fleet.running(), fleet.check()[0]) == (["b"], "Ready"), f"write {number}"
+        fleet.workers["b"].end()
+        fleet.later(40.0)
+        assert fleet.home.conditions()["Finished"] == "True", f"write {number}"
+        fleet.home.delete(f"{JOBS}/job")
+        fleet.later(100.0)
+        assert everything(fleet) == [[], []], f"write {number}"
+        if fault.count < number:
+            return
+    raise AssertionError("a life has more writes than were tried")

@@ -14,6 +14,7 @@ from headgate.model.queues import (
     PreemptionProposal,
     QueueingStrategy,
     QueuePreemption,
+    Reclaim,
     RequiredCheck,
     WithinQueue,
 )
@@ -124,6 +125,17 @@ def test_the_signal_is_withdrawn_once_the_gate_is_open_though_victims_are_still_
     assert proposal(steps, "high") is None
     gone(steps, "low")
     assert steps.admitted == ["high"]
+
+
+def test_the_signal_is_withdrawn_once_the_gate_is_open_though_it_is_not_evaluated_yet():
+    steps = QuotaSteps(queue(cpu=1, preemption=LOWER), work("low", owner=OWNER), settings=GATES)
+    steps.see(gated())
+    steps.see(work("top", priority=9, created=1.0))
+    assert steps.reason("top") == ("False", "WaitingForPreemptedWorkloads"), "it stays the head until that one is gone"
+    steps.edit("high", gate_statuses=(OPEN,))
+    assert signals(steps, "high") == [("False", "PendingEvaluation")] * 2
+    assert (steps.reason("high"), proposal(steps, "high")) == (("False", "PendingEvaluation"), None)
+    assert ("high", "AdmissionGateCleared") not in steps.told
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
@@ -315,7 +327,7 @@ def test_time_alone_changes_no_price():
     assert writes(steps) == written
 
 
-@pytest.mark.parametrize("rule", [LOWER, NEWER], ids=["one evaluated for all", "each for itself"])
+@pytest.mark.parametrize("rule", [LOWER, NEWER], ids=["LowerPriority", "LowerOrNewerEqualPriority"])
 def test_another_victim_is_another_price_for_all_and_no_news_otherwise(rule):
     steps = QuotaSteps(queue(cpu=2, preemption=rule), work("low"), settings=GATES)
     for name in ("a", "b"):
@@ -338,6 +350,18 @@ def test_a_victim_that_is_leaving_already_costs_nothing_more():
     assert proposal(steps, "high") == PreemptionProposal(True, 1, 0, 0, 1, 0.0)
     steps.says("low", "Evicted", True, "PodsReadyTimeout")
     assert proposal(steps, "high") == PreemptionProposal(True)
+
+
+def test_who_fits_once_the_victims_of_others_are_gone_needs_no_gate_opened():
+    home = queue(cpu=1, cohort="team", preemption=QueuePreemption(reclaim=Reclaim.ANY))
+    other = queue("other", 1, "team", preemption=LOWER), local("lq2", "other"), cohort("team")
+    steps = QuotaSteps(home, *other, work("borrows", 2, queue="lq2", owner=OWNER), settings=GATES)
+    steps.see(gated())
+    assert proposal(steps, "high").victims == 1
+    steps.see(work("urgent", queue="lq2", priority=9, created=1.0))
+    assert steps.reason("borrows", "Evicted") == ("True", "Preempted")
+    assert signals(steps, "high") == [("False", "WaitingForPreemptedWorkloads")] * 2, "it fits once that one is gone"
+    assert proposal(steps, "high") is None
 
 
 def test_a_victim_that_does_not_run_yet_loses_no_work_until_it_does():

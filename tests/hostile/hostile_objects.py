@@ -130,13 +130,8 @@ def metadata(kind: Kind, name: str, namespaced: bool = True, **fields: Any) -> J
     return made | ({"namespace": "default"} if namespaced else {})
 
 
-SELECTOR = {
-    "matchLabels": {"app": "a"},
-    "matchExpressions": [
-        {"key": "app", "operator": "In", "values": ["a", "b"]},
-        {"key": "x", "operator": "DoesNotExist"},
-    ],
-}
+_CHOSEN = [{"key": "app", "operator": "In", "values": ["a", "b"]}, {"key": "x", "operator": "DoesNotExist"}]
+SELECTOR = {"matchLabels": {"app": "a"}, "matchExpressions": _CHOSEN}
 AT = "2026-01-01T00:00:00Z"
 _SAID = {"type": "Ready", "status": "True", "reason": "r", "message": "m"}
 CONDITION = {**_SAID, "lastTransitionTime": AT, "observedGeneration": 1}
@@ -270,9 +265,10 @@ def queued_workload(dice: Random, name: str) -> Json:
     status: Json = {
         "conditions": [
             {**CONDITION, "type": type_, "status": dice.choice(("True", "False"))}
-            for type_ in ("QuotaReserved", "Admitted", "Evicted", "Finished", "PodsReady", "Requeued", *GATE_SIGNALS)
+            for type_ in ("QuotaReserved", "Admitted", "Evicted", "Finished", "PodsReady", "Requeued")
             if dice.random() < 0.4
-        ],
+        ]
+        + [{**CONDITION, "type": type_} for type_ in GATE_SIGNALS],
         "requeueState": {"count": 1, "requeueAt": "2026-01-01T00:10:00Z"},
         "reclaimablePods": [{"name": "main", "count": 1}],
         "admissionChecks": [

@@ -133,14 +133,19 @@ def test_in_a_strict_queue_a_gated_head_keeps_others_back_and_nothing_spins():
 
 
 @pytest.mark.parametrize(
-    "rule, evaluated",
-    [pytest.param(LOWER, ["a"], id="one for all"), pytest.param(NEWER, ["a", "b"], id="where age matters, each")],
+    "rule, holder, found",
+    [
+        pytest.param(LOWER, {}, {"a": Gated}, id="one for all"),
+        pytest.param(NEWER, {}, {"a": Gated}, id="one for all where nobody of equal priority holds quota"),
+        pytest.param(
+            NEWER, {"priority": 1, "ordered": 0.5}, {"a": Gated, "b": Waits}, id="where age matters, each for itself"
+        ),
+    ],
 )
-def test_equal_workloads_with_closed_gates_get_one_answer(rule, evaluated):
-    books = ledger(queue("q", 2, preemption=rule), holds("low", "q", 2))
+def test_equal_workloads_with_closed_gates_get_one_answer(rule, holder, found):
+    books = ledger(queue("q", 2, preemption=rule), holds("holder", "q", 2, **holder))
     waiting = pending(books, gated("a"), gated("b", created=1.0))
-    rounds = decided(waiting, books)
-    assert [name for outcomes in rounds for name, _ in outcomes] == evaluated
+    assert {name: how for outcomes in decided(waiting, books) for name, how in outcomes} == found
 
 
 def test_an_equal_workload_without_gates_is_not_held_back_with_them():
@@ -149,9 +154,9 @@ def test_an_equal_workload_without_gates_is_not_held_back_with_them():
     assert decided(waiting, books)[:2] == [[("a", Gated)], [("b", Preempting)]]
 
 
-def refuse(waiting, proposal):
+def refuse(waiting, proposal, why=Requeue.CLASS_GATED):
     (head,) = waiting.heads()
-    waiting.refused(head, Requeue.PREEMPTION_GATED, None, Unreserved.GATED, proposal)
+    waiting.refused(head, why, None, Unreserved.GATED, proposal)
     return [one.key.name for one in waiting.untold(head)]
 
 
@@ -167,16 +172,16 @@ def test_what_a_class_was_refused_is_told_to_all_of_it_once():
     assert refuse(waiting, PreemptionProposal(True, 2)) == ["a", "b", "c"], "one of them does not know it"
 
 
-@pytest.mark.parametrize("rule", [LOWER, NEWER], ids=["with its class", "by itself"])
-def test_who_waits_for_a_gate_is_evaluated_again_when_quota_was_given_or_taken(rule):
-    waiting = pending(ledger(queue("q", 2, "c", preemption=rule), queue("r", 2, "c"), queue("s", 2)), gated())
+@pytest.mark.parametrize("why", [Requeue.CLASS_GATED, Requeue.PREEMPTION_GATED], ids=["with its class", "by itself"])
+def test_who_waits_for_a_gate_is_evaluated_again_when_quota_was_given_or_taken(why):
+    waiting = pending(ledger(queue("q", 2, "c", preemption=LOWER), queue("r", 2, "c"), queue("s", 2)), gated())
     waiting.reprice("q", 1.0)
-    refuse(waiting, COST)
+    refuse(waiting, COST, why)
     assert waiting.heads() == []
     waiting.reprice("s", 2.0)
     assert waiting.heads() == [], "that was in another tree"
     waiting.reprice("r", 3.0)
-    refuse(waiting, COST)
+    refuse(waiting, COST, why)
     assert waiting.heads() == []
 
 

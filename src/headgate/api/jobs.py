@@ -12,7 +12,16 @@ from headgate.api.errors import InvalidObject, invalid_field
 from headgate.api.kinds import RESOURCES
 from headgate.api.owners import controller
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Int32, Wire, WireConditionStatus, WireMetadata, is_true, time_at
+from headgate.api.wire import (
+    Buffer,
+    Int32,
+    Wire,
+    WireConditionStatus,
+    WireMetadata,
+    WireVerbatimSpec,
+    is_true,
+    time_at,
+)
 from headgate.model.effects import Create
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import MULTIKUEUE
@@ -61,10 +70,6 @@ class WireJob(Wire, frozen=True):
     metadata: WireMetadata
     spec: WireJobSpec
     status: WireJobStatus = WireJobStatus()
-
-
-class WireVerbatimSpec(Wire, frozen=True):
-    spec: Raw
 
 
 _decoder = msgspec.json.Decoder(WireJob)

@@ -24,6 +24,7 @@ from headgate.model.kueue_names import (
     PREBUILT_WORKLOAD,
 )
 from headgate.model.objects import Job
+from headgate.model.owners import StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 
@@ -86,6 +87,23 @@ def pod_clone(pod: Pod, workload: Key, origin: str) -> Create:
     return Create(pod.key, Raw(msgspec.json.encode(manifest)))
 
 
+def stateful_set_clone(found: StatefulSet, workload: Key, origin: str) -> Create:
+    """The pods it makes there carry the labels of a clone too: their status is shown at home."""
+    spec: dict[str, Any] = dict(_fields.decode(found.spec))
+    template = _template(spec.get("template", Raw(b"{}")))
+    metadata = template.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    labels = _labels(known.get("labels") or {}, workload, origin)
+    spec["template"] = {**template, "metadata": {**known, "labels": labels}}
+    named = {
+        **_named(found.key),
+        "labels": _labels(found.labels, workload, origin),
+        "annotations": dict(found.annotations),
+    }
+    manifest = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": named, "spec": spec}
+    return Create(found.key, Raw(msgspec.json.encode(manifest)))
+
+
 def _named(key: Key) -> dict[str, Any]:
     return {"name": key.name, "namespace": key.namespace}
 
@@ -99,7 +117,8 @@ def _template(raw: Raw) -> dict[str, Any]:
     """Without the labels that the Job at home gave its pods: the clone gives its own."""
     template: dict[str, Any] = dict(_fields.decode(raw))
     metadata = msgspec.json.decode(template["metadata"]) if "metadata" in template else None
-    if isinstance(metadata, dict) and isinstance(metadata.get("labels"), dict):
-        kept = {name: value for name, value in metadata["labels"].items() if name not in _OF_ITS_CONTROLLER}
+    if isinstance(metadata, dict):
+        labels = metadata.get("labels") or {}
+        kept = {name: value for name, value in labels.items() if name not in _OF_ITS_CONTROLLER}
         template["metadata"] = {**metadata, "labels": kept}
     return template

@@ -86,6 +86,6 @@ def workload_name(kind: str, group: str, name: str, uid: str) -> str:
     return f"{prefix}-{digest[:_HASHED]}"
 
 
-def stateful_set_workload(name: str, uid: str) -> str:
-    """What the Workload of a StatefulSet is called, and the group its pods make."""
-    return workload_name("StatefulSet", "apps", name, uid)
+def stateful_set_workload(name: str, uid: str, labels: Mapping[str, str]) -> str:
+    """What the Workload of a StatefulSet is called, and the group its pods make; a prebuilt one has its own name."""
+    return labels.get(PREBUILT_WORKLOAD) or workload_name("StatefulSet", "apps", name, uid)

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from headgate.model.keys import Key
-from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy, WithinQueue
+from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
 from headgate.quota import messages
 from headgate.quota.ledger import LocalUse
 from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
@@ -26,6 +26,7 @@ class Requeue(StrEnum):
     PREEMPTION_FAILED = "PreemptionFailed"
     PODS_NOT_READY = "PodsNotReady"
     PREEMPTION_GATED = "PreemptionGated"
+    CLASS_GATED = "PreemptionGatedForAll"  # as are all of its class
     NO_CANDIDATES = "PreemptionNoCandidates"
     NO_FIT = "NoFit"
 
@@ -38,7 +39,7 @@ _AT_ONCE = frozenset(
         Requeue.PODS_NOT_READY,
     }
 )
-SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES})
+SPEAKS_FOR_CLASS = frozenset({Requeue.NO_FIT, Requeue.NO_CANDIDATES, Requeue.CLASS_GATED})
 """Reasons that hold for the whole equivalence class until something changes."""
 
 
@@ -435,7 +436,7 @@ class PendingQueue:
                 self._skipped[key] = None
             self._push(pending)
             return True
-        if self._is_best_effort and (why in SPEAKS_FOR_CLASS or self._gates_all(pending, refusal)):
+        if self._is_best_effort and why in SPEAKS_FOR_CLASS:
             self._refuse_all(pending.kind, refusal, missed=progress is not None and progress.missed)
             self._push(pending)
         else:
@@ -445,11 +446,6 @@ class PendingQueue:
 
     def _comes_back_at_once(self, why: Requeue, progress: Progress | None) -> bool:
         return comes_back_at_once(self.queue.strategy, why, progress is not None and progress.has_more)
-
-    def _gates_all(self, pending: PendingWorkload, refusal: ClassRefusal) -> bool:
-        """Whether all of its class would preempt the same victims, were it not for their gates: age does not matter."""
-        newer = self.queue.preemption.within_queue is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
-        return refusal.reason is Unreserved.GATED and pending.kind.gated and not newer
 
     def _refuse_all(self, kind: EquivalenceClass, refusal: ClassRefusal, *, missed: bool) -> None:
         self._refusals[kind] = refusal

@@ -8,6 +8,7 @@ from typing import assert_never
 from headgate.engine.explain.explanation import WorkerAnswer
 from headgate.fleet.orchestrator import Promise
 from headgate.fleet.replicas import Answer, Replica
+from headgate.model.conditions import Condition
 from headgate.model.counting import duration_text
 from headgate.model.kueue_names import OPENED_GATE
 from headgate.model.multikueue import MultiKueueCluster
@@ -39,10 +40,20 @@ def worker_answers(
     return tuple(answers)
 
 
+def is_connected(cluster: MultiKueueCluster) -> bool:
+    """As its status says."""
+    shown = _active(cluster)
+    return shown is not None and shown.status == "True"
+
+
+def _active(cluster: MultiKueueCluster) -> Condition | None:
+    return next((one for one in cluster.conditions if one.type == "Active"), None)
+
+
 def _answer(
     home: QueuedWorkload, name: str, cluster: MultiKueueCluster | None, clone: QueuedWorkload | None, now: float
 ) -> tuple[str, str]:
-    shown = next((one for one in cluster.conditions if one.type == "Active"), None) if cluster is not None else None
+    shown = _active(cluster) if cluster is not None else None
     if clone is not None:
         return _of_clone(Replica(name, clone), now)
     if shown is not None and shown.status != "True":

@@ -72,17 +72,22 @@ class WorkerClusters:
 
     # what is now true
 
-    def observe(self, found: MultiKueueCluster | MultiKueueConfig | AdmissionCheck) -> None:
+    def observe(self, found: MultiKueueCluster | MultiKueueConfig | AdmissionCheck) -> bool:
+        """Whether it is another than before in more than its status."""
         self._dirty = True
         if isinstance(found, MultiKueueConfig):
-            self._configs[found.name] = found
-        elif isinstance(found, AdmissionCheck):
-            self._checks[found.key.name] = found
-        elif (known := self._clusters.get(found.name)) is not None and known.observed.uid == found.uid:
-            known.observed = found
-        else:
-            self._clusters[found.name] = WorkerCluster(found)
-            self._asked.pop(found.name, None)
+            config, self._configs[found.name] = self._configs.get(found.name), found
+            return config is None or config.clusters != found.clusters
+        if isinstance(found, AdmissionCheck):
+            check, self._checks[found.key.name] = self._checks.get(found.key.name), found
+            return check is None or (check.controller, check.parameters) != (found.controller, found.parameters)
+        known = self._clusters.get(found.name)
+        if known is not None and known.observed.uid == found.uid:
+            before, known.observed = known.observed, found
+            return _source(before) != _source(found)
+        self._clusters[found.name] = WorkerCluster(found)
+        self._asked.pop(found.name, None)
+        return True
 
     def lose(self, key: Key, uid: str) -> None:
         self._dirty = True

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from headgate.engine.integrations.job_index import JobIndex
 from headgate.lifecycle.jobframework.generic_job import GenericJob
+from headgate.lifecycle.jobframework.stateful_set import workload_key
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import PREBUILT_WORKLOAD
 from headgate.model.objects import Job, Namespace, Object
+from headgate.model.owners import StatefulSet
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings
 
-Part = Job | Pod
-"""An object that a job consists of, and of which a clone is made."""
+Part = Job | Pod | StatefulSet
+"""An object that a job consists of."""
 NOTHING: Mapping[str, dict[Key, Part]] = {}
 
 
@@ -42,17 +44,21 @@ class FleetIndex:
             case QueuedWorkload():
                 self.jobs.put_workload(found)
                 return [found.key]
-            case Job() | Pod():
-                if isinstance(found, Pod) and found.held is None:
-                    return []
-                self._parts[found.key] = found
-                touched = self.jobs.put_job(found) if isinstance(found, Job) else self.jobs.put_pod(found)
-                return [workload for key in touched for workload in self._workloads_of(key)]
+            case Job() | Pod() | StatefulSet():
+                return [workload for key in self._put_part(found) for workload in self._workloads_of(key)]
             case Namespace():
                 touched = self.jobs.put_namespace(found)
                 return [workload for key in touched for workload in self._workloads_of(key)]
             case _:
                 return []
+
+    def _put_part(self, part: Part) -> list[Key]:
+        if isinstance(part, Pod) and part.held is None:
+            return []
+        self._parts[part.key] = part
+        if isinstance(part, StatefulSet):
+            return self.jobs.put_stateful_set(part)
+        return self.jobs.put_job(part) if isinstance(part, Job) else self.jobs.put_pod(part)
 
     def drop(self, key: Key, uid: str) -> list[Key]:
         concerned = [key] if key.kind is Kind.KUEUE_WORKLOAD else list(self._workloads_of(key))
@@ -75,9 +81,8 @@ class FleetIndex:
 
     def _workloads_of(self, key: Key) -> Iterator[Key]:
         """The Workloads of the job of that key: the one it is to have, and those that say they are its own."""
-        job = self.jobs.find(key)
-        if job is None and (part := self._parts.get(key)) is not None and isinstance(part, Pod):
-            job = self.jobs.find(key)
+        part = self._parts.get(key)
+        job = self.jobs.find(workload_key(part) if isinstance(part, StatefulSet) else key)
         if job is None:
             return
         workload, others = self.jobs.workload_of(job)
@@ -106,7 +111,7 @@ class FleetIndex:
         if isinstance(found, QueuedWorkload):
             workload = found.key
             self._replicas.setdefault(workload, {})[cluster] = found
-        elif isinstance(found, Job | Pod):
+        elif isinstance(found, Job | Pod | StatefulSet):
             name = found.labels.get(PREBUILT_WORKLOAD, "")
             workload = Key(Kind.KUEUE_WORKLOAD, found.key.namespace, name)
             self._clones.setdefault(workload, {}).setdefault(cluster, {})[found.key] = found

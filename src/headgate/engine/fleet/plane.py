@@ -15,7 +15,18 @@ from headgate.engine.journal import Entry, Journal
 from headgate.engine.planes import Number
 from headgate.fleet.nomination import Workers
 from headgate.fleet.replicas import Answer, Replica
-from headgate.model.effects import Connect, Create, Effect, EmitEvent, FleetEffect, RemoteWrite, Write
+from headgate.lifecycle.jobframework.stateful_set import OWNER_KIND
+from headgate.model.effects import (
+    Connect,
+    Create,
+    Effect,
+    EmitEvent,
+    FleetEffect,
+    PatchStatus,
+    PreemptionGateStates,
+    RemoteWrite,
+    Write,
+)
 from headgate.model.events import (
     Event,
     FleetEvent,
@@ -28,7 +39,7 @@ from headgate.model.events import (
     WriteError,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE
+from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
 from headgate.model.queues import AdmissionCheck, CheckStatus, QueuedWorkload
@@ -54,9 +65,10 @@ class FleetPlane:
         Kind.MULTIKUEUE_CLUSTER,
         Kind.KUEUE_WORKLOAD,
         Kind.JOB,
+        Kind.STATEFUL_SET,
         Kind.POD,
     )
-    remote_reads: tuple[Kind, ...] = (Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.POD)
+    remote_reads: tuple[Kind, ...] = (Kind.KUEUE_WORKLOAD, Kind.JOB, Kind.STATEFUL_SET, Kind.POD)
     """The kinds to observe on worker clusters: of those objects that have the label of our origin."""
     timer = TIMER
 
@@ -76,6 +88,7 @@ class FleetPlane:
         self._dispatched: Counter[tuple[str, str]] = Counter()  # by ClusterQueue and cluster
         self._admitted: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[str] = Counter()  # gates, by cluster
+        self._sent_elsewhere: list[tuple[Key, str, Write]] = []  # in this step
         self.deciding: Key | None = None
 
     # what is now true
@@ -102,8 +115,8 @@ class FleetPlane:
     def _observe(self, found: Object) -> None:
         self._writes.observe(HOME, found.key, found.version)
         if isinstance(found, MultiKueueCluster | MultiKueueConfig | AdmissionCheck):
-            self._clusters.observe(found)
-            self._touch(self._index)
+            if self._clusters.observe(found):
+                self._touch(self._index)
             return
         if isinstance(found, QueuedWorkload):
             self._leaving.pop(found.key, None)
@@ -155,6 +168,7 @@ class FleetPlane:
     # what to do
 
     def decide(self, now: float) -> Iterator[Effect | FleetEffect]:
+        self._sent_elsewhere = []
         self._touch(self._deadlines.due(now))
         self._touch(self._writes.due(now))
         yield from self._connect()
@@ -222,6 +236,7 @@ class FleetPlane:
             else:
                 if isinstance(write, Create) and write.key == state.key:
                     self._dispatched[_queue_of(state.home), cluster] += 1
+                self._sent_elsewhere.append((state.key, cluster, write))
                 yield RemoteWrite(cluster, write)
 
     def _state_of(self, key: Key, home: QueuedWorkload | None, check: CheckStatus | None, now: float) -> FleetWorkload:
@@ -289,9 +304,15 @@ class FleetPlane:
         self._signalled.pop(key, None)
 
     def check(self) -> None:
-        """Asserts what must hold after every step: nothing is remembered of workloads that are nowhere."""
-        for key in self._leaving:
-            assert key not in self._index.jobs.workloads, f"{key} is both at home and gone"
+        """Asserts what must hold after every step: it stands at home where a workload may run, and may preempt."""
+        for key, cluster, write in self._sent_elsewhere:
+            home = self._index.jobs.workloads.get(key)
+            if isinstance(write, Create) and write.key != key:
+                runs_on = home.status.cluster if home is not None else ""
+                assert runs_on == cluster, f"the job of {key} is created on {cluster}, but home says {runs_on!r}"
+            elif isinstance(write, PatchStatus) and isinstance(write.change, PreemptionGateStates):
+                promise = home.annotations.get(OPENED_GATE, "") if home is not None else ""
+                assert promise.startswith(f"{cluster}@"), f"the gate of {key} opens on {cluster}, promised: {promise!r}"
 
     # metrics
 
@@ -320,9 +341,9 @@ def _queue_of(home: QueuedWorkload | None) -> str:
 
 def _problem(home: QueuedWorkload, parts: Iterable[object]) -> str:
     """Why it can never run on a worker cluster."""
-    kind = home.annotations.get(JOB_OWNER_KIND, "")
-    if kind or (home.owner is None and not home.owners):
-        return f"{NO_ADAPTER} for {kind}" if kind else NO_ADAPTER
+    kind = home.annotations.get(JOB_OWNER_KIND, OWNER_KIND)
+    if kind != OWNER_KIND or (home.owner is None and not home.owners):
+        return NO_ADAPTER if kind == OWNER_KIND else f"{NO_ADAPTER} for {kind}"
     for part in parts:
         if isinstance(part, Job) and part.managed_by != MULTIKUEUE:
             return (

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from headgate.engine.fleet.fleet_index import Part
 from headgate.engine.fleet.writes import HOME
 from headgate.engine.journal import Entry
-from headgate.fleet.clones import job_clone, pod_clone, workload_clone
+from headgate.fleet.clones import job_clone, pod_clone, stateful_set_clone, workload_clone
 from headgate.fleet.mirror import job_status, pod_status
 from headgate.fleet.nomination import Nominated, Workers, nominate
 from headgate.fleet.orchestrator import Dispatched, GateRules, OpenGate, Promise, WaitUntil, is_hopeless, next_gate
@@ -36,6 +36,7 @@ from headgate.model.effects import (
 from headgate.model.keys import Key, Target
 from headgate.model.kueue_names import IN_USE, MULTIKUEUE, OPENED_GATE
 from headgate.model.objects import Job
+from headgate.model.owners import StatefulSet
 from headgate.model.pod import ENDED, Pod
 from headgate.model.queues import CheckState, CheckStatus, GateStatus, QueuedWorkload
 from headgate.model.settings import MultiKueueSettings
@@ -307,8 +308,9 @@ class Reconciliation:
                 yield from self._remove(cluster)
 
     def _create_clones(self, cluster: str) -> Iterator[ClusterWrite]:
-        there = self._state.clones.get(cluster, {})
-        for part in self._state.parts:
+        there, parts = self._state.clones.get(cluster, {}), self._state.parts
+        sets = tuple(part for part in parts if isinstance(part, StatefulSet))  # their pods are made by them
+        for part in sets or parts:
             if part.key not in there and not _has_ended(part):
                 yield cluster, _clone(part, self._state.key, self._settings.origin)
 
@@ -320,7 +322,7 @@ class Reconciliation:
                 job = job_status(part, clone if isinstance(clone, Job) else None, self._now)
                 if job is not None and part.managed_by == MULTIKUEUE:
                     yield HOME, PatchStatus(Target(part.key, part.uid, part.version), job)
-            else:
+            elif isinstance(part, Pod):
                 pod = pod_status(part, clone if isinstance(clone, Pod) else None, self._now)
                 if pod is not None:
                     yield HOME, PatchStatus(Target(part.key, part.uid, part.version), pod)
@@ -376,11 +378,19 @@ def _cost(replica: Replica, now: float) -> str:
 
 
 def _clone(part: Part, workload: Key, origin: str) -> Create:
-    return job_clone(part, workload, origin) if isinstance(part, Job) else pod_clone(part, workload, origin)
+    match part:
+        case Job():
+            return job_clone(part, workload, origin)
+        case StatefulSet():
+            return stateful_set_clone(part, workload, origin)
+        case Pod():
+            return pod_clone(part, workload, origin)
 
 
 def _has_ended(part: Part) -> bool:
-    return bool(part.ended) if isinstance(part, Job) else part.phase in ENDED or part.deleted is not None
+    if isinstance(part, Job):
+        return bool(part.ended)
+    return part.deleted is not None or (isinstance(part, Pod) and part.phase in ENDED)
 
 
 def _has_stopped(part: Part) -> bool:

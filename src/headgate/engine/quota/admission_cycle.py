@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import assert_never
 
 from msgspec import Struct, structs
 
 from headgate.lifecycle.workload.conditions import second
-from headgate.model.queues import PreemptionProposal, QueueingStrategy, Reclaim, ResourceFlavor
+from headgate.model.queues import PreemptionProposal, QueueingStrategy, Reclaim, ResourceFlavor, WithinQueue
 from headgate.model.quota_settings import QuotaSettings
 from headgate.preemption.quota.classical import classical_victims
 from headgate.preemption.quota.fair import fair_victims
@@ -218,11 +219,21 @@ def settle_refusal(
             ledger.allocations.withhold(ledger.forest.queues[head.queue].root)
         pending.refused(head, outcome.requeue, outcome.progress, outcome.reason, proposal)
     elif isinstance(outcome, Gated):
-        pending.refused(head, Requeue.PREEMPTION_GATED, None, Unreserved.GATED, proposal)
+        why = Requeue.CLASS_GATED if head.kind.gated and not _age_matters(head, ledger) else Requeue.PREEMPTION_GATED
+        pending.refused(head, why, None, Unreserved.GATED, proposal)
     elif isinstance(outcome, Deferred):
         pending.refused(head, Requeue.PENDING_PREEMPTION)
     else:
         assert_never(outcome)
+
+
+def _age_matters(head: PendingWorkload, ledger: Ledger) -> bool:
+    """Whether younger workloads of the head's class, which is the oldest in line, may have fewer candidates."""
+    queue = ledger.forest.queues[head.queue].queue
+    if queue.preemption.within_queue is not WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY:
+        return False
+    oldest = -inf if queue.usage_based else head.ordered  # there, each LocalQueue has a line of its own
+    return any(one.priority == head.priority and one.ordered > oldest for one in ledger.reservations(head.queue))
 
 
 def admit_all(

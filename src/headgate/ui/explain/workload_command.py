@@ -19,7 +19,7 @@ from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
 from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
-from headgate.engine.explain.worker_answers import concerned_clusters, worker_answers
+from headgate.engine.explain.worker_answers import concerned_clusters, is_connected, worker_answers
 from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import (
@@ -182,8 +182,16 @@ def _fail(error: Exception | str, status: int) -> NoReturn:
 
 def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation, float]:
     reference = WorkloadName.parse(name, namespace or "default")
-    cluster = _simulated(moment.scenario, moment.seed, moment.at)
-    return _explained(cluster, reference), cluster.now
+    shown = simulated(moment)
+    cluster = ClusterSnapshot(shown.objects, shown.settings.quota, shown.now)
+    explanation = _explained(cluster, reference)
+    home = _home_of(explanation, cluster)
+    if home is None:
+        return explanation, cluster.now
+    workers = {one.name: one for one in shown.objects if isinstance(one, MultiKueueCluster)}
+    reached = {name: shown.elsewhere.get(name, {}) for name, worker in workers.items() if is_connected(worker)}
+    clones = {name: found[home.key] for name, found in reached.items() if home.key in found}
+    return with_workers(explanation, home, workers, clones, cluster.now), cluster.now
 
 
 def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation:
@@ -252,13 +260,17 @@ def _workers_of(reference: WorkloadName, workloads: Sequence[QueuedWorkload], po
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
 
 
-def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
-    objects, settings, now = simulated_objects(Moment(file, seed, at))
-    return ClusterSnapshot(objects, settings.quota, now)
+class SimulatedMoment(Struct, frozen=True):
+    """The first cluster of a scenario as it was then, and the Workloads of the others, by cluster and key."""
+
+    objects: tuple[Object, ...]
+    settings: Settings
+    now: float
+    elsewhere: Mapping[str, Mapping[Key, Object]] = {}
 
 
-def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, float]:
-    """The first cluster of the scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
+def simulated(moment: Moment) -> SimulatedMoment:
+    """The scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
     file, seed, at = moment.scenario, moment.seed, moment.at
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
@@ -269,9 +281,18 @@ def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, flo
     asked = scenario if at is None else structs.replace(scenario, snapshots=(at,))
     with progress_bar() as progress:
         report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(*scenario.settings))
-    name, settings = scenario.clusters[0].name, scenario.settings[0]
-    shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
-    return tuple(_decoded(shown)), settings, EPOCH + (report.until if at is None else at)
+    shown = next((shot.objects for shot in report.snapshots if shot.at == at), report.final)
+    first, *others = [cluster.name for cluster in scenario.clusters]
+    return SimulatedMoment(
+        tuple(_decoded(shown[first])),
+        scenario.settings[0],
+        EPOCH + (report.until if at is None else at),
+        {name: {one.key: one for one in _decoded(_workloads_in(shown[name]))} for name in others},
+    )
+
+
+def _workloads_in(manifests: Sequence[Json]) -> list[Json]:
+    return [one for one in manifests if _KINDS.get((one["apiVersion"], one["kind"])) is Kind.KUEUE_WORKLOAD]
 
 
 def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:
