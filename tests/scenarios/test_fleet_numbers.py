@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[2] / "examples" / "18-fleet"
 SPEC = importlib.util.spec_from_file_location("fleet_of_the_examples", FOLDER / "fleet.py")
 fleet = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(fleet)
-SHARE = 0.06
+SHARE = 0.1
 
 
 @pytest.fixture(scope="module")
