@@ -226,7 +226,10 @@ class PreemptStage:
         lacking = self._unfit_gang(info.pod, placer, now)
         if lacking is not None:
             return self._without_plan(lacking, preemptor)
-        return self._post_filter(info.key, info.equivalence, preemptor, placer, now)
+        result = self._post_filter(info.key, info.equivalence, preemptor, placer, now)
+        if info.group is None and info.pod.group is not None:  # whether it helps depends on the others of its group
+            result = msgspec.structs.replace(result, wake_on=result.wake_on | {ClusterEvent.MEMBERS_CHANGED})
+        return result
 
     def _unfit_gang(self, pod: Pod, placer: Placer, now: float) -> FailedSearch | None:
         """Why nobody is evicted for a pod that goes by itself: the gang it belongs to would not fit all the same."""
@@ -341,6 +344,7 @@ class PreemptStage:
                 yield eviction.evict
             else:
                 self._keep(eviction.evict)
+                self._queue.back_off(eviction.entry, now)  # it waits for a victim that stays
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
