@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.engine.journal import Journal
-from headgate.engine.saturation import saturated_entry, saturated_event
+from headgate.engine.planes import saturated_entry, saturated_event
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStages
