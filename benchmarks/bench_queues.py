@@ -24,6 +24,7 @@ from headgate.model.queues import QueuedWorkload
 from headgate.model.settings import Role, Settings
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector
+from headgate.simulator.network import Network
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.virtual_time import VirtualTime
 
@@ -110,7 +111,7 @@ class Run:
         self.runner = Runner({kind.name: kind.runtime for kind in shape.classes})
         plan = ProcessPlan(Settings(roles=frozenset({Role.QUOTA})))
         self.cluster = SimulatedCluster(
-            "one", 0, NO_FAULTS, FaultInjector(NO_FAULTS, 0), plan, more_controllers=(self.runner,)
+            "one", 0, FaultInjector(NO_FAULTS, 0), plan, Network(), more_controllers=(self.runner,)
         )
         self.yardstick = Yardstick()
         self._set_up()

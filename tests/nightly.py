@@ -21,10 +21,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 TESTS = Path(__file__).resolve().parent
-sys.path[:0] = [str(TESTS), *(str(TESTS / package) for package in ("engine", "quota", "hostile"))]
+sys.path[:0] = [str(TESTS), *(str(TESTS / package) for package in ("engine", "quota", "hostile", "simulator"))]
+import fleet_laws  # noqa: E402
+import fleet_run_laws  # noqa: E402
 import histories  # noqa: E402
 import hold_laws  # noqa: E402
 import hostile_laws  # noqa: E402
+import queue_laws  # noqa: E402
 import quota_laws  # noqa: E402
 import quota_rest_laws  # noqa: E402
 
@@ -43,8 +46,10 @@ SUITES = {
     "scheduling": Suite(
         {"decisions_are_those_of_a_fresh_process": histories.decisions_are_those_of_a_fresh_process}, 100_000
     ),
+    "queues": Suite(queue_laws.LAWS, 100_000),
     "quota": Suite(quota_laws.LAWS | quota_rest_laws.LAWS, 100_000),
     "holds": Suite(hold_laws.LAWS, 100_000),
+    "fleet": Suite(fleet_laws.LAWS | fleet_run_laws.LAWS, 20_000),
     "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3}),
 }
 LAWS = {name: law for suite in SUITES.values() for name, law in suite.laws.items()}

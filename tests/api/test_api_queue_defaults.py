@@ -43,6 +43,9 @@ def test_a_definition_is_of_the_kind_we_ask_for(definition):
         pytest.param(Kind.RESOURCE_FLAVOR, {"spec": {}}, id="a flavor"),
         pytest.param(Kind.WORKLOAD_PRIORITY_CLASS, {"value": 1}, id="a priority class"),
         pytest.param(Kind.ADMISSION_CHECK, {"spec": {"controllerName": "a"}}, id="an admission check"),
+        pytest.param(
+            Kind.MULTIKUEUE_CLUSTER, {"spec": {"clusterSource": {"kubeConfig": {"location": "s"}}}}, id="a worker"
+        ),
         pytest.param(Kind.KUEUE_WORKLOAD, {"spec": {"podSets": [{"template": TEMPLATE}]}}, id="a workload"),
     ],
 )

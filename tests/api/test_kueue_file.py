@@ -41,6 +41,12 @@ EXAMPLES = {
     "objectRetentionPolicies.workloads": {"afterFinished": "1h"},
     "metrics.enableClusterQueueResources": True,
     "metrics.localQueueMetrics": {"enable": False},
+    "multiKueue.gcInterval": "5m",
+    "multiKueue.origin": "manager-1",
+    "multiKueue.workerLostTimeout": "1h",
+    "multiKueue.dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+    "multiKueue.incrementalDispatcherConfig": {"stepSize": 5},
+    "multiKueue.singleClusterPreemptionTimeout": "2m",
 }
 """A value of each field that is applied which changes the settings."""
 OLD = {"apiVersion", "kind", "waitForPodsReady.enable", "fairSharing.enable"}  # tried by tests of their own

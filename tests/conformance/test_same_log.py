@@ -73,7 +73,7 @@ LOGS = [
 @pytest.mark.parametrize("timeline, until, seed", LOGS)
 def test_one_log_gives_one_journal_in_every_world(timeline, until, seed):
     plan = scenario(pod("first"), machines=[nodes(2)], timeline=timeline, until=until)
-    settings = structs.replace(plan.settings, seed=seed)
+    settings = structs.replace(plan.settings[0], seed=seed)
     log, journal = simulated(plan, seed)
 
     story, recorded = lived(log, settings)

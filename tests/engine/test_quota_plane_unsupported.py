@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from quota_steps import QuotaSteps, check, flavor, queue, work
 
-from headgate.engine.quota.activity import MULTIKUEUE, PROVISIONING
+from headgate.engine.quota.activity import PROVISIONING
 from headgate.model.queues import RequiredCheck
 
 CHECKED = (RequiredCheck("c"),)
@@ -36,13 +36,6 @@ def not_supported(controller):
             not_supported(PROVISIONING),
             queue(),
             id="provisioning requests, even if the check says it is active",
-        ),
-        pytest.param(
-            (check("c", controller=MULTIKUEUE), queue(checks=CHECKED)),
-            "AdmissionCheckInactive",
-            not_supported(MULTIKUEUE),
-            queue(),
-            id="MultiKueue",
         ),
     ],
 )

@@ -130,13 +130,8 @@ def metadata(kind: Kind, name: str, namespaced: bool = True, **fields: Any) -> J
     return made | ({"namespace": "default"} if namespaced else {})
 
 
-SELECTOR = {
-    "matchLabels": {"app": "a"},
-    "matchExpressions": [
-        {"key": "app", "operator": "In", "values": ["a", "b"]},
-        {"key": "x", "operator": "DoesNotExist"},
-    ],
-}
+_CHOSEN = [{"key": "app", "operator": "In", "values": ["a", "b"]}, {"key": "x", "operator": "DoesNotExist"}]
+SELECTOR = {"matchLabels": {"app": "a"}, "matchExpressions": _CHOSEN}
 AT = "2026-01-01T00:00:00Z"
 _SAID = {"type": "Ready", "status": "True", "reason": "r", "message": "m"}
 CONDITION = {**_SAID, "lastTransitionTime": AT, "observedGeneration": 1}
@@ -406,6 +401,7 @@ def _flat(kind: Kind, fields: Json, namespaced: bool = False) -> Any:
 _TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}
 _REPLICAS = {"replicas": 2, "selector": SELECTOR, "template": _TEMPLATE}
 _LIMITS = {"cpu": "1", "memory": "1Gi"}
+_SOURCE = {"clusterSource": {"kubeConfig": {"location": "a", "locationType": "Secret"}}}
 
 MAKERS: dict[Kind, Any] = {
     Kind.POD: pod,
@@ -564,6 +560,8 @@ MAKERS: dict[Kind, Any] = {
         namespaced=False,
     ),
     Kind.WORKLOAD_PRIORITY_CLASS: _flat(Kind.WORKLOAD_PRIORITY_CLASS, {"value": 10, "description": "d"}),
+    Kind.MULTIKUEUE_CLUSTER: _flat(Kind.MULTIKUEUE_CLUSTER, {"spec": _SOURCE}),
+    Kind.MULTIKUEUE_CONFIG: _flat(Kind.MULTIKUEUE_CONFIG, {"spec": {"clusters": ["a", "b"]}}),
     Kind.ADMISSION_CHECK: _spec_of(
         Kind.ADMISSION_CHECK,
         {"controllerName": "c", "parameters": {"apiGroup": "g", "kind": "K", "name": "n"}, "retryDelayMinutes": 5},

@@ -21,28 +21,36 @@ OWN_NAMESPACE, OWN_ACCOUNT = "headgate-system", "headgate"
 
 
 class Cluster:
-    """Runs while the context lasts. Nodes, pods and namespaces in it are up to the tests."""
+    """Runs while the context lasts. Nodes, pods and namespaces in it are up to the tests.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    One `beside` another has its data in the same etcd, under a prefix of its own; it knows nothing of the other.
+    """
+
+    def __init__(self, folder: Path, beside: Cluster | None = None) -> None:
+        self.folder, self._beside = folder, beside
         self._authority = Authority(folder)
         self._server_certificate = self._authority.issue_to_server()
         self._signing_key = self._authority.signing_key()
-        self._etcd_port, self._etcd_peer_port, self.port = free_port(), free_port(), free_port()
+        self._etcd_port = free_port() if beside is None else beside._etcd_port
+        self._etcd_peer_port, self.port = free_port(), free_port()
         self.administrator = self.kubeconfig_of_user(*ADMINISTRATOR)
 
     def __enter__(self) -> Cluster:
-        self.etcd = self._start_etcd()
+        self.etcd = self._start_etcd() if self._beside is None else self._beside.etcd
         try:
             self.start_apiserver()
         except BaseException:
-            self.etcd.stop()
+            self._stop_etcd()
             raise
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.apiserver.stop()
-        self.etcd.stop()
+        self._stop_etcd()
+
+    def _stop_etcd(self) -> None:
+        if self._beside is None:
+            self.etcd.stop()
 
     @property
     def url(self) -> str:
@@ -132,6 +140,7 @@ class Cluster:
         certificate, key = self._server_certificate
         flags = {
             "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
+            "etcd-prefix": "/registry" if self._beside is None else f"/{self.folder.name}",
             "bind-address": "127.0.0.1",
             "secure-port": self.port,
             "tls-cert-file": certificate,

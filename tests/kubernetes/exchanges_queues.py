@@ -9,6 +9,7 @@ from exchanges import Manifest, Step, container, create, delete, get, merge
 API = "/apis/kueue.x-k8s.io/v1beta2"
 CLUSTER_QUEUES, COHORTS, FLAVORS = f"{API}/clusterqueues", f"{API}/cohorts", f"{API}/resourceflavors"
 CHECKS, CLASSES = f"{API}/admissionchecks", f"{API}/workloadpriorityclasses"
+WORKERS, FLEETS = f"{API}/multikueueclusters", f"{API}/multikueueconfigs"
 QUEUES, WORKLOADS = f"{API}/namespaces/NS/localqueues", f"{API}/namespaces/NS/workloads"
 THE_WORKLOAD = f"{WORKLOADS}/it"
 THEN = "2026-01-01T00:00:00Z"
@@ -32,6 +33,14 @@ def flavor(**spec: Any) -> Step:
 
 def check(**spec: Any) -> Step:
     return create(of_kueue("AdmissionCheck", spec=spec), CHECKS)
+
+
+def worker(**source: Any) -> Step:
+    return create(of_kueue("MultiKueueCluster", spec={"clusterSource": source}), WORKERS)
+
+
+def fleet(**spec: Any) -> Step:
+    return create(of_kueue("MultiKueueConfig", spec=spec), FLEETS)
 
 
 def local_queue(**spec: Any) -> Step:
@@ -395,6 +404,35 @@ OF_WORKLOADS: dict[str, list[Step]] = {
     ],
 }
 
+OF_FLEETS: dict[str, list[Step]] = {
+    "a worker cluster whose kubeconfig is in a Secret": [
+        worker(kubeConfig={"location": "secret"}),
+        get(f"{WORKERS}/NS-it"),
+        merge({"status": {"conditions": [condition("Active")]}}, f"{WORKERS}/NS-it/status"),
+        merge({"spec": {"clusterSource": {"kubeConfig": {"locationType": "Path"}}}}, f"{WORKERS}/NS-it"),
+    ],
+    "worker clusters that are described in no way, in two and in a third": [
+        worker(),
+        worker(kubeConfig={"location": "secret"}, clusterProfileRef={"name": "profile"}),
+        worker(kubeConfig={"location": "secret", "locationType": "Vault"}),
+        worker(kubeConfig={"location": ""}),
+        create(of_kueue("MultiKueueCluster"), WORKERS),
+        worker(clusterProfileRef={"name": "profile"}),
+    ],
+    "a list of worker clusters": [
+        fleet(clusters=["b", "a"]),
+        get(f"{FLEETS}/NS-it"),
+        merge({"spec": {"clusters": ["a", "a"]}}, f"{FLEETS}/NS-it"),
+        merge({"spec": {"clusters": []}}, f"{FLEETS}/NS-it"),
+    ],
+    "lists that are too long, or whose quota would be looked after": [
+        fleet(clusters=[f"w-{number}" for number in range(21)]),
+        fleet(clusters=["a"], quotaManagement="Automated"),
+        fleet(clusters=["a"], quotaManagement="Manual"),
+        create(of_kueue("MultiKueueConfig"), FLEETS),
+    ],
+}
+
 STRICT, IGNORE, WARN = (f"{COHORTS}?fieldValidation={how}" for how in ("Strict", "Ignore", "Warn"))
 MISSPELT = of_kueue("Cohort", spec={"parentname": "a", "resourceGroups": [{**group(), "flavours": []}]}, specs={})
 STRICT_COHORT = f"{COHORTS}/NS-it?fieldValidation=Strict"
@@ -423,4 +461,4 @@ OF_FIELDS: dict[str, list[Step]] = {
     "fields validated in a way that does not exist": [create(MISSPELT, f"{COHORTS}?fieldValidation=Maybe")],
 }
 
-EXCHANGES = {**OF_QUEUES, **OF_WORKLOADS, **OF_FIELDS}
+EXCHANGES = {**OF_QUEUES, **OF_WORKLOADS, **OF_FLEETS, **OF_FIELDS}

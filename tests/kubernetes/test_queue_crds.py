@@ -35,7 +35,7 @@ from headgate.model.queues import (
 from headgate.model.resources import Resources
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CLUSTER_WIDE = ("CLUSTER_QUEUES", "COHORTS", "FLAVORS", "CHECKS", "CLASSES")
+CLUSTER_WIDE = ("CLUSTER_QUEUES", "COHORTS", "FLAVORS", "CHECKS", "CLASSES", "WORKERS", "FLEETS")
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +91,15 @@ async def test_workloads_are_found_by_the_queue_that_let_them_in(client: Client,
     "short_name, columns",
     [
         pytest.param("cq", ["NAME", "COHORT", "STRATEGY", "PENDING WORKLOADS", "ADMITTED WORKLOADS"], id="queues"),
+        pytest.param("mkc", ["NAME", "CONNECTED", "AGE"], id="worker clusters"),
         pytest.param("kwl", ["NAME", "QUEUE", "RESERVED IN", "ADMITTED", "FINISHED", "AGE"], id="workloads"),
     ],
 )
 async def test_kubectl_shows_the_columns_users_know(
     cluster: Cluster, client: Client, namespace: str, short_name: str, columns: list[str]
 ) -> None:
-    for step in (exchanges_queues.cluster_queue(), exchanges_queues.workload()):
+    worker = exchanges_queues.worker(kubeConfig={"location": "secret"})
+    for step in (exchanges_queues.cluster_queue(), exchanges_queues.workload(), worker):
         assert (await ask_real(client, filled_in(step, namespace, None))).code == 201
     headings = cluster.kubectl("get", short_name, f"--namespace={namespace}", "--output=wide").splitlines()[0]
     assert [one for one in re.split(r" {2,}", headings) if one] == columns

@@ -14,7 +14,16 @@ from msgspec import Raw
 from headgate.live.loop import EventQueue, Timers
 from headgate.live.recorder import Recorder
 from headgate.model.effects import Bind, Delete, EmitEvent, EventType, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
+from headgate.model.events import (
+    Gone,
+    Observed,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    RemoteState,
+    TimerFired,
+    WriteError,
+)
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.objects import Namespace
 
@@ -47,6 +56,28 @@ async def test_the_first_batch_waits_until_every_kind_was_listed():
     feed.observe(seen("b", 2))
     feed.listed(Kind.NAMESPACE)
     assert await waiting == [seen("a", 1), seen("b", 2)]
+
+
+async def test_what_is_observed_on_a_worker_cluster_comes_once_and_before_its_connection():
+    feed, connected = ready_feed(), RemoteConnection("w", RemoteState.CONNECTED)
+    answer = RemoteEvent("w", Outcome(Delete(Target(key("a"), "u1"))))
+    for event in (RemoteEvent("w", seen("a", 1)), answer, RemoteEvent("v", seen("a", 1)), connected):
+        feed.tell_remote(event)
+    feed.tell_remote(RemoteEvent("w", seen("a", 2)))
+    feed.observe(seen("a", 3))
+    expected = [RemoteEvent("v", seen("a", 1)), RemoteEvent("w", seen("a", 2)), answer, connected]
+    assert await feed.next() == [seen("a", 3), *expected]
+
+
+async def test_nothing_more_comes_of_a_worker_cluster_that_is_forgotten():
+    feed = ready_feed()
+    for cluster in ("w", "v"):
+        feed.tell_remote(RemoteEvent(cluster, seen("a", 1)))
+        feed.tell_remote(RemoteConnection(cluster, RemoteState.LOST))
+    feed.tell(TimerFired("t"))
+    feed.forget_remote("w")
+    left = [RemoteEvent("v", seen("a", 1)), RemoteConnection("v", RemoteState.LOST), TimerFired("t")]
+    assert await feed.next() == left
 
 
 async def test_kinds_come_in_the_order_the_engine_reads_them():

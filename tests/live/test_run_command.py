@@ -42,7 +42,6 @@ def good_kubeconfig(folder: Path, server: str = "http://127.0.0.1:1") -> Path:
         ),
         pytest.param(["--kubeconfig", "good", "--config", "bad"], "bad: ", id="a config with a field nobody knows"),
         pytest.param(["--roles", "chef"], "expected roles among quota, scheduler", id="an unknown role"),
-        pytest.param(["--roles", "scheduler,fleet"], "'fleet' is not available yet", id="a role not built yet"),
         pytest.param(["--roles", ""], "expected at least one role", id="no role"),
         pytest.param(["--kubeconfig", "good", "--listen", "x"], "--listen: expected HOST:PORT", id="a place to listen"),
         pytest.param(["--lease-namespace", "a b"], "expected the name of a namespace", id="a namespace"),

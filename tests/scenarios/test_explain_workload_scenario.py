@@ -39,6 +39,23 @@ def test_a_moment_of_a_scenario(job, at, verdict):
     assert told(f"job/{job}", "--scenario", QUEUES, *moment)["verdict"] == verdict
 
 
+@pytest.mark.parametrize(
+    "scenario, at, answers",
+    [
+        pytest.param("sequence", "30s", ["preempting", "needs preemption", "needs preemption"], id="one preempts"),
+        pytest.param("sequence", "75s", ["admitted"], id="the next one has"),
+        pytest.param("cut-off", "200s", ["not connected", "needs preemption", "needs preemption"], id="one is cut off"),
+    ],
+)
+def test_at_home_each_worker_cluster_is_shown_with_its_answer(scenario, at, answers):
+    file = str(ROOT / "tests" / "scenarios" / "fleet" / f"{scenario}.yaml")
+    workers = told("job/urgent", "--scenario", file, "--at", at)["workers"]
+    assert [one["answer"] for one in workers] == answers
+    if len(workers) > 1:
+        assert workers[0]["why"].startswith("allowed to preempt ")
+        assert workers[1]["why"].startswith("its gate is closed; would evict 1 workload of priority up to 100, ")
+
+
 def test_the_limit_and_the_holders_are_those_of_that_moment():
     answer = told("job/newsletter", "--scenario", QUEUES, "--at", "20s")
     (short,) = answer["flavors"][0]["shortages"]

@@ -201,19 +201,52 @@ def test_expectations_that_do_not_hold_are_named_with_what_was_found():
     ]
 
 
-def test_clusters_are_apart():
-    def clusters(*names):
-        return [{"name": name, "nodes": [nodes()], "objects": [pod(f"in-{name}")]} for name in names]
+def clusters(**fields_of):
+    return [
+        {"name": name, "nodes": [nodes()], "objects": [pod(f"in-{name}")], **fields}
+        for name, fields in fields_of.items()
+    ]
 
+
+def test_clusters_are_apart():
+    report = run(scenario(clusters=clusters(west={}, east={})))
+    assert list(report.final) == ["west", "east"]
+    assert found(report, "Pod", "in-east", "east") and not found(report, "Pod", "in-east", "west")
+    assert {entry["cluster"] for entry in report.journal} == {"west", "east"}
+
+
+def test_of_several_clusters_one_that_is_cut_off_goes_on_inside():
     steps = [
         {"at": "1s", "cluster": "east", "disconnect": "5s"},
         {"at": "2s", "cluster": "east", "apply": [pod("late")]},
     ]
-    report = run(scenario(clusters=clusters("west", "east"), timeline=steps))
-    assert list(report.final) == ["west", "east"]
-    assert found(report, "Pod", "in-east", "east") and not found(report, "Pod", "in-east", "west")
-    assert decisions(report, "late") == [(6, "bind")]
-    assert {entry["cluster"] for entry in report.journal} == {"west", "east"}
+    report = run(scenario(clusters=clusters(west={}, east={}), timeline=steps))
+    assert decisions(report, "late") == [(2, "bind")]
+
+
+def test_a_crash_without_a_cluster_is_one_of_every_process_and_with_one_of_that_process():
+    def late(*steps):
+        pods = [{"at": "2s", "cluster": name, "apply": [pod(f"late-in-{name}")]} for name in ("west", "east")]
+        report = run(scenario(clusters=clusters(west={}, east={}), timeline=[*steps, *pods]))
+        return [decisions(report, f"late-in-{name}")[-1] for name in ("west", "east")]
+
+    assert late({"at": "1s", "crash": "10s"}) == [(11, "bind"), (11, "bind")]
+    assert late({"at": "1s", "cluster": "east", "crash": "10s"}) == [(2, "bind"), (11, "bind")]
+
+
+def test_a_process_has_the_roles_of_its_cluster():
+    report = run(scenario(clusters=clusters(west={"roles": ["quota", "integrations"]}, east={}, south={"roles": []})))
+    assert [name for name in ("west", "east", "south") if placed(report, name)] == ["east"]
+
+
+def test_a_process_has_the_configuration_of_its_cluster_instead_of_the_common_one():
+    common = {"scheduler": {"profiles": [{"schedulerName": "another"}]}}
+    report = run(scenario(config=common, clusters=clusters(west={}, east={"config": {}})))
+    assert [name for name in ("west", "east") if placed(report, name)] == ["east"]
+
+
+def placed(report, cluster):
+    return found(report, "Pod", f"in-{cluster}", cluster)["spec"].get("nodeName")
 
 
 def test_json_has_the_promised_shape():

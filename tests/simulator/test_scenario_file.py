@@ -122,6 +122,16 @@ def test_defaults():
             id="two clusters of one name",
         ),
         pytest.param(
+            "clusters: [{name: a}, {name: b, roles: [quota, cook]}]",
+            'clusters[1].roles[1]: expected one of quota, integrations, scheduler, fleet, got "cook"',
+            id="a role that is none",
+        ),
+        pytest.param(
+            "clusters: [{name: a}, {name: b, config: {featureGates: 3}}]",
+            "clusters[1].config.featureGates: expected `object`, got `int`",
+            id="a mistake in the configuration of one cluster",
+        ),
+        pytest.param(
             "clusters: [{name: a, nodes: [{name: n, count: 2}]}]",
             'clusters[0].nodes[0]: expected a name with %d for 2 nodes, got "n"',
             id="two nodes of one name",

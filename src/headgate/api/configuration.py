@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from headgate.api.errors import InvalidField
 from headgate.api.kueue_configuration import QuotaSections, quota_settings
 from headgate.api.kueue_file import is_kueue_file, read_kueue_file
+from headgate.api.multikueue import MultiKueueSection, multikueue_settings
 from headgate.api.wire import InvalidDuration, parse_duration
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import (
@@ -19,6 +20,7 @@ from headgate.model.settings import (
     DEFAULT_SCHEDULER_NAME,
     EVERY,
     GangPreemption,
+    MultiKueueSettings,
     Point,
     PreemptionSettings,
     Profile,
@@ -107,6 +109,7 @@ class Document(QuotaSections, frozen=True):
     scheduler: SchedulerSection = SchedulerSection()
     preemption: PreemptionSection = PreemptionSection()
     volcano: VolcanoSection = VolcanoSection()
+    multi_kueue: MultiKueueSection | None = None
 
 
 def settings_from(document: object, source: str, installed: Sequence[str] = ()) -> Settings:
@@ -169,6 +172,7 @@ class _Reader:
             preemption=self._preemption(read.preemption, features),
             quota=self._quota(read, features),
             volcano=self._volcano(read.volcano, features),
+            multikueue=self._multikueue(read.multi_kueue or MultiKueueSection(), features),
         )
 
     def _quota(self, read: Document, features: Mapping[str, bool]) -> QuotaSettings:
@@ -180,6 +184,12 @@ class _Reader:
                 recovers_failures=features["FailureRecoveryPolicy"],
                 waits_for_pods=not features["DisableWaitForPodsReady"],
             )
+        except InvalidField as wrong:
+            raise self._wrong(wrong.path, wrong.expected) from None
+
+    def _multikueue(self, section: MultiKueueSection, features: Mapping[str, bool]) -> MultiKueueSettings:
+        try:
+            return multikueue_settings(section, orchestrated=features["MultiKueueOrchestratedPreemption"])
         except InvalidField as wrong:
             raise self._wrong(wrong.path, wrong.expected) from None
 

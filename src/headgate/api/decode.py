@@ -27,6 +27,7 @@ from headgate.api.kueue_queues import (
     decode_workload_priority_class,
 )
 from headgate.api.kueue_workloads import decode_queued_workload
+from headgate.api.multikueue import decode_multikueue_cluster, decode_multikueue_config
 from headgate.api.nodes import decode_node
 from headgate.api.owners import (
     decode_cron_job,
@@ -94,6 +95,8 @@ _DECODERS: Mapping[Kind, Callable[[Buffer], Object]] = {
     Kind.RESOURCE_FLAVOR: decode_resource_flavor,
     Kind.WORKLOAD_PRIORITY_CLASS: decode_workload_priority_class,
     Kind.ADMISSION_CHECK: decode_admission_check,
+    Kind.MULTIKUEUE_CLUSTER: decode_multikueue_cluster,
+    Kind.MULTIKUEUE_CONFIG: decode_multikueue_config,
 }
 
 READABLE = tuple(_DECODERS)

@@ -12,9 +12,19 @@ from headgate.api.errors import InvalidObject, invalid_field
 from headgate.api.kinds import RESOURCES
 from headgate.api.owners import controller
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Int32, Wire, WireConditionStatus, WireMetadata, is_true, time_at
+from headgate.api.wire import (
+    Buffer,
+    Int32,
+    Wire,
+    WireConditionStatus,
+    WireMetadata,
+    WireVerbatimSpec,
+    is_true,
+    time_at,
+)
 from headgate.model.effects import Create
 from headgate.model.keys import Key, Kind
+from headgate.model.kueue_names import MULTIKUEUE
 from headgate.model.objects import Job, JobIndexes
 from headgate.model.owners import CronJob, Replicas, StatefulSet
 from headgate.model.selectors import Requirement
@@ -63,6 +73,7 @@ class WireJob(Wire, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(WireJob)
+_specs = msgspec.json.Decoder(WireVerbatimSpec)
 
 
 def decode_job(raw: Buffer) -> Job:
@@ -97,6 +108,7 @@ def decode_job(raw: Buffer) -> Job:
         generation=metadata.generation,
         failed_indexes=count_indexes(status.failed_indexes, spec.completions or 0) if status.failed_indexes else 0,
         indexes=_indexes(spec, status) if spec.completion_mode == "Indexed" else None,
+        spec=_specs.decode(raw).spec.copy() if spec.managed_by == MULTIKUEUE else Raw(b""),
     )
 
 

@@ -66,6 +66,8 @@ _ALL = (
     _of_kueue(Kind.RESOURCE_FLAVOR, "resourceflavors", "ResourceFlavor"),
     _of_kueue(Kind.WORKLOAD_PRIORITY_CLASS, "workloadpriorityclasses", "WorkloadPriorityClass"),
     _of_kueue(Kind.ADMISSION_CHECK, "admissionchecks", "AdmissionCheck"),
+    _of_kueue(Kind.MULTIKUEUE_CLUSTER, "multikueueclusters", "MultiKueueCluster"),
+    _of_kueue(Kind.MULTIKUEUE_CONFIG, "multikueueconfigs", "MultiKueueConfig"),
 )
 
 RESOURCES: Mapping[Kind, Resource] = {resource.kind: resource for resource in _ALL}

@@ -59,6 +59,8 @@ FIELDS: tuple[ConfigurationField, ...] = (
     *_applied("resources", "quotaCheckStrategy", "excludeResourcePrefixes", "transformations"),
     *_applied("objectRetentionPolicies", "workloads"),
     *_applied("metrics", "enableClusterQueueResources", "localQueueMetrics"),
+    *_applied("multiKueue", "gcInterval", "origin", "workerLostTimeout", "dispatcherName"),
+    *_applied("multiKueue", "incrementalDispatcherConfig", "singleClusterPreemptionTimeout"),
     *_elsewhere("the namespace of the lease and of the webhooks' Service is told to the command", "", "namespace"),
     *_elsewhere("headgate run --webhook-listen, headgate install", "webhook", "port", "host", "certDir"),
     *_elsewhere(
@@ -81,17 +83,13 @@ FIELDS: tuple[ConfigurationField, ...] = (
         "headgate install --service", "internalCertManagement", "enable", "webhookServiceName", "webhookSecretName"
     ),
     *_elsewhere("writes are limited by what the server answers", "clientConnection", "qps", "burst"),
-    *_elsewhere(
-        "MultiKueue is not supported: queues with its AdmissionChecks are inactive",
-        "multiKueue",
-        *("gcInterval", "origin", "workerLostTimeout", "dispatcherName", "externalFrameworks", "clusterProfile"),
-        "incrementalDispatcherConfig",
-    ),
     *_elsewhere("there is no visibility API", "visibilityServer", "bindAddress", "bindPort"),
     *_elsewhere("there is no visibility API", "queueVisibility", "clusterQueues", "updateIntervalSeconds"),
     _refused("jobs of other kinds are not supported, and would run without quota", "integrations.externalFrameworks"),
     _refused("use managedJobsNamespaceSelector; pods cannot be selected by their labels", "integrations.podOptions"),
     _refused("quota of device classes is not supported", "resources.deviceClassMappings"),
+    _refused("only Jobs, pods and StatefulSets are sent to worker clusters", "multiKueue.externalFrameworks"),
+    _refused("worker clusters are reached by kubeconfigs only", "multiKueue.clusterProfile"),
 )
 """Every field of v1beta1 and v1beta2."""
 
@@ -108,7 +106,8 @@ BUILT: tuple[str, ...] = (
 NOT_BUILT: tuple[str, ...] = (
     *("ConcurrentAdmission", "ElasticJobsViaWorkloadSlices", "ElasticJobsViaWorkloadSlicesWithTAS"),
     *("KueueDRAIntegration", "KueueDRAIntegrationConsumableCapacity", "KueueDRAIntegrationExtendedResource"),
-    *("KueueDRAIntegrationPartitionableDevices", "PrioritizePreemptorWorkloads", "SparkApplicationIntegration"),
+    *("KueueDRAIntegrationPartitionableDevices", "MultiKueueAllowInsecureKubeconfigs", "MultiKueueClusterProfile"),
+    *("MultiKueueManagerQuotaAutomation", "PrioritizePreemptorWorkloads", "SparkApplicationIntegration"),
     "TopologyAwareScheduling",
 )
 """Feature gates of Kueue that would change decisions and are not built; they cannot be turned on."""
@@ -116,8 +115,7 @@ NOT_BUILT: tuple[str, ...] = (
 WITHOUT_EFFECT: tuple[str, ...] = (
     *("CleanupProvisioningRequestsOnEviction", "CustomMetricLabels", "DeferRayServiceFinalizationForRedisCleanup"),
     *("LWSImmutableGroupSize", "LocalQueueMetrics", "MetricForWorkloadCreationLatency", "MetricsForCohorts"),
-    *("MultiKueue", "MultiKueueAdaptersForCustomJobs", "MultiKueueAllowInsecureKubeconfigs"),
-    *("MultiKueueClusterProfile", "MultiKueueIncrementalDispatcherConfig", "MultiKueueManagerQuotaAutomation"),
+    *("MultiKueue", "MultiKueueAdaptersForCustomJobs", "MultiKueueIncrementalDispatcherConfig"),
     *("MultiKueueIncrementalDispatcherRespectConfigOrder", "MultiKueueKubeConfigPathValidation"),
     *("MultiKueueRedoAdmissionOnEvictionInWorker", "MultiKueueRemoteSpecSync", "MultiKueueWaitForWorkloadAdmitted"),
     *("PodIntegrationValidateGroupOwner", "PropagateBatchJobLabelsToWorkload", "RemoveFinalizersWithStrictPatch"),

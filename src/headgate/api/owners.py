@@ -10,9 +10,10 @@ from msgspec import Raw
 
 from headgate.api.errors import InvalidField
 from headgate.api.pod_sets import pod_template
-from headgate.api.wire import Buffer, Wire, WireMetadata, WireOwnerReference, time_at
+from headgate.api.wire import Buffer, Wire, WireMetadata, WireOwnerReference, WireVerbatimSpec, time_at
 from headgate.model.affinity import Selector
 from headgate.model.keys import Key, Kind, Target
+from headgate.model.kueue_names import QUEUE_NAME
 from headgate.model.owners import CronJob, ReplicaOwner, Replicas, Service, StatefulSet
 from headgate.model.pod import PodTemplate
 from headgate.model.selectors import InvalidSelector, Operator, Requirement, label_selector
@@ -85,6 +86,7 @@ _cron_jobs = msgspec.json.Decoder(WireCronJob)
 _by_labels = msgspec.json.Decoder(WireLabelled)
 _replicas = msgspec.json.Decoder(WireReplicas)
 _stateful_sets = msgspec.json.Decoder(WireStatefulSet)
+_specs = msgspec.json.Decoder(WireVerbatimSpec)
 
 
 def controller(metadata: WireMetadata) -> Target | None:
@@ -153,6 +155,7 @@ def decode_stateful_set(raw: Buffer) -> StatefulSet:
         pods=pod_template(spec.template, metadata.namespace, "$.spec.template") if spec.template else PodTemplate(),
         in_order=spec.pod_management_policy != "Parallel",
         deleted=metadata.deleted,
+        spec=_specs.decode(raw).spec.copy() if QUEUE_NAME in (metadata.labels or {}) else Raw(b""),
     )
 
 

@@ -23,10 +23,12 @@ from headgate.model.effects import (
     FlavorUse,
     JobProgress,
     LocalQueueStatus,
+    MultiKueueClusterStatus,
     NodeReadiness,
     Nomination,
     PodCondition,
     PodRun,
+    PreemptionGateStates,
     QueueStatus,
     ReplicaCounts,
     StatusChange,
@@ -201,7 +203,9 @@ def queue_status_of(change: QueueStatus) -> dict[str, Any] | WireWrittenWorkload
             }
         case CohortStatus(weighted_share):
             return {"fairSharing": _share(weighted_share)}
-        case AdmissionCheckStatus(conditions):
+        case PreemptionGateStates(gates):
+            return {"preemptionGates": [_gate(gate) for gate in gates]}
+        case AdmissionCheckStatus(conditions) | MultiKueueClusterStatus(conditions):
             return {"conditions": condition_entries(conditions)}
         case _:
             assert_never(change)

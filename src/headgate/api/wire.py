@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headgate.api.errors import InvalidField
 from headgate.model.conditions import Condition
@@ -65,6 +65,10 @@ class WireMetadata(Wire, frozen=True):
 
 class WireFinalizedMetadata(WireMetadata, frozen=True):
     finalizers: list[str] | None = None
+
+
+class WireVerbatimSpec(Wire, frozen=True):
+    spec: Raw = Raw(b"{}")
 
 
 class WireConditionStatus(Wire, frozen=True):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.extension_points import PluginObserver, unwatched
+from headgate.engine.fleet.plane import FleetPlane
 from headgate.engine.integrations.plane import IntegrationsPlane
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Plane
 from headgate.engine.quota.plane import QuotaPlane
 from headgate.engine.scheduler.plane import SchedulerPlane
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Create, Effect, Write
-from headgate.model.events import Event, Gone, Observed, Outcome, TimerFired
+from headgate.model.effects import Create, Effect, FleetEffect, Write
+from headgate.model.events import Event, FleetEvent, Gone, Observed, Outcome, RemoteConnection, RemoteEvent, TimerFired
 from headgate.model.keys import Key, Kind
 from headgate.model.settings import Role, Settings
 from headgate.preemption.solver.problem import Certifier
@@ -59,6 +60,9 @@ class Engine:
             self._planes.append(IntegrationsPlane(settings, self.journal))
         if Role.SCHEDULER in settings.roles:
             self._planes.append(SchedulerPlane(settings, pre_enqueue, self.journal, certifier, watch))
+        self._fleet = FleetPlane(settings, self.journal) if Role.FLEET in settings.roles else None
+        if self._fleet is not None:
+            self._planes.append(self._fleet)
         self._readers = {kind: [plane for plane in self._planes if kind in plane.reads] for kind in Kind}
         self._timers = {plane.timer: [plane] for plane in self._planes}
 
@@ -67,42 +71,47 @@ class Engine:
         """The kinds that must be observed, in the order they are best listed: nodes before the pods on them."""
         return tuple(dict.fromkeys(kind for plane in self._planes for kind in plane.reads))
 
-    def step(self, batch: Sequence[Event], now: float) -> list[Effect]:
+    @property
+    def remote_reads(self) -> tuple[Kind, ...]:
+        """The kinds that must be observed on worker clusters, of objects with the label of our origin."""
+        return () if self._fleet is None else self._fleet.remote_reads
+
+    def step(self, batch: Sequence[Event | FleetEvent], now: float) -> list[Effect | FleetEffect]:
         """What concerns an object is told to the planes that read its kind; those that were told something decide.
 
         After an empty batch all of them decide: then it is time that has passed.
         Raises AssertionError for a broken invariant and Raised for anything else; neither leaves an engine of use.
         """
-        effects: list[Effect] = []
+        effects: list[Effect | FleetEffect] = []
         readers, awake = self._readers, dict[Plane, None]()
-        gone: dict[Key, None] = {}
-        event: Event | None = None
+        lost = False
+        event: Event | FleetEvent | None = None
         plane: Plane | None = None
         try:
             for event in batch:
                 if isinstance(event, Observed):
                     told = readers[event.object.key.kind]
-                    gone.pop(event.object.key, None)
+                elif isinstance(event, Outcome):
+                    told = readers[_target(event.effect).kind]
                 elif isinstance(event, Gone):
                     told = readers[event.key.kind]
-                    gone[event.key] = None
+                    lost = True
                 elif isinstance(event, TimerFired):
                     told = self._timers.get(event.timer, [])
                 else:
-                    told = readers[_target(event.effect).kind]
+                    effects.extend(self._absorb_remote(event, awake, now))
+                    continue
                 for each in told:
                     awake[each] = None
-                    news = each.absorb(event, now)
-                    if news:
-                        effects.extend(news)
+                    effects.extend(each.absorb(event, now))
             event = None
             planes = [plane for plane in self._planes if plane in awake] if batch else self._planes
             for plane in planes:
                 effects.extend(plane.decide(now))
             for plane in planes:
                 plane.check()
-            if gone:
-                self.journal.forget_fresh(gone)  # planes forget what they lose; here, what they still said about it
+            if lost:  # planes forget what they lose; here, what they still said about it
+                self.journal.forget_fresh(_gone(batch))
         except AssertionError:
             raise
         except Exception as error:
@@ -112,12 +121,30 @@ class Engine:
             raise Raised(() if suspect is None else (suspect,), about, error) from error
         return effects
 
+    def _absorb_remote(self, event: FleetEvent, awake: dict[Plane, None], now: float) -> Iterable[Effect | FleetEffect]:
+        """What concerns other clusters is told to the fleet plane alone."""
+        if self._fleet is None:
+            return ()
+        awake[self._fleet] = None
+        return self._fleet.absorb(event, now)
+
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.collect()}
 
 
-def _subject(event: Event) -> Key | None:
+def _gone(batch: Sequence[Event | FleetEvent]) -> set[Key]:
+    """The objects that are gone at the end of the batch: one of the same key may come again."""
+    gone: set[Key] = set()
+    for event in batch:
+        if isinstance(event, Gone):
+            gone.add(event.key)
+        elif isinstance(event, Observed):
+            gone.discard(event.object.key)
+    return gone
+
+
+def _subject(event: Event | FleetEvent) -> Key | None:
     """The object that the event is about."""
     match event:
         case Observed():
@@ -126,7 +153,7 @@ def _subject(event: Event) -> Key | None:
             return event.key
         case Outcome(effect=effect):
             return _target(effect)
-        case TimerFired():
+        case TimerFired() | RemoteEvent() | RemoteConnection():
             return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from headgate.engine.distributions import Distribution, Labels
-from headgate.model.effects import Effect
+from headgate.model.effects import Effect, FleetEffect
 from headgate.model.events import Event
 from headgate.model.keys import Key, Kind
 
@@ -19,6 +19,7 @@ class Plane(Protocol):
 
     A plane is told of objects of the kinds it reads, of outcomes of writes to them, also of those that another plane
     made, which it passes over, and of its own timer. It is asked to decide when it was told something.
+    Only the fleet plane is told of other clusters, and only it yields what concerns them.
     """
 
     @property
@@ -33,9 +34,9 @@ class Plane(Protocol):
     def timer(self) -> str:
         """The name of its timer."""
 
-    def absorb(self, event: Event, now: float) -> Iterable[Effect]: ...
+    def absorb(self, event: Event, now: float) -> Iterable[Effect | FleetEffect]: ...
 
-    def decide(self, now: float) -> Iterator[Effect]: ...
+    def decide(self, now: float) -> Iterator[Effect | FleetEffect]: ...
 
     def check(self) -> None:
         """What must hold after every step, for what this step touched."""

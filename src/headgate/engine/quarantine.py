@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import MOST_SAID, Engine, Raised
-from headgate.model.effects import Effect, EmitEvent, EventType, WakeAt
-from headgate.model.events import Event, Gone, Observed, Unreadable
+from headgate.model.effects import Effect, EmitEvent, EventType, FleetEffect, WakeAt
+from headgate.model.events import Event, FleetEvent, Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node
 from headgate.model.objects import Object
@@ -37,7 +37,7 @@ WORK = (
 )
 """The kinds that anybody may create, and that most mistakes will be about."""
 
-Seen = Event | Unreadable
+Seen = Event | FleetEvent | Unreadable
 Found = Generator[None, None, tuple[Key, ...]]
 """A search: pauses after each trial, and returns whom to quarantine."""
 
@@ -144,7 +144,9 @@ class Quarantine:
         """The nodes with a pod on them of which it is not known how much it takes."""
         return {entry.node for entry in self._entries.values() if entry.node and not entry.stand_in}
 
-    def shown(self, event: Seen, now: float, blocked: Collection[str], before: Object | None) -> Iterator[Event]:
+    def shown(
+        self, event: Seen, now: float, blocked: Collection[str], before: Object | None
+    ) -> Iterator[Event | FleetEvent]:
         """The event as the engine gets it; `before` is the object as it was last observed."""
         if isinstance(event, Unreadable):
             yield from self._hide(event, now, before)
@@ -221,7 +223,11 @@ class GuardedEngine:
     def reads(self) -> tuple[Kind, ...]:
         return self._engine.reads
 
-    def step(self, batch: Sequence[Seen], now: float) -> list[Effect]:
+    @property
+    def remote_reads(self) -> tuple[Kind, ...]:
+        return self._engine.remote_reads
+
+    def step(self, batch: Sequence[Seen], now: float) -> list[Effect | FleetEffect]:
         """Raises Raised, after which this engine must not be asked again, and AssertionError."""
         is_first = self._is_first
         effects = self._engine.step(self._shown(batch, now), now)
@@ -259,20 +265,24 @@ class GuardedEngine:
             yield
         self.quarantine.add(Quarantined(key, seen.uid, seen.version, raised.why, node, stand_in), now)
 
-    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[Event]:
+    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[Event | FleetEvent]:
         """The batch as the engine gets it; the very same as long as nothing is in quarantine."""
-        if not self.quarantine and not any(isinstance(event, Unreadable) for event in batch):
-            self._note(batch)
+        if not self.quarantine and self._note(batch):
+            self._is_first = False
             return batch  # type: ignore[return-value]  # nothing in it is unreadable
         before = self.quarantine.blocked()
         if self._is_first:
             self.quarantine.keep_only({key for event in batch if (key := _existing(event)) is not None})
-        shown: list[Event] = []
+        shown: list[Event | FleetEvent] = []
         for event in batch:
             if isinstance(event, Gone) and event.key in self.quarantine:
                 self.journal.forget(event.key)
             shown += self.quarantine.shown(event, now, before, self._object_of(event))
-            self._note((event,))
+            if isinstance(event, Unreadable):
+                self._known.pop(event.key, None)
+            else:
+                self._note((event,))
+        self._is_first = False
         shown += [Observed(self._known[key]) for key in self.quarantine.due(now) if key in self._known]
         return [*shown, *self._nodes_changed(before, self.quarantine.blocked())]
 
@@ -285,15 +295,18 @@ class GuardedEngine:
     def _object_of(self, event: Seen) -> Object | None:
         return self._known.get(event.key) if isinstance(event, Unreadable) else None
 
-    def _note(self, batch: Iterable[Seen]) -> None:
-        self._is_first = False
+    def _note(self, batch: Iterable[Seen]) -> bool:
+        """Notes what is known from now on, up to the first object that cannot be read; True when there is none."""
         for event in batch:
             if isinstance(event, Observed):
                 self._known[event.object.key] = event.object
-            elif isinstance(event, Gone | Unreadable):
+            elif isinstance(event, Unreadable):
+                return False
+            elif isinstance(event, Gone):
                 known = self._known.get(event.key)
-                if known is not None and (known.uid == event.uid or isinstance(event, Unreadable)):
+                if known is not None and known.uid == event.uid:
                     del self._known[event.key]
+        return True
 
 
 class _Trials:

@@ -87,7 +87,7 @@ def as_member_of_set(pod: Json, namespace: str) -> WithLookups[Json]:
     parent = (yield from found_owner(owner)) if owner is not None else None
     if not isinstance(parent, StatefulSet):
         return pod
-    group = stateful_set_workload(parent.key.name, parent.uid)
+    group = stateful_set_workload(parent.key.name, parent.uid, parent.labels)
     own = {name: value for name in PASSED_ON if (value := parent.labels.get(name))}
     annotations = {
         PREBUILT_WORKLOAD: group,

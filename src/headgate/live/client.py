@@ -67,8 +67,12 @@ class Client:
                 self._pause_until = self._clock() + _asked_pause(opened)
             yield opened
 
+    async def resolve(self) -> None:
+        """Look up the server's name once, apart from other clients. Raises NeverSent."""
+        await self._pool.resolve()
+
     def close(self) -> None:
-        self._pool.close_idle()
+        self._pool.close()
 
     async def _respect_pause(self) -> None:
         while (left := self._pause_until - self._clock()) > 0:

@@ -1,4 +1,6 @@
-"""Kubeconfig files, merged as kubectl does, and in-cluster configuration: how to reach the API server."""
+"""Kubeconfig files, merged as kubectl does, in-cluster configuration, and kubeconfigs of worker clusters: how to reach
+an API server.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +37,10 @@ class InvalidKubeconfig(Exception):
     def __init__(self, file: str, path: str, expected: str) -> None:
         super().__init__(": ".join(part for part in (file, path, expected) if part))
         self.file, self.path, self.expected = file, path, expected
+
+
+class InsecureKubeconfig(InvalidKubeconfig):
+    """A kubeconfig of a worker cluster that names files or programs of this host, or that would not protect secrets."""
 
 
 class YamlSection:
@@ -175,14 +181,71 @@ def kubeconfig_files(explicit: str, environment: Mapping[str, str], home: Path) 
 
 def load_kubeconfig(files: Sequence[Path], context: str = "") -> Access:
     """The access that `context`, or else the current context, describes."""
-    documents = [read_section(file) for file in files]
+    cluster, user = _chosen([read_section(file) for file in files], context)
+    return _access(cluster, user)
+
+
+def _chosen(documents: Sequence[YamlSection], context: str) -> tuple[YamlSection, YamlSection | None]:
+    """The cluster and the user of the context."""
     chosen = _context(documents, context)
     cluster = _named(documents, "clusters", "cluster", chosen.required_text("cluster"), chosen)
     user = _named(documents, "users", "user", name, chosen) if (name := chosen.text("user")) else None
+    return cluster, user
+
+
+def _access(cluster: YamlSection, user: YamlSection | None) -> Access:
     reached = _cluster(cluster)
     if user is None:
         return Access(reached, Anonymous())
     return Access(reached, _identity(user, cluster), _certificate(user))
+
+
+_INLINE = "a kubeconfig of a worker cluster names no files of this host"
+_NO_PASSWORDS = "expected a token or a client certificate, because passwords are not accepted"
+INSECURE_CLUSTER_FIELDS = {
+    "certificate-authority": f"expected certificate-authority-data instead, because {_INLINE}",
+    "insecure-skip-tls-verify": "expected false and certificate-authority-data, because certificates must be verified",
+}
+INSECURE_USER_FIELDS = {
+    "tokenFile": f"expected the token itself in the field token, because {_INLINE}",
+    "client-certificate": f"expected client-certificate-data instead, because {_INLINE}",
+    "client-key": f"expected client-key-data instead, because {_INLINE}",
+    "username": _NO_PASSWORDS,
+    "password": _NO_PASSWORDS,
+    "exec": "expected a token or a client certificate, because no programs are run for a worker cluster",
+    "auth-provider": "expected a token or a client certificate, because auth providers are not accepted",
+}
+
+
+def worker_access(content: bytes, source: str) -> Access:
+    """The access that the current context of a worker cluster's kubeconfig describes; `source` is where it is from.
+
+    Raises InsecureKubeconfig for what MultiKueue does not accept either, and InvalidKubeconfig.
+    """
+    try:
+        document = read_yaml(content)
+    except InvalidYaml as error:
+        raise InvalidKubeconfig(source, error.place, error.problem) from None
+    if not isinstance(document, dict):  # what it is instead is not told: it may be a token
+        raise InvalidKubeconfig(source, "", "expected a kubeconfig, which is a mapping")
+    cluster, user = _chosen([YamlSection(Path(source), "", document)], "")
+    _refuse_insecure(cluster, INSECURE_CLUSTER_FIELDS)
+    if not cluster.required_text("server").startswith("https://"):
+        raise _insecure(cluster, "server", "expected a URL such as https://host:6443, because secrets are sent there")
+    if user is not None:
+        _refuse_insecure(user, INSECURE_USER_FIELDS)
+    return _access(cluster, user)
+
+
+def _refuse_insecure(section: YamlSection, fields: Mapping[str, str]) -> None:
+    for name, expected in fields.items():
+        if section.raw(name) not in (None, "", False):
+            raise _insecure(section, name, expected)
+
+
+def _insecure(section: YamlSection, name: str, expected: str) -> InsecureKubeconfig:
+    refusal = section.refusal(name, expected)
+    return InsecureKubeconfig(refusal.file, refusal.path, refusal.expected)
 
 
 def context_namespace(files: Sequence[Path], context: str = "") -> str:

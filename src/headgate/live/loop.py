@@ -12,8 +12,8 @@ from typing import Protocol
 
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.quarantine import Seen
-from headgate.model.effects import Effect, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, Unreadable
+from headgate.model.effects import Effect, FleetEffect, WakeAt
+from headgate.model.events import FleetEvent, Gone, Observed, Outcome, RemoteEvent, TimerFired, Unreadable
 from headgate.model.keys import Key, Kind
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -30,7 +30,7 @@ class SteppingEngine(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    def step(self, batch: Sequence[Seen], now: float) -> list[Effect]: ...
+    def step(self, batch: Sequence[Seen], now: float) -> list[Effect | FleetEffect]: ...
 
 
 class StepObserver(Protocol):
@@ -44,7 +44,7 @@ class StepObserver(Protocol):
 async def run_steps(
     engine: SteppingEngine,
     queue: BatchSource,
-    perform: Callable[[Effect], None],
+    perform: Callable[[Effect | FleetEffect], None],
     now: Callable[[], float],
     observer: StepObserver,
 ) -> None:
@@ -58,7 +58,7 @@ async def run_steps(
 async def _step(
     engine: SteppingEngine,
     queue: BatchSource,
-    perform: Callable[[Effect], None],
+    perform: Callable[[Effect | FleetEffect], None],
     now: Callable[[], float],
     observer: StepObserver,
 ) -> None:
@@ -90,7 +90,8 @@ class EventQueue:
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._unlisted = dict.fromkeys(kinds)
         self._objects: dict[Kind, dict[tuple[Key, str], Observation]] = {kind: {} for kind in self._unlisted}
-        self._others: list[TimerFired | Outcome] = []
+        self._remote: dict[tuple[str, Key, str], RemoteEvent] = {}  # by cluster and object
+        self._others: list[TimerFired | Outcome | FleetEvent] = []
         self._news = asyncio.Event()
 
     def observe(self, event: Observation) -> None:
@@ -104,20 +105,37 @@ class EventQueue:
         self._others.append(event)
         self._news.set()
 
+    def tell_remote(self, event: FleetEvent) -> None:
+        """Takes what is told of a worker cluster."""
+        if isinstance(event, RemoteEvent) and not isinstance(event.event, Outcome):
+            place = (event.cluster, *_identity(event.event))
+            self._remote.pop(place, None)
+            self._remote[place] = event
+        else:
+            self._others.append(event)
+        self._news.set()
+
+    def forget_remote(self, cluster: str) -> None:
+        """No batch has anything more of this worker cluster, until there is news of it."""
+        self._remote = {place: event for place, event in self._remote.items() if place[0] != cluster}
+        self._others = [event for event in self._others if getattr(event, "cluster", None) != cluster]
+
     def listed(self, kind: Kind) -> None:
         """All objects of this kind have been observed."""
         if kind in self._unlisted:
             del self._unlisted[kind]
             self._news.set()
 
-    def take_outcomes(self) -> list[Outcome]:
+    def take_outcomes(self) -> list[Outcome | FleetEvent]:
         """The answers that no batch will hold, because the last step is over."""
-        outcomes = [event for event in self._others if isinstance(event, Outcome)]
+        outcomes = [event for event in self._others if not isinstance(event, TimerFired)]
         self._others.clear()
         return outcomes
 
     async def next(self) -> list[Seen]:
-        """All pending events, as soon as there are any: observations kind by kind, then timers and outcomes."""
+        """All pending events, as soon as there are any: observations kind by kind, those of worker clusters, then the
+        others in the order they were told.
+        """
         while self._unlisted or not self._news.is_set():
             self._news.clear()
             await self._news.wait()
@@ -126,6 +144,8 @@ class EventQueue:
         for waiting in self._objects.values():
             batch.extend(waiting.values())
             waiting.clear()
+        batch.extend(self._remote.values())
+        self._remote.clear()
         batch.extend(self._others)
         self._others.clear()
         return batch

@@ -55,6 +55,10 @@ TEXTS: Mapping[str, str] = {
     "headgate_queue_reserved_pods": "Pods without a node that reserve capacity of their Volcano queue.",
     "headgate_queue_waiting_pods": "Pods that their Volcano queue has no capacity for.",
     "headgate_queue_gates_removed_total": "Pods whose queue-allocation gate was removed before they had a node.",
+    "headgate_worker_cluster_connected": "1 while the worker cluster is connected.",
+    "headgate_preemption_gates_opened_total": "Preemption gates that were opened on worker clusters.",
+    "multikueue_workloads_dispatched_total": "Workloads that were created on worker clusters.",
+    "multikueue_workloads_admitted_total": "Workloads that worker clusters admitted.",
     "headgate_quarantined_objects": "Objects in quarantine, until they change.",
     "headgate_quarantines_total": "Quarantines of objects.",
     "headgate_engine_rebuilds_total": "Restarts of the engine after it failed.",
@@ -163,11 +167,15 @@ class Metrics:
         self._role = replica_role
         self._decisions = self._counter("headgate_decisions", "Decisions in the journal.", ("decision", "reason"))
         self._effects = self._counter("headgate_effects", "Writes to the cluster.", ("effect", "outcome"))
+        self._reviews = self._counter(
+            "controller_runtime_webhook_requests", "Requests to our admission webhooks by status.", ("webhook", "code")
+        )
         self._restarts = self._counter("headgate_watch_restarts", "Watches opened again.", ("kind",))
         self._dropped = self._counter("headgate_events_dropped", "Kubernetes events dropped for lack of room.", ())
         self._steps = self._histogram("headgate_step_duration_seconds", "One step of the engine.", STEP_BUCKETS)
         self._batches = self._histogram("headgate_batch_size", "Events in one step.", BATCH_BUCKETS)
         self._leading = Gauge("headgate_leader", "1 while this process decides.", registry=self.registry)
+        self.workers = WorkerMetrics(self.registry)
         self._engine = _EngineGauges(replica_role)
         self.registry.register(self._engine)
         self._count_preemptions()
@@ -248,6 +256,10 @@ class Metrics:
     def restarted(self, kind: Kind) -> None:
         self._restarts.labels(kind.value).inc()
 
+    def reviewed(self, webhook: str, code: int) -> None:
+        """A webhook, named by its path, has answered an API server."""
+        self._reviews.labels(webhook, str(code)).inc()
+
     def start_leading(self, gauges: Callable[[], Gauges]) -> None:
         """This process leads from now on; the engine's gauges are collected from this function."""
         self._leading.set(1)
@@ -259,6 +271,51 @@ class Metrics:
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class WorkerMetrics:
+    """Requests and writes to worker clusters; a cluster that is not used any more leaves no series behind."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        cluster = ("cluster",)
+        self._seconds = Histogram(
+            "headgate_worker_cluster_request_duration_seconds",
+            "One request to a worker cluster, until its answer.",
+            cluster,
+            registry=registry,
+            buckets=STEP_BUCKETS,
+        )
+        self._requests = Counter(
+            "headgate_worker_cluster_requests",
+            "Requests to worker clusters, by the status of the answer; watches are not counted.",
+            ("cluster", "outcome"),
+            registry=registry,
+        )
+        self._writes = Counter(
+            "headgate_worker_cluster_effects",
+            "Writes to worker clusters.",
+            ("cluster", "effect", "outcome"),
+            registry=registry,
+        )
+        self._labels: dict[str, set[tuple[str, ...]]] = {}  # of the counters, by cluster
+
+    def requested(self, cluster: str, outcome: str, seconds: float) -> None:
+        self._known(cluster).add((outcome,))
+        self._requests.labels(cluster, outcome).inc()
+        self._seconds.labels(cluster).observe(seconds)
+
+    def wrote(self, cluster: str, write: Write, trouble: WriteError | None) -> None:
+        labels = (type(write).__name__, trouble.value if trouble else "accepted")
+        self._known(cluster).add(labels)
+        self._writes.labels(cluster, *labels).inc()
+
+    def forgotten(self, cluster: str) -> None:
+        for labels in self._labels.pop(cluster, ()):
+            (self._requests if len(labels) == 1 else self._writes).remove(cluster, *labels)
+        self._seconds.remove(cluster)
+
+    def _known(self, cluster: str) -> set[tuple[str, ...]]:
+        return self._labels.setdefault(cluster, set())
 
 
 class _EngineGauges(Collector):

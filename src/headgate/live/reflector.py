@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,9 +24,8 @@ from headgate.api.decode import (
 )
 from headgate.api.kinds import RESOURCES, collection_paths
 from headgate.api.requests import Call
-from headgate.live.client import Client
 from headgate.live.connection import AnswerLost, Disconnected, HttpResponse, Stream
-from headgate.live.logs import Log, Outages
+from headgate.live.logs import Log
 from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 
@@ -40,15 +41,38 @@ Report = Callable[["Observed | Gone | Unreadable", Raw], None]
 """Takes an event and the JSON of the object it was read from (empty for an object found missing)."""
 
 
-class ReflectorDependencies(Struct, frozen=True):
-    """What every reflector of a process shares."""
+class ReadingClient(Protocol):
+    """The part of a client that reading needs."""
 
-    client: Client
-    outages: Outages
+    @property
+    def server(self) -> str: ...
+
+    async def perform(self, call: Call) -> HttpResponse: ...
+
+    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream | HttpResponse]: ...
+
+
+class OutageObserver(Protocol):
+    """Is told when reading a kind fails and when it works again; see `logs.Outages`."""
+
+    def failing(self, what: str, who: str, why: str) -> None: ...
+
+    def recovered(self, who: str) -> None: ...
+
+    def dropped(self, who: str) -> None: ...
+
+
+class ReflectorDependencies(Struct, frozen=True):
+    """What every reflector of a cluster shares."""
+
+    client: ReadingClient
+    outages: OutageObserver
     log: Log
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
     restarted: Callable[[Kind], None]  # a watch was opened again
+    selector: str = ""  # the labels of the objects to read; empty: all are
+    demanded: frozenset[Kind] = frozenset()  # kinds that a server must serve although others need not
 
 
 class Expired(Exception):
@@ -83,20 +107,33 @@ class JitteredBackoff:
         self._next = FIRST_PAUSE
 
 
+Known = dict[Key, tuple[str, str]]
+"""The uid and version of every object that was reported."""
+
+
 class Reflector:
-    """Reports each change of each object once. Remembers uid and version of every object, not the objects."""
+    """Reports each change of each object once. Remembers uid and version of every object, not the objects.
+
+    What an earlier reflector reported is `known`, and is reported as gone if it is not listed any more.
+    """
 
     def __init__(
-        self, kind: Kind, dependencies: ReflectorDependencies, report: Report, listed: Callable[[Kind], None]
+        self,
+        kind: Kind,
+        dependencies: ReflectorDependencies,
+        report: Report,
+        listed: Callable[[Kind], None],
+        known: Known | None = None,
     ) -> None:
         self._kind, self._dependencies, self._report, self._listed = kind, dependencies, report, listed
         self._paths = deque(collection_paths(RESOURCES[kind]))  # the first is asked
         self._unserved = 0  # of them, as many in a row were not served
-        self._known: dict[Key, tuple[str, str]] = {}
+        self._known: Known = {} if known is None else known
         self._version = ""  # from where to watch; empty: list first
         self._told_off = False  # the last watch brought an error, so that the next one opens does not mean it works
         self._backoff = JitteredBackoff(dependencies.random)
         self._complaints: dict[str, None] = {}
+        self._selected = {"labelSelector": dependencies.selector} if dependencies.selector else {}
 
     async def run(self) -> None:
         """Goes on until cancelled."""
@@ -177,7 +214,7 @@ class Reflector:
             self._lose(key, MISSING)
 
     async def _page(self, continuation: str) -> bytes:
-        query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
+        query = {"limit": str(PAGE), **self._selected} | ({"continue": continuation} if continuation else {})
         answer = await self._dependencies.client.perform(Call("GET", self._paths[0], query, "", b""))
         if answer.status != 200:
             raise self._refusal(answer)
@@ -218,6 +255,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
+            **self._selected,
         }
         async with self._dependencies.client.stream(Call("GET", self._paths[0], query, "", b"")) as opened:
             if isinstance(opened, HttpResponse):
@@ -244,7 +282,8 @@ class Reflector:
                     self._lose(about.key, news.object)
 
     def _refusal(self, answer: HttpResponse) -> Exception:
-        if answer.status == 404 and RESOURCES[self._kind].optional:
+        optional = RESOURCES[self._kind].optional and self._kind not in self._dependencies.demanded
+        if answer.status == 404 and optional:
             return NotServed()
         return _told(answer.body, answer.status)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -15,26 +15,30 @@ from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
-from headgate.live.logs import Log
+from headgate.live.logs import Log, ReadProgress, Unwatched
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps
 from headgate.live.metrics import Metrics, seconds_of_attempts
 from headgate.live.performer import Performer, object_of
 from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
+from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies
 from headgate.model.effects import (
     Bind,
+    Connect,
     Create,
     Delete,
+    Disconnect,
     Effect,
     EmitEvent,
     Evict,
+    FleetEffect,
     PatchSpec,
     PatchStatus,
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Outcome, Unreadable, WriteError
+from headgate.model.events import Observed, Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
 from headgate.model.keys import Key
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
@@ -62,6 +66,8 @@ class TermDependencies(Struct, frozen=True):
     clock: Callable[[], float]
     wall: Callable[[], float]
     quarantine: Quarantine
+    reading: ReadProgress = Unwatched()
+    namespace: str = "kube-system"  # our own, where the kubeconfigs of worker clusters are
 
     def fresh(self, watch: PluginObserver = unwatched) -> Engine:
         preemption = self.settings.preemption
@@ -83,6 +89,7 @@ class LeaderTerm:
         client, sleep = dependencies.reflector.client, dependencies.reflector.sleep
         self._performer = Performer(client, self._events.tell, dependencies.metrics, sleep, dependencies.clock)
         self._timers = Timers(dependencies.wall, self._events.tell)
+        self._workers = ClusterConnections(self._around_workers(), self._engine.remote_reads, self._events.tell_remote)
         self._announcements = Announcements()
         self._effects: list[Effect] = []  # of the step
         self._step_began = self._now = 0.0
@@ -90,16 +97,25 @@ class LeaderTerm:
         self.absorbed = False  # the whole cluster has been read and decided on once
         self._raised = asyncio.Event()  # the engine did, so this term is over
 
+    def _around_workers(self) -> WorkerDependencies:
+        shared = self._dependencies
+        settings = shared.settings.multikueue
+        return WorkerDependencies(
+            shared.reflector, shared.namespace, settings, shared.metrics.workers, shared.clock, shared.wall
+        )
+
     async def run(self, stop: asyncio.Event) -> bool:
         """Whether another term must follow, because this one's engine raised. Its writes are answered by then."""
         self._dependencies.metrics.start_leading(self._engine.gauges)
         try:
             async with asyncio.TaskGroup() as group:
+                self._workers.start(group)
                 background = [group.create_task(work) for work in (*self._reflections(), self._performer.run())]
                 deciding = group.create_task(self._decide())
                 await self._end(stop)
                 deciding.cancel()
                 await self._drain()
+                self._workers.close()
                 for task in background:
                     task.cancel()
         except* BrokenEngine as broken:
@@ -149,16 +165,24 @@ class LeaderTerm:
             log.error("no object found that caused it: restarting the engine", error=raised.why)
 
     async def _drain(self) -> None:
-        if not await self._performer.drain():
+        if not all(await asyncio.gather(self._performer.drain(), self._workers.drain())):
             self._dependencies.log.warning("stopping with unanswered writes")
         self._tell_answered(self._events.take_outcomes(), self._dependencies.wall())
 
     def _observe(self, event: Observation, raw: Raw) -> None:
+        if not self.absorbed:
+            key = event.object.key if isinstance(event, Observed) else event.key
+            self._dependencies.reading.read(key.kind, 1)
         if self._dependencies.recorder is not None and not isinstance(event, Unreadable):
             self._dependencies.recorder.note(event, raw)
         self._events.observe(event)
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect | FleetEffect) -> None:
+        if isinstance(effect, FleetEffect):
+            if isinstance(effect, Connect | Disconnect):
+                self._events.forget_remote(effect.cluster)
+            self._workers.perform(effect)
+            return
         self._effects.append(effect)
         match effect:
             case WakeAt():
@@ -171,8 +195,11 @@ class LeaderTerm:
     # StepObserver
 
     def before_step(self, batch: Sequence[Seen], now: float) -> None:
+        if not self.absorbed:
+            self._dependencies.reading.done()
         if self._dependencies.recorder is not None:
-            self._dependencies.recorder.write([event for event in batch if not isinstance(event, Unreadable)], now)
+            told = [event for event in batch if not isinstance(event, Unreadable | RemoteEvent | RemoteConnection)]
+            self._dependencies.recorder.write(told, now)
         self._now, self._step_began = now, self._dependencies.clock()
 
     def after_step(self, batch: Sequence[Seen], entries: Sequence[Entry]) -> None:
@@ -188,12 +215,11 @@ class LeaderTerm:
     def _tell_answered(self, batch: Sequence[Seen], now: float) -> None:
         """Logs and counts what came true, and logs what did not; writes are counted by their outcome anyway."""
         log, entries = self._dependencies.log, list[Entry]()
-        for outcome in batch:
-            if isinstance(outcome, Outcome) and outcome.trouble is WriteError.REFUSED:
-                what, error = type(outcome.effect).__name__, outcome.message or outcome.trouble
-                log.warning(
-                    "the server refuses a write", effect=what, object=str(object_of(outcome.effect)), error=error
-                )
+        for event in batch:
+            if isinstance(event, Outcome):
+                self._warn_of_refusal(event, {})
+            elif isinstance(event, RemoteEvent) and isinstance(event.event, Outcome):
+                self._warn_of_refusal(event.event, {"cluster": event.cluster})
         for answered in self._announcements.answered(batch, now):
             if isinstance(answered, Announcement):
                 self._dependencies.metrics.told((answered.entry,), answered.seconds)
@@ -202,3 +228,11 @@ class LeaderTerm:
                 entry, error = answered.entry, answered.message or answered.trouble
                 log.warning(f"{entry.decision} failed", object=str(entry.key), reason=entry.reason, error=error)
         log.entries(entries)
+
+    def _warn_of_refusal(self, outcome: Outcome, where: Mapping[str, str]) -> None:
+        if outcome.trouble is WriteError.REFUSED:
+            what, key, error = type(outcome.effect).__name__, object_of(outcome.effect), outcome.message
+            said = error or outcome.trouble
+            self._dependencies.log.warning(
+                "the server refuses a write", **where, effect=what, object=str(key), error=said
+            )

@@ -11,7 +11,7 @@ from headgate.model.affinity import Toleration
 from headgate.model.conditions import Condition
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Phase
-from headgate.model.queues import FlavorDebt, QueuedWorkloadStatus
+from headgate.model.queues import FlavorDebt, GateStatus, QueuedWorkloadStatus
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
@@ -65,13 +65,25 @@ class AdmissionCheckStatus(Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
+class PreemptionGateStates(Struct, frozen=True, gc=False):
+    """The states of all preemption gates of a Workload, and nothing else of its status."""
+
+    gates: tuple[GateStatus, ...]
+
+
+class MultiKueueClusterStatus(Struct, frozen=True, gc=False):
+    conditions: tuple[Condition, ...] = ()
+
+
 QueueStatus = (
     QueuedWorkloadStatus
     | ClusterQueueStatus
     | ClusterQueueDebt
     | LocalQueueStatus
     | CohortStatus
+    | PreemptionGateStates
     | AdmissionCheckStatus
+    | MultiKueueClusterStatus
 )
 
 
@@ -390,5 +402,34 @@ class WakeAt(Struct, frozen=True, gc=False):
     idle: bool = False
 
 
-Effect = Bind | RemoveGate | PatchStatus | PatchSpec | Create | Delete | Evict | EmitEvent | WakeAt
 Write = Bind | RemoveGate | PatchStatus | PatchSpec | Create | Delete | Evict | EmitEvent
+Effect = Write | WakeAt
+"""What concerns the cluster the engine decides about."""
+
+
+class RemoteWrite(Struct, frozen=True, gc=False):
+    """Perform the write on that worker cluster; its outcome is a `RemoteEvent` of the same cluster."""
+
+    cluster: str
+    write: Write
+
+
+class Connect(Struct, frozen=True, gc=False):
+    """Use this worker cluster from now on. Where the source is another than before, the old connection is replaced.
+
+    Exactly one of `secret` (its name in our own namespace) and `path` says where the kubeconfig is.
+    """
+
+    cluster: str
+    secret: str = ""
+    path: str = ""
+
+
+class Disconnect(Struct, frozen=True, gc=False):
+    """Forget this worker cluster: nothing more is told of it."""
+
+    cluster: str
+
+
+FleetEffect = RemoteWrite | Connect | Disconnect
+"""What concerns other clusters."""

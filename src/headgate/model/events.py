@@ -59,3 +59,34 @@ class Outcome(Struct, frozen=True, gc=False):
 
 
 Event = Observed | Gone | TimerFired | Outcome
+"""What is told of the cluster the engine decides about."""
+
+
+class RemoteEvent(Struct, frozen=True, gc=False):
+    """What is told of a worker cluster. The effect of an `Outcome` is the write as it was inside the `RemoteWrite`."""
+
+    cluster: str
+    event: Observed | Gone | Outcome
+
+
+class RemoteState(StrEnum):
+    CONNECTED = "connected"
+    LOST = "lost"
+    REFUSED = "refused"  # its kubeconfig cannot or may not be used
+
+
+class RemoteConnection(Struct, frozen=True, gc=False):
+    """How the connection to a worker cluster stands.
+
+    CONNECTED is told after every object of the cluster was told in `RemoteEvent`s of the same or of earlier batches.
+    `reason` and `message` are those of the condition Active of the MultiKueueCluster.
+    """
+
+    cluster: str
+    state: RemoteState
+    reason: str = ""
+    message: str = ""
+
+
+FleetEvent = RemoteEvent | RemoteConnection
+"""What is told of other clusters."""

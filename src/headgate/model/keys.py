@@ -40,6 +40,8 @@ class Kind(StrEnum):
     RESOURCE_FLAVOR = "resourceflavors.kueue.x-k8s.io"
     WORKLOAD_PRIORITY_CLASS = "workloadpriorityclasses.kueue.x-k8s.io"
     ADMISSION_CHECK = "admissionchecks.kueue.x-k8s.io"
+    MULTIKUEUE_CLUSTER = "multikueueclusters.kueue.x-k8s.io"
+    MULTIKUEUE_CONFIG = "multikueueconfigs.kueue.x-k8s.io"
 
 
 class Key(Struct, frozen=True, order=True, gc=False, cache_hash=True):

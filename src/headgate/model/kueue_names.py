@@ -23,6 +23,15 @@ LOCAL_QUEUE_NAME = f"{_DOMAIN}/local-queue-name"
 OURS_ON_PODS = (POD_SET, CLUSTER_QUEUE_NAME, LOCAL_QUEUE_NAME)
 JOB_UID = f"{_DOMAIN}/job-uid"
 
+# On worker clusters.
+MULTIKUEUE_ORIGIN = f"{_DOMAIN}/multikueue-origin"
+"""The label of what a manager cluster created; its value says which."""
+
+ORIGIN_UID = f"{_DOMAIN}/multikueue-origin-uid"
+"""The annotation of a clone that says of which object it is one."""
+OPENED_GATE = "scheduling.headgate.dev/opened-preemption-gate"
+"""The annotation of a Workload at home that says on which worker cluster its gate is opened, and since when."""
+
 # Annotations.
 GROUP_TOTAL = f"{_DOMAIN}/pod-group-total-count"
 FAST_ADMISSION = f"{_DOMAIN}/pod-group-fast-admission"
@@ -50,6 +59,9 @@ GATES = frozenset({ADMISSION_GATE, TOPOLOGY_GATE})
 IN_USE = f"{_DOMAIN}/resource-in-use"
 """The finalizer of what queues depend on, and of Workloads whose work may still run."""
 
+MULTIKUEUE = f"{_DOMAIN}/multikueue"
+"""The controller of admission checks and jobs that run on worker clusters, and the preemption gate of their clones."""
+
 DEFAULT_QUEUE = "default"
 """The local queue that work of its namespace gets which names none."""
 DEFAULT_CLASS = "default"
@@ -74,6 +86,6 @@ def workload_name(kind: str, group: str, name: str, uid: str) -> str:
     return f"{prefix}-{digest[:_HASHED]}"
 
 
-def stateful_set_workload(name: str, uid: str) -> str:
-    """What the Workload of a StatefulSet is called, and the group its pods make."""
-    return workload_name("StatefulSet", "apps", name, uid)
+def stateful_set_workload(name: str, uid: str, labels: Mapping[str, str]) -> str:
+    """What the Workload of a StatefulSet is called, and the group its pods make; a prebuilt one has its own name."""
+    return labels.get(PREBUILT_WORKLOAD) or workload_name("StatefulSet", "apps", name, uid)

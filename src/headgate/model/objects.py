@@ -10,6 +10,7 @@ from headgate.model.claims import AttachLimits, DeviceClaim, StorageClass, Volum
 from headgate.model.groups import Workload
 from headgate.model.keys import Key, Target
 from headgate.model.limits import LimitRange, RuntimeClass
+from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.node import Node
 from headgate.model.owners import CronJob, ReplicaOwner, Service
 from headgate.model.pod import Pod, PodTemplate
@@ -101,6 +102,7 @@ class Job(Struct, frozen=True, gc=False):
     generation: int = 0
     failed_indexes: int = 0  # how many indexes failed for good
     indexes: JobIndexes | None = None  # of an Indexed Job
+    spec: Raw = Raw(b"")  # verbatim, of one that runs on another cluster
 
     @property
     def target(self) -> Target:
@@ -109,6 +111,7 @@ class Job(Struct, frozen=True, gc=False):
 
 ClaimObject = VolumeClaim | Volume | StorageClass | DeviceClaim | AttachLimits
 OwnerObject = Service | ReplicaOwner
+FleetObject = MultiKueueCluster | MultiKueueConfig
 QuotaObject = QueueObject | QueuedWorkload | LimitRange | RuntimeClass | VolcanoQueue
 Object = (
     Pod
@@ -122,6 +125,7 @@ Object = (
     | ClaimObject
     | OwnerObject
     | QuotaObject
+    | FleetObject
 )
 
 

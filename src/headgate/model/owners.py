@@ -50,6 +50,7 @@ class StatefulSet(Replicas, frozen=True, gc=False):
     annotations: Mapping[str, str] = {}
     pods: PodTemplate = PodTemplate()
     in_order: bool = True  # each pod waits until the one before it is ready
+    spec: Raw = Raw(b"")  # verbatim, of one that names a queue
 
 
 class CronJob(Struct, frozen=True, gc=False):

@@ -19,6 +19,11 @@ class Role(StrEnum):
     QUOTA = "quota"  # which workloads hold quota of their queues
     INTEGRATIONS = "integrations"  # that jobs and pods become workloads, and start and stop as these do
     SCHEDULER = "scheduler"  # on which nodes pods run
+    FLEET = "fleet"  # on which worker clusters workloads run
+
+
+ONE_CLUSTER = frozenset(Role) - {Role.FLEET}
+"""The roles of a process that knows of no other cluster than its own."""
 
 
 class Point(StrEnum):
@@ -125,6 +130,24 @@ class VolcanoSettings(Struct, frozen=True):
     reservation_timeout: float = 600.0  # seconds a pod without a node may reserve capacity of its queue
 
 
+ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+INCREMENTAL = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
+
+
+class MultiKueueSettings(Struct, frozen=True):
+    """How workloads are dispatched to worker clusters. A dispatcher of any other name is another controller."""
+
+    origin: str = "multikueue"  # the value of the label by which we know our own objects on worker clusters
+    gc_interval: float = 60.0  # seconds between two searches for what nobody at home owns; 0: there are none
+    worker_lost_timeout: float = 900.0  # seconds a workload waits for the cluster it runs on
+    dispatcher: str = ALL_AT_ONCE
+    step_size: int = 3  # worker clusters that the incremental dispatcher adds each round
+    single_cluster_preemption_timeout: float = 300.0  # seconds between two gates of a workload that are opened
+    proposal_window: float = 1.0  # seconds after the first signal in which others are waited for; 0: first come
+    orchestrated: bool = True  # whether remote Workloads get a preemption gate
+    kubeconfig_directory: str = "/etc/multikueue/kubeconfigs"  # where kubeconfigs in files must be
+
+
 class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0  # seconds a refused pod waits before its next try; doubles with each refusal
@@ -135,6 +158,7 @@ class Settings(Struct, frozen=True):
     preemption: PreemptionSettings = PreemptionSettings()
     quota: QuotaSettings = QuotaSettings()
     volcano: VolcanoSettings = VolcanoSettings()
+    multikueue: MultiKueueSettings = MultiKueueSettings()
     seed: int = 0  # settles ties between equally good nodes
     roles: frozenset[Role] = frozenset({Role.SCHEDULER})
     not_applied: tuple[str, ...] = ()  # fields of a configuration file of Kueue that do not apply

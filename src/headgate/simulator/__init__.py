@@ -1,7 +1,8 @@
 """What would Headgate do? The engine on simulated clusters in virtual time: one seed, one history.
 
 `scenario` reads a scenario; `virtual_time` runs it on clusters (`cluster`), each an API server, the controllers of
-`headgate.world` and our process, with `faults`; `invariants` hold after every step; `report` is the result.
+`headgate.world` and our process, with `faults`; `invariants` hold after every step; `report` is the result. Between
+clusters there is a `network`; `fleet` has what must hold in all of them together.
 
 To add an action to the timeline: in `scenario.py`, write its record, add it to the union `Action`, its field to
 `TimelineEntry` and `ACTIONS`, and read it in `_ScenarioReader._action`; in `virtual_time.py`, perform it in

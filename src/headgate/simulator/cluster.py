@@ -26,7 +26,7 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError
-from headgate.engine.journal import Entry
+from headgate.engine.journal import Entry, Journal
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import (
@@ -45,11 +45,12 @@ from headgate.model.objects import Object
 from headgate.model.settings import Settings
 from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
-from headgate.simulator.faults import FaultInjector, Faults
+from headgate.simulator.faults import FaultInjector
 from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.manifests import Manifest
+from headgate.simulator.network import OUTSIDE, Endpoint, Network
 from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
-from headgate.simulator.process import Process, ProcessPlan
+from headgate.simulator.process import Access, Process, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.simulator.scenario import Apply, Scenario
 from headgate.world import (
@@ -105,10 +106,10 @@ def _gates(pod: Json | None) -> object:
     return pod["spec"].get("schedulingGates") if pod is not None else None
 
 
-def installed_objects() -> tuple[Json, ...]:
-    """CRDs and webhook configurations, as `headgate install` leaves them."""
-    place = AtService("headgate-system", "headgate")
-    configurations = webhook_configurations(place, volcano=True)
+def installed_objects(settings: Settings) -> tuple[Json, ...]:
+    """CRDs and webhook configurations, as `headgate install` leaves them for a process with these settings."""
+    place, names = AtService("headgate-system", "headgate"), [each.scheduler_name for each in settings.profiles]
+    configurations = webhook_configurations(place, volcano=True, schedulers=names)
     return (*definitions(), *queue_definitions(), *volcano_definitions(), *configurations)
 
 
@@ -186,6 +187,10 @@ class ControllerRunner:
         elif not kinds.isdisjoint(self._reads):
             self._inbox += of_kinds(changes, self._reads)
 
+    @property
+    def has_events(self) -> bool:
+        return bool(self._inbox)
+
     def fire(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
 
@@ -205,34 +210,35 @@ class ControllerRunner:
 
 
 class SimulatedCluster:
-    """An API server, controllers and our process. `more_controllers` run beside the usual ones."""
+    """An API server, controllers and our process."""
 
     def __init__(
         self,
         name: str,
         seed: int,
-        faults: Faults,
         injector: FaultInjector,
         plan: ProcessPlan,
+        network: Network,
         *,
+        place: str = OUTSIDE,
         more_controllers: Sequence[Controller] = (),
         autoscaler: Autoscaler | None = None,
     ) -> None:
+        """Our process runs in `place`; `more_controllers` run beside the usual ones."""
         self.name = name
         reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
         webhooks = our_webhooks(plan.settings, lookup_in(lambda: self.server), reading)
+        installed = installed_objects(plan.settings)
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),
-            objects=(*INITIAL_OBJECTS, *installed_objects()),
+            objects=(*INITIAL_OBJECTS, *installed),
         )
-        self.kubectl = Kubectl(
-            self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()}
-        )
+        self.kubectl = Kubectl(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed})
         self.pod_counts = PodCounts()
         self._bound_once = BoundOnce()
         controllers: tuple[Controller, ...] = (
-            Kubelet(faults.stuck),
+            Kubelet(injector.faults.stuck),
             JobController(),
             StatefulSetController(),
             ReplicaSetController(),
@@ -247,16 +253,18 @@ class SimulatedCluster:
             controllers = (*controllers, autoscaler, self.review)
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
-        self.process = Process(self.server, self._feed, plan, faults, injector)
+        network.add(name, Endpoint(self.server, reading.read))
+        self.process = Process(self.server, self._feed, plan, injector, Access(network, place, name))
         self.changed_at = 0.0
         self.changes: list[Sequence[ObjectChange]] = []  # of this round
         self._release_set_for: float | None = None
-        self._cut_off_until = 0.0
         self._restart_set_in = -1
 
     def round(self, now: float, wake: Wake) -> bool:
         """Hands out what changed, and lets process and controllers act once; returns whether any did."""
         self.changes = []
+        if not (self._feed.is_behind or self.process.has_news(now) or any(each.has_events for each in self._runners)):
+            return False
         self._distribute(now)
         moved = self.process.step(now, lambda alarm: wake(alarm.at, self._engine_timer(alarm.timer), alarm.idle))
         self._distribute(now)
@@ -270,19 +278,18 @@ class SimulatedCluster:
         """The decisions of our process and of the autoscaler."""
         return [*self.process.journal_entries, *(scaling_entries(self.autoscaler.cloud) if self.autoscaler else ())]
 
+    def journal(self) -> Journal | None:
+        """The journal of our process while it runs."""
+        return self.process.journal
+
+    def set_lag(self, seconds: float, now: float, wake: Wake) -> None:
+        """From now on all that our process observes lags by this time."""
+        self.process.set_lag(seconds, now)
+        self._set_timers(now, wake)
+
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)
         self._set_timers(now, wake)
-
-    def disconnect(self, now: float, seconds: float, wake: Wake) -> None:
-        self.process.connected = False
-        self._cut_off_until = max(self._cut_off_until, now + seconds)
-        until = self._cut_off_until
-        wake(until, lambda: self._reconnect(until))
-
-    def _reconnect(self, at: float) -> None:
-        if at >= self._cut_off_until:
-            self.process.connected = True
 
     def _distribute(self, now: float) -> None:
         changes = self._feed.poll()
@@ -300,7 +307,7 @@ class SimulatedCluster:
 
     def _set_timers(self, now: float, wake: Wake) -> None:
         """Sets timers for delayed observations and for the restart of a crashed process."""
-        due = self.process.view.next_at
+        due = self.process.next_at
         if due is not None and due > now and due != self._release_set_for:
             self._release_set_for = due
             wake(due, lambda: None)

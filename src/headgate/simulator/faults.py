@@ -49,7 +49,7 @@ class FaultInjector:
     """Injects faults: planned ones, and random ones that depend on the seed alone."""
 
     def __init__(self, faults: Faults, seed: int) -> None:
-        self._faults = faults
+        self.faults = faults
         self._random = random.Random(seed)
         chances = ((faults.crash, None), (faults.lost, WriteFault.LOST), (faults.conflict, WriteFault.CONFLICT))
         self._of_writes = [(chance, fault) for chance, fault in chances if chance > 0]
@@ -57,7 +57,7 @@ class FaultInjector:
 
     def for_write(self) -> WriteFault | None:
         number, self.writes = self.writes, self.writes + 1
-        planned = self._faults.at.get(number)
+        planned = self.faults.at.get(number)
         if planned is not None:
             return planned
         for chance, fault in self._of_writes:
@@ -66,9 +66,9 @@ class FaultInjector:
         return None
 
     def for_observations(self) -> ObservationFault | None:
-        if self._happens(self._faults.dropped):
+        if self._happens(self.faults.dropped):
             return ObservationFault.DROPPED
-        return ObservationFault.COALESCED if self._happens(self._faults.coalesced) else None
+        return ObservationFault.COALESCED if self._happens(self.faults.coalesced) else None
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self._random.random() < chance

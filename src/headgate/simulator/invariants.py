@@ -11,6 +11,7 @@ from headgate.model.effects import (
     Bind,
     Effect,
     Evict,
+    FleetEffect,
     Nomination,
     PatchSpec,
     PatchStatus,
@@ -238,7 +239,7 @@ class SchedulingInvariants:
         self.known = ObservedState()
         self._with_gangs = with_gangs
 
-    def check(self, effects: Sequence[Effect], entries: Iterable[Entry], journal: Journal | None) -> None:
+    def check(self, effects: Sequence[Effect | FleetEffect], entries: Iterable[Entry], journal: Journal | None) -> None:
         """Checks the effects of one step against its journal entries."""
         binds = [effect for effect in effects if isinstance(effect, Bind)]
         if binds:

@@ -18,8 +18,10 @@ from headgate.apiserver.storage import Collection as Stored
 from headgate.model.events import Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import Object
+from headgate.simulator.faults import FaultInjector, ObservationFault
 
 ObjectChange = Observed | Gone
+NO_QUERY: Mapping[str, str] = {}
 Dated = tuple[int, ObjectChange]
 """A change with its resource version."""
 
@@ -41,14 +43,22 @@ class Feed:
     An optional kind that the server does not serve has no objects until it does.
     """
 
-    def __init__(self, server: ApiServer, kinds: Iterable[Kind], read: Read = read_once) -> None:
-        self._server, self._read = server, read
+    def __init__(
+        self, server: ApiServer, kinds: Iterable[Kind], read: Read = read_once, query: Mapping[str, str] = NO_QUERY
+    ) -> None:
+        """`query` selects the objects, as in the requests of a watch."""
+        self._server, self._read, self._query = server, read, query
         self._served = server.served()
         self._watches = {kind: self._watch(kind) for kind in kinds}
         self._collections = self._in_watches()
         self.objects: dict[Key, Object] = {}
         self.unreadable: dict[Key, Unreadable] = {}
         self._seen = 0  # the server's version at the last look
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything changed in the server since the last poll."""
+        return self._server.version != self._seen
 
     def poll(self) -> list[ObjectChange]:
         """What changed since the last call."""
@@ -73,7 +83,7 @@ class Feed:
         resource = RESOURCES[kind]
         for path in collection_paths(resource):
             try:
-                return self._server.watch(path, {})
+                return self._server.watch(path, self._query)
             except ApiError:
                 if not resource.optional:
                     raise
@@ -166,6 +176,9 @@ class DelayedObservations:
     def next_at(self) -> float | None:
         return self._coming[0][0] if self._coming else None
 
+    def is_due(self, now: float) -> bool:
+        return bool(self._coming) and self._coming[0][0] <= now
+
     def release(self, now: float) -> list[ObjectChange]:
         """The changes our process observes by now."""
         seen: list[ObjectChange] = []
@@ -173,6 +186,18 @@ class DelayedObservations:
             seen += self._coming.popleft()[1]
         self._note(seen)
         return seen
+
+    def observe(self, objects: Mapping[Key, Object], now: float, injector: FaultInjector) -> list[ObjectChange]:
+        """The changes observed by now, with the faults that observations have; `objects` are all there are."""
+        if not self.is_due(now):
+            return []
+        match injector.for_observations():
+            case ObservationFault.DROPPED:
+                return self.relist(objects)
+            case ObservationFault.COALESCED:
+                return coalesced(self.release(now))
+            case None:
+                return self.release(now)
 
     def relist(self, objects: Mapping[Key, Object]) -> list[ObjectChange]:
         """All objects as they are now, and deletions since the last observation; a list is not delayed."""

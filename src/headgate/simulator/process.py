@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -12,14 +13,26 @@ from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine
 from headgate.engine.scheduler.gangs import PLUGIN as GANGS
 from headgate.gates.pre_enqueue import PRE_ENQUEUE, PreEnqueue
-from headgate.model.effects import Bind, Create, Effect, Evict, PatchStatus, WakeAt, Write
-from headgate.model.events import Event, Outcome, TimerFired, Unreadable, WriteError
+from headgate.model.effects import (
+    Bind,
+    Connect,
+    Create,
+    Disconnect,
+    Effect,
+    Evict,
+    FleetEffect,
+    PatchStatus,
+    RemoteWrite,
+    WakeAt,
+    Write,
+)
+from headgate.model.events import Event, FleetEvent, Outcome, RemoteEvent, TimerFired, Unreadable, WriteError
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
-from headgate.model.settings import Point, Settings
+from headgate.model.settings import Point, Role, Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 from headgate.simulator.clients import perform
-from headgate.simulator.faults import FaultInjector, Faults, ObservationFault, WriteFault
+from headgate.simulator.faults import FaultInjector, WriteFault
 from headgate.simulator.invariants import (
     CAPACITY_KINDS,
     KNOWN_KINDS,
@@ -29,9 +42,11 @@ from headgate.simulator.invariants import (
     check_gates,
     check_nothing_lost,
 )
-from headgate.simulator.observing import DelayedObservations, Feed, ObjectChange, coalesced, of_kinds
+from headgate.simulator.network import UNREACHABLE, Network, RemoteObjects, WorkerConnections
+from headgate.simulator.observing import DelayedObservations, Feed, ObjectChange, of_kinds
 
 SetTimer = Callable[[WakeAt], None]
+Send = Callable[[Write, float], Outcome]
 CHECKED = KNOWN_KINDS | CAPACITY_KINDS
 """The kinds of objects that invariants are about."""
 
@@ -48,30 +63,50 @@ class ProcessPlan(Struct, frozen=True):
         return Engine(self.settings, (*PRE_ENQUEUE, *self.plugins), exact)
 
     @property
+    def watched_remotely(self) -> RemoteObjects:
+        return RemoteObjects(self.engine().remote_reads, self.settings.multikueue.origin)
+
+    @property
+    def served(self) -> frozenset[str]:
+        """The schedulerNames whose pods it schedules."""
+        settings = self.settings
+        profiles = settings.profiles if Role.SCHEDULER in settings.roles else ()
+        return frozenset(profile.scheduler_name for profile in profiles)
+
+    @property
     def with_gangs(self) -> frozenset[str]:
         """The schedulerNames that start gangs as gangs."""
         profiles = self.settings.profiles_in_full()
         return frozenset(each.scheduler_name for each in profiles if each.has_on(GANGS, Point.PRE_ENQUEUE))
 
 
+class Access(Struct, frozen=True):
+    """Where our process runs, and the cluster whose process it is."""
+
+    network: Network
+    place: str
+    cluster: str
+
+
 class Process:
     """A process that restarts after each crash with no state but the cluster's."""
 
     def __init__(
-        self, server: ApiServer, feed: Feed, plan: ProcessPlan, faults: Faults, injector: FaultInjector
+        self, server: ApiServer, feed: Feed, plan: ProcessPlan, injector: FaultInjector, access: Access
     ) -> None:
         self._server, self._feed, self._plan = server, feed, plan
-        self._injector, self._restart_after = injector, faults.restart
-        self.view = DelayedObservations(faults.stale)
+        self._injector, self._restart_after = injector, injector.faults.restart
+        self.view = DelayedObservations(injector.faults.stale)
         self.life = 0
-        self.connected = True
+        self._access = access
+        self._workers = WorkerConnections(access.network, access.place, plan.watched_remotely, injector)
         self.restarts_at: float | None = None
         self.journal_entries: list[Entry] = []
         self._engine: GuardedEngine | None = None
         self._quarantine = Quarantine()
         self._unreadable: dict[Key, Unreadable] = {}  # those it was told of
         self._fresh = False
-        self._inbox: list[Event] = []
+        self._inbox: list[Event | FleetEvent] = []
         self._busy_until = 0.0
         self._whole = WholeGangPreemption()
         self.start()
@@ -81,6 +116,21 @@ class Process:
         """The journal of the running process; None while it is down."""
         return self._engine.journal if self._engine is not None else None
 
+    @property
+    def next_at(self) -> float | None:
+        """When the next delayed observation is due."""
+        times = [at for at in (self.view.next_at, self._workers.next_at) if at is not None]
+        return min(times, default=None)
+
+    @property
+    def _connected(self) -> bool:
+        return self._access.network.reaches(self._access.place, self._access.cluster)
+
+    def set_lag(self, seconds: float, now: float) -> None:
+        """From now on all its observations lag by this time."""
+        self.view.set_lag(seconds, now)
+        self._workers.set_lag(seconds, now)
+
     def start(self) -> None:
         self._engine, self._fresh = GuardedEngine(self._plan.engine, self._quarantine, self._plan.engine), True
         self._unreadable = {}
@@ -88,6 +138,7 @@ class Process:
         self._busy_until = 0.0
         self.restarts_at = None
         self.view.forget()
+        self._workers.forget()
 
     def crash(self, now: float, seconds: float) -> None:
         """Crashes: pending writes are not performed and the quarantine is forgotten."""
@@ -104,12 +155,19 @@ class Process:
         if life == self.life:
             self._inbox.append(TimerFired(timer))
 
+    def has_news(self, now: float) -> bool:
+        """Whether there may be events for its engine, beside those of changes that it was not told of yet."""
+        if self._engine is None:
+            return False
+        waiting = self._fresh or self._inbox or self._unreadable != self._feed.unreadable
+        return bool(waiting) or self.view.is_due(now) or self._workers.has_news(now)
+
     def step(self, now: float, set_timer: SetTimer) -> bool:
         """Steps the engine if there are events for it; returns whether there were."""
-        if self._engine is None or (self._fresh and not self.connected):
+        if self._engine is None or (self._fresh and not self._connected):
             return False
-        changes = self._changes(now) if self.connected else []
-        batch = [*self._inbox, *changes, *self._newly_unreadable()]
+        changes = self._changes(now) if self._connected else []
+        batch = [*self._inbox, *changes, *self._newly_unreadable(), *self._workers.events(now)]
         if not batch and not self._fresh:
             return False
         self._inbox, self._fresh = [], False
@@ -129,7 +187,7 @@ class Process:
         return True
 
     def _newly_unreadable(self) -> list[Unreadable]:
-        there = self._feed.unreadable if self.connected else self._unreadable
+        there = self._feed.unreadable if self._connected else self._unreadable
         if there == self._unreadable:
             return []
         known, self._unreadable = self._unreadable, dict(there)
@@ -144,43 +202,40 @@ class Process:
 
     def check_at_end(self, now: float) -> None:
         """Checks what must hold at the end of a run, if our process has observed everything."""
-        if self._engine is None or not self.connected or self.view.next_at is not None:
+        if self._engine is None or not self._connected or self.view.next_at is not None:
             return
-        served = frozenset(profile.scheduler_name for profile in self._plan.settings.profiles)
-        check_nothing_lost(self._feed.objects.values(), served, self._engine.journal)
+        check_nothing_lost(self._feed.objects.values(), self._plan.served, self._engine.journal)
         if self._busy_until <= now:
             self._whole.check_settled(self._feed.objects.values(), self._engine.journal)
 
     def _changes(self, now: float) -> list[ObjectChange]:
         if self._fresh:
             return self.view.relist(self._feed.objects)
-        due = self.view.next_at
-        if due is None or due > now:
-            return []
-        match self._injector.for_observations():
-            case ObservationFault.DROPPED:
-                return self.view.relist(self._feed.objects)
-            case ObservationFault.COALESCED:
-                return coalesced(self.view.release(now))
-            case None:
-                return self.view.release(now)
+        return self.view.observe(self._feed.objects, now, self._injector)
 
-    def _perform(self, effects: list[Effect], now: float, set_timer: SetTimer) -> None:
+    def _perform(self, effects: Sequence[Effect | FleetEffect], now: float, set_timer: SetTimer) -> None:
         for effect in effects:
             if self._engine is None:  # it crashed on the way: the rest is not done
                 return
-            if isinstance(effect, WakeAt):
-                self._busy_until = self._busy_until if effect.idle else max(self._busy_until, effect.at)
-                set_timer(effect)
-            else:
-                self._write(effect, now)
+            match effect:
+                case WakeAt(at, _, idle):
+                    self._busy_until = self._busy_until if idle else max(self._busy_until, at)
+                    set_timer(effect)
+                case Connect():
+                    self._workers.connect(effect)
+                case Disconnect(cluster):
+                    self._workers.disconnect(cluster)
+                case RemoteWrite(cluster, write):
+                    self._write_remotely(cluster, write, now)
+                case _:
+                    self._write(effect, now)
 
     def _write(self, write: Write, now: float) -> None:
         """Performs a write; invariants concern writes to pods only."""
         of_pod = not isinstance(write, Create) and write.target.key.kind is Kind.POD
         if of_pod:
             check_gates(write, self.journal)
-        outcome = self._tried(write, now)
+        outcome = self._tried(write, self._send, now) if self._connected else _unreachable(write)
         if outcome is None:
             return
         if of_pod:
@@ -188,22 +243,26 @@ class Process:
             self._scheduling.known.observe_outcome(outcome)
         self._inbox.append(outcome)
 
-    def _tried(self, write: Write, now: float) -> Outcome | None:
+    def _write_remotely(self, cluster: str, write: Write, now: float) -> None:
+        send = partial(self._workers.perform, cluster)
+        outcome = self._tried(write, send, now) if self._workers.reaches(cluster) else _unreachable(write)
+        if outcome is not None:
+            self._inbox.append(RemoteEvent(cluster, outcome))
+
+    def _tried(self, write: Write, send: Send, now: float) -> Outcome | None:
         """The outcome as our process observes it; None if it crashes."""
-        if not self.connected:
-            return Outcome(write, WriteError.UNAVAILABLE, "the cluster cannot be reached")
         match self._injector.for_write():
             case None:
-                return self._send(write, now)
+                return send(write, now)
             case WriteFault.CRASH_BEFORE:
                 self.crash(now, self._restart_after)
                 return None
             case WriteFault.CRASH_AFTER:
-                self._send(write, now)
+                send(write, now)
                 self.crash(now, self._restart_after)
                 return None
             case WriteFault.LOST:
-                self._send(write, now)
+                send(write, now)
                 return Outcome(write, WriteError.UNKNOWN, "the answer was lost")
             case WriteFault.CONFLICT:
                 return Outcome(write, WriteError.CONFLICT, "the object has been modified")
@@ -221,3 +280,7 @@ class Process:
                 self._capacity.bound(write, pod, self.journal)
         elif isinstance(write, Evict):
             self._whole.evicted(write, self._feed.objects)
+
+
+def _unreachable(write: Write) -> Outcome:
+    return Outcome(write, WriteError.UNAVAILABLE, UNREACHABLE)

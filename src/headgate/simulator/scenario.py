@@ -16,7 +16,7 @@ from headgate.api.configuration import InvalidConfiguration, settings_from
 from headgate.api.wire import parse_duration
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.model.counting import duration_text
-from headgate.model.settings import Role, Settings
+from headgate.model.settings import ONE_CLUSTER, Role, Settings
 from headgate.simulator.autoscaling import AutoscalerEntry, AutoscalerPlan, InvalidAutoscaler, autoscaler_plan
 from headgate.simulator.manifests import Duration, Manifest, NodeBatch, check_manifest, node_manifests
 
@@ -95,6 +95,7 @@ class ScheduledAction(Struct, frozen=True):
 
 class ClusterPlan(Struct, frozen=True):
     name: str
+    settings: Settings  # of our process there
     objects: tuple[LocatedManifest, ...] = ()
     autoscaler: AutoscalerPlan | None = None
 
@@ -113,12 +114,16 @@ class Scenario(Struct, frozen=True):
     """A checked scenario. Without `until` it runs until nothing more will happen."""
 
     source: str
-    settings: Settings
     clusters: tuple[ClusterPlan, ...]
     timeline: tuple[ScheduledAction, ...] = ()
     snapshots: tuple[float, ...] = ()
     until: float | None = None
     expectations: tuple[Expectation, ...] = ()
+
+    @property
+    def settings(self) -> tuple[Settings, ...]:
+        """Those of every cluster."""
+        return tuple(cluster.settings for cluster in self.clusters)
 
 
 class InvalidEntry(Exception):
@@ -148,6 +153,8 @@ class ClusterEntry(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[NodeBatch, ...] = ()
     objects: tuple[Manifest, ...] = ()
     autoscaler: AutoscalerEntry | None = None
+    roles: tuple[str, ...] | None = None
+    config: dict[str, Any] | None = None
 
 
 class TimelineEntry(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -285,10 +292,10 @@ class _ScenarioReader:
         entry = self._entry(document)
         clusters = entry.clusters or (ClusterEntry(),)
         names = self._cluster_names(clusters)
+        common = self._settings("config", entry.config or {})
         scenario = Scenario(
             source=self._source,
-            settings=self._settings(entry.config),
-            clusters=tuple(self._cluster(number, cluster) for number, cluster in enumerate(clusters)),
+            clusters=tuple(self._cluster(number, cluster, common) for number, cluster in enumerate(clusters)),
             timeline=tuple(
                 self._scheduled_action(number, step, names) for number, step in enumerate(entry.timeline or ())
             ),
@@ -308,12 +315,19 @@ class _ScenarioReader:
         except InvalidEntry as error:
             raise self._invalid(error.path, error.problem) from None
 
-    def _settings(self, config: dict[str, Any] | None) -> Settings:
+    def _settings(self, path: str, config: dict[str, Any]) -> Settings:
         try:
-            settings = settings_from(config or {}, self._source, self._installed)
-            return structs.replace(settings, roles=frozenset(Role))
+            return settings_from(config, self._source, self._installed)
         except InvalidConfiguration as error:
-            raise self._invalid(f"config.{error.path}" if error.path else "config", error.expected) from None
+            raise self._invalid(f"{path}.{error.path}" if error.path else path, error.expected) from None
+
+    def _roles(self, path: str, given: tuple[str, ...] | None) -> frozenset[Role]:
+        if given is None:
+            return ONE_CLUSTER
+        for number, role in enumerate(given):
+            if role not in frozenset(Role):
+                raise self._invalid(f"{path}[{number}]", f"expected one of {', '.join(Role)}, got {shown(role)}")
+        return frozenset(Role(role) for role in given)
 
     def _cluster_names(self, clusters: tuple[ClusterEntry, ...]) -> frozenset[str]:
         names: dict[str, None] = {}
@@ -325,13 +339,16 @@ class _ScenarioReader:
             names[cluster.name] = None
         return frozenset(names)
 
-    def _cluster(self, number: int, entry: ClusterEntry) -> ClusterPlan:
+    def _cluster(self, number: int, entry: ClusterEntry, common: Settings) -> ClusterPlan:
         path = f"clusters[{number}]"
+        own = common if entry.config is None else self._settings(f"{path}.config", entry.config)
+        settings = structs.replace(own, roles=self._roles(f"{path}.roles", entry.roles))
         nodes = self._nodes(f"{path}.nodes", entry.nodes)
         autoscaler = self._autoscaler(f"{path}.autoscaler", entry.autoscaler)
         if autoscaler is not None:
             nodes += tuple(LocatedManifest(f"{path}.autoscaler.groups", manifest) for manifest in autoscaler.nodes)
-        return ClusterPlan(entry.name, nodes + self._manifests(f"{path}.objects", entry.objects), autoscaler)
+        objects = nodes + self._manifests(f"{path}.objects", entry.objects)
+        return ClusterPlan(entry.name, settings, objects, autoscaler)
 
     def _autoscaler(self, path: str, entry: AutoscalerEntry | None) -> AutoscalerPlan | None:
         try:

@@ -15,10 +15,13 @@ from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.model.counting import duration_text
 from headgate.model.events import Observed
 from headgate.model.keys import Key
+from headgate.model.settings import Role
 from headgate.simulator.clients import AmbiguousKind, Kubectl, RefusedRequest
 from headgate.simulator.cluster import SimulatedCluster
 from headgate.simulator.faults import NO_FAULTS, FaultInjector, Faults
+from headgate.simulator.fleet import FleetInvariants, Manager, fleet_summary
 from headgate.simulator.manifests import unreadable_quantity
+from headgate.simulator.network import OUTSIDE, Network
 from headgate.simulator.observing import ObjectChange
 from headgate.simulator.process import ProcessPlan
 from headgate.simulator.report import (
@@ -46,6 +49,7 @@ from headgate.simulator.scenario import (
 EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z, the start of every run
 LONGEST = 30 * 24 * 3600.0  # seconds a run may take to settle
 MOST_ROUNDS = 10_000  # at one instant
+OTHER_UIDS = 1_000_003  # added to the seed of each further cluster, so that no two give the same uids and names
 WATCHED_ROUNDS = 100  # of a run that does not settle
 MOST_TOLD, MOST_SEARCHED, MOST_CHARACTERS = 5, 1000, 200  # objects, journal entries and characters of a line
 
@@ -124,26 +128,36 @@ def run(
 
     `plugins` are installed PreEnqueue plugins; a profile of the scenario enables them.
     """
-    plan = ProcessPlan(structs.replace(scenario.settings, seed=seed), plugins)
-    return _Run(scenario, seed, faults, progress or _no_progress, plan).report()
+    return _Run(scenario, seed, faults, progress or _no_progress, plugins).report()
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, process: ProcessPlan) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, faults: Faults, progress: Progress, plugins: tuple[PreEnqueue, ...]
+    ) -> None:
         self._scenario, self._progress = scenario, progress
         self._time = VirtualTime[Callable[[], None]](now=EPOCH)
         self._injector = FaultInjector(faults, seed)
+        self._network = Network()
+        alone = len(scenario.clusters) == 1
         self._clusters = {
             plan.name: SimulatedCluster(
                 plan.name,
-                seed,
-                faults,
+                seed + number * OTHER_UIDS,
                 self._injector,
-                process,
+                ProcessPlan(structs.replace(plan.settings, seed=seed), plugins),
+                self._network,
+                place=OUTSIDE if alone else plan.name,
                 autoscaler=plan.autoscaler.start() if plan.autoscaler is not None else None,
             )
-            for plan in scenario.clusters
+            for number, plan in enumerate(scenario.clusters)
         }
+        managers = [
+            Manager(plan.name, plan.settings.multikueue, self._clusters[plan.name].journal)
+            for plan in scenario.clusters
+            if Role.FLEET in plan.settings.roles
+        ]
+        self._fleet = FleetInvariants(managers, self._clusters, self._network) if managers else None
         self._checker = ExpectationChecker(
             scenario, {name: cluster.kubectl for name, cluster in self._clusters.items()}
         )
@@ -176,7 +190,8 @@ class _Run:
             refused=self._refused,
             warnings=self._warnings,
             summary=summary_of([cluster.pod_counts for cluster in clusters], decisions, self._injector.writes)
-            | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None]),
+            | autoscaler_summary([each.review.counts(EPOCH + ended) for each in clusters if each.review is not None])
+            | (fleet_summary(self._fleet.counts) if self._fleet is not None else {}),
             failures=self._checker.failures,
         )
 
@@ -205,11 +220,20 @@ class _Run:
             rang = [ring() for ring in self._time.due()]
             moved = [cluster.round(self._time.now, self._time.wake) for cluster in self._clusters.values()]
             self._changes.append({cluster.name: cluster.changes for cluster in self._clusters.values()})
+            self._check_fleet()
             if not rang and not any(moved) and (self._time.next_at or float("inf")) > self._time.now:
                 return
             self._progress(self._time.now - EPOCH, self._scenario.until)
         at = duration_text(self._time.now - EPOCH)
         raise NeverSettles(f"at {at} things go round: {MOST_ROUNDS} rounds and time does not go on{self._story()}")
+
+    def _check_fleet(self) -> None:
+        if self._fleet is None:
+            return
+        for cluster in self._clusters.values():
+            for changes in cluster.changes:
+                self._fleet.observe(cluster.name, changes, self._time.now)
+        self._fleet.check(self._time.now)
 
     def _story(self) -> str:
         """The objects that changed most in the last rounds, and what was decided about them last."""
@@ -261,13 +285,15 @@ class _Run:
                     scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(Reference("Node", name), now))
                 )
             case Disconnect(seconds):
-                self._cluster(scheduled.cluster).disconnect(now, seconds, self._time.wake)
+                name, until = self._cluster(scheduled.cluster).name, now + seconds
+                self._network.cut_off(name, until)
+                self._time.wake(until, lambda: self._network.reconnect(name, until))
             case Crash(seconds):
                 for cluster in self._clusters_of(scheduled.cluster):
                     cluster.crash(now, seconds, self._time.wake)
             case Stale(seconds):
                 for cluster in self._clusters_of(scheduled.cluster):
-                    cluster.process.view.set_lag(seconds, now)
+                    cluster.set_lag(seconds, now, self._time.wake)
             case _:
                 assert_never(action)
 

@@ -26,12 +26,13 @@ class InstalledPlugins:
     def names(self) -> tuple[str, ...]:
         return tuple(self._found)
 
-    def enabled_by(self, settings: Settings) -> tuple[PreEnqueue, ...]:
-        """The plugins that some profile enables, by name. Raises InvalidPlugin."""
+    def enabled_by(self, *settings: Settings) -> tuple[PreEnqueue, ...]:
+        """The plugins that some profile of some settings enables, by name. Raises InvalidPlugin."""
+        profiles = [profile for each in settings for profile in each.profiles]
         return tuple(
             _loaded(found)
             for name, found in self._found.items()
-            if any(profile.has_on(name, Point.PRE_ENQUEUE) for profile in settings.profiles)
+            if any(profile.has_on(name, Point.PRE_ENQUEUE) for profile in profiles)
         )
 
 

@@ -1,20 +1,17 @@
-"""`headgate run`: the quota, integrations and scheduler roles on a cluster."""
+"""`headgate run`: the quota, integrations, scheduler and fleet roles on a cluster."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from headgate.ui.arguments import read_file
+from headgate.ui.arguments import read_file, read_scheduler_names
 
 ROLES = ("quota", "scheduler", "fleet", "integrations")
-BUILT_ROLES = ("quota", "scheduler", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-DNS_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def read_roles(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -22,10 +19,8 @@ def read_roles(_context: click.Context, _parameter: click.Parameter, text: str) 
     for role in roles:
         if role not in ROLES:
             raise click.BadParameter(f"expected roles among {', '.join(ROLES)}, got {role!r}")
-        if role not in BUILT_ROLES:
-            raise click.BadParameter(f"the role {role!r} is not available yet; available: {', '.join(BUILT_ROLES)}")
     if not roles:
-        raise click.BadParameter(f"expected at least one role among {', '.join(BUILT_ROLES)}")
+        raise click.BadParameter(f"expected at least one role among {', '.join(ROLES)}")
     return roles
 
 
@@ -33,13 +28,6 @@ def read_namespace(_context: click.Context, _parameter: click.Parameter, text: s
     if text and not DNS_LABEL.fullmatch(text):
         raise click.BadParameter(f"expected the name of a namespace, got {text!r}")
     return text
-
-
-def read_scheduler_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
-        if not DNS_NAME.fullmatch(name):
-            raise click.BadParameter(f"expected a name of lower-case letters, digits, '-' and '.', got {name!r}")
-    return tuple(dict.fromkeys(names))
 
 
 @click.command(
@@ -55,6 +43,8 @@ Examples:
       in place of kube-scheduler, as a single replica
   headgate run --config headgate.yaml --log-format json --record seen.jsonl
       with a configuration, JSON logs, and observations recorded for replay
+  headgate run --roles quota,integrations,fleet
+      on a manager cluster: workloads run on its worker clusters
   headgate run --roles scheduler,quota,integrations --webhook-listen 0.0.0.0:10271
       also serves the webhooks that `headgate install` configured
 """
@@ -185,7 +175,7 @@ def run(
     record: Path | None,
     plugin_timeout: str,
 ) -> None:
-    """Run on a cluster: admit workloads to quota, start and stop their pods, schedule pods.
+    """Run on a cluster: admit workloads to quota, start and stop their pods, schedule pods, dispatch to other clusters.
 
     The scheduler role needs nothing installed; for Workloads and queues, see `headgate install`. Exits with 0 after
     SIGTERM or Ctrl-C, 2 for wrong input, 1 otherwise.
@@ -194,6 +184,7 @@ def run(
     from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
     from headgate.ui.plugins import InstalledPlugins  # noqa: PLC0415
+    from headgate.ui.progress import cluster_reading  # noqa: PLC0415
 
     flags = Flags(
         kubeconfig=kubeconfig,
@@ -222,4 +213,5 @@ def run(
         installed = InstalledPlugins()
     except InvalidPlugin as error:
         raise click.UsageError(str(error)) from None
-    sys.exit(start(flags, installed))
+    with cluster_reading() as console:
+        sys.exit(start(flags, installed, console))

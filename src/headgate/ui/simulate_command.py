@@ -97,7 +97,7 @@ def _run(file: str, seed: int, faults: Faults) -> tuple[Report, int]:
     """What is known of the run when it ended or was interrupted, and the exit status of that."""
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
-    plugins = installed.enabled_by(scenario.settings)
+    plugins = installed.enabled_by(*scenario.settings)
     if kinds := uncontrolled_kinds(scenario):
         click.echo(
             f"Warning: no controller of a simulated cluster acts on {', '.join(kinds)}: objects of these kinds are "
@@ -212,6 +212,13 @@ def _summary(report: Report) -> Iterator[str]:
         yield f"waited for a node: {least} to {most}, median {median}"
     decisions, effects = report.summary["decisions"], report.summary["effects"]
     yield f"{counted(decisions, 'decision')}, {counted(effects, 'write')}"
+    if (sent := report.summary.get("fleet")) is not None:
+        by_cluster = [f"{name} {n['preemptions']}" for name, n in sent["clusters"].items() if n["preemptions"]]
+        where = f" ({', '.join(by_cluster)})" if by_cluster else ""
+        yield (
+            f"fleet: {counted(sent['dispatches'], 'workload')} dispatched, "
+            f"{counted(sent['gatesOpened'], 'gate')} opened, {sent['preemptions']} preempted{where}"
+        )
     if (scaled := report.summary.get("autoscaler")) is not None:
         yield (
             f"autoscaler: {counted(scaled['scaleUps'], 'scale-up')}, {counted(scaled['nodesAdded'], 'node')} added, "

@@ -223,6 +223,14 @@ class QueuePosition(Struct, frozen=True):
     ahead: tuple[WorkloadAhead, ...] = ()
 
 
+class WorkerAnswer(Struct, frozen=True):
+    """What a worker cluster says to a workload that was dispatched to it."""
+
+    cluster: str
+    answer: str
+    why: str = ""
+
+
 class Explanation(Struct, frozen=True, kw_only=True):
     """`about` is the workload whose requests `flavors` is about: this one, or the head it waits behind.
 
@@ -243,6 +251,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     victims: tuple[str, ...] = ()
     minimal_changes: tuple[MinimalChange, ...] = ()
     notes: tuple[str, ...] = ()
+    workers: tuple[WorkerAnswer, ...] = ()  # of a workload that runs on other clusters
 
 
 def limit_sentence(short: LimitingQuota) -> str:

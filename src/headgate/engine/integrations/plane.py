@@ -282,7 +282,7 @@ class IntegrationsPlane:
     ) -> bool:
         if ADMITTED not in true or EVICTED in true or FINISHED in true:
             return False
-        if workload.deleted is not None or job.is_terminating or job.may_run:
+        if workload.deleted is not None or job.is_terminating or job.may_run or workload.status.cluster:
             return False
         if job.key in self._starting and not is_settled:
             return False

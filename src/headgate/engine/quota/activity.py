@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from headgate.model.kueue_names import MULTIKUEUE
 from headgate.model.queues import AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, StopPolicy
 
-MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 
 
@@ -95,7 +95,7 @@ def _concurrent_admission(queue: ClusterQueue, flavors: Flavors, checks: Checks)
 
 
 def _unsupported_checks(queue: ClusterQueue, flavors: Flavors, checks: Checks) -> str:
-    found = [f"{name} ({of})" for of in (MULTIKUEUE, PROVISIONING) for name in _run_by(of, queue, checks)]
+    found = [f"{name} ({PROVISIONING})" for name in _run_by(PROVISIONING, queue, checks)]
     return _listing("the controllers of AdmissionCheck(s) are not supported", found)
 
 

@@ -195,6 +195,9 @@ class GenericJob(Protocol):
 
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]: ...
 
+    def start_elsewhere(self) -> Iterator[Effect]:
+        """What is written when it starts on a worker cluster: nothing of it may start here."""
+
     def stop(self, why: Stop) -> Iterator[Effect]: ...
 
     def sync_parts(self, workload: QueuedWorkload | None, now: float) -> Iterator[Effect]:

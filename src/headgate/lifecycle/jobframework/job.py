@@ -32,6 +32,7 @@ from headgate.model.kueue_names import (
     COMPLETIONS_EQUAL_PARALLELISM,
     FLAVORS,
     MIN_PARALLELISM,
+    MULTIKUEUE,
     OURS_ON_PODS,
     PREBUILT_WORKLOAD,
     STOPPING,
@@ -141,6 +142,11 @@ class JobAdapter:
         )
         change = JobStart(directives, *self._counts(got.count, wanted))
         yield PatchSpec(Target(job.key, job.uid, job.version), change)
+
+    def start_elsewhere(self) -> Iterator[Effect]:
+        """A Job whose own controller leaves it alone is not suspended any more, so that its status can be shown."""
+        if self.job.managed_by == MULTIKUEUE:
+            yield PatchSpec(Target(self.job.key, self.job.uid, self.job.version), JobStart(Directives()))
 
     def stop(self, why: Stop) -> Iterator[Effect]:
         if self.may_run:

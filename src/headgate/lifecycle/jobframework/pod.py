@@ -95,6 +95,10 @@ class PodAdapter:
     def start(self, workload: QueuedWorkload, given: PodSetInfos) -> Iterator[Effect]:
         yield pod_writes.start(self.pod, given[workload.pod_sets[0].name])
 
+    def start_elsewhere(self) -> Iterator[Effect]:
+        """Its gate stays."""
+        return iter(())
+
     def stop(self, why: Stop) -> Iterator[Effect]:
         if self.may_run:
             yield from pod_writes.stop(self.pod, why)

@@ -182,6 +182,9 @@ def _deleted(state: JobState) -> Iterator[Effect]:
 
 
 def _start(state: JobState, workload: QueuedWorkload) -> Iterator[Effect]:
+    if workload.status.cluster:
+        yield from state.job.start_elsewhere()
+        return
     try:
         given = pod_set_infos(workload, state.flavors)
         started = [] if given is None else list(state.job.start(workload, given))

@@ -19,12 +19,15 @@ from headgate.model.queues import QueuedWorkload, TopologyRequest
 from headgate.model.quota_settings import QuotaRelease
 
 POD_SET_NAME = "main"
+OWNER_KIND = "apps/v1, Kind=StatefulSet"
+"""How its Workload says whose it is."""
 SCALED_TO_ZERO = "StatefulSet scaled to zero; workload on hold"
 _templates = msgspec.json.Decoder(dict[str, Raw])
 
 
 def workload_key(owner: StatefulSet) -> Key:
-    return Key(Kind.KUEUE_WORKLOAD, owner.key.namespace, stateful_set_workload(owner.key.name, owner.uid))
+    name = stateful_set_workload(owner.key.name, owner.uid, owner.labels)
+    return Key(Kind.KUEUE_WORKLOAD, owner.key.namespace, name)
 
 
 class StatefulSetAdapter(PodGroupAdapter):
@@ -42,7 +45,7 @@ class StatefulSetAdapter(PodGroupAdapter):
         self._set = owner
         self.parts = (owner.target, *self.parts)
         self.uid, self.on_hold = owner.uid, "" if owner.replicas else SCALED_TO_ZERO
-        kind = {JOB_OWNER_KIND: "apps/v1, Kind=StatefulSet", JOB_OWNER_NAME: owner.key.name}
+        kind = {JOB_OWNER_KIND: OWNER_KIND, JOB_OWNER_NAME: owner.key.name}
         self.workload_annotations = {IS_GROUP_WORKLOAD: "true", **kind}
 
     @property

@@ -110,11 +110,16 @@ def priority_of(rank: JobPriority) -> Raw:
 
 def _spec(job: GenericJob, rank: JobPriority) -> dict[str, Any]:
     return {
-        "podSets": [_pod_set(wanted) for wanted in job.pod_sets()],
+        "podSets": pod_set_entries(job),
         "queueName": job.labels.get(QUEUE_NAME, "") or None,
         "maximumExecutionTimeSeconds": positive(job.labels, MAX_EXECUTION_SECONDS),
         **_priority(rank),
     }
+
+
+def pod_set_entries(job: GenericJob) -> list[dict[str, Any]]:
+    """The pod sets it consists of, as they stand in the manifest of its Workload."""
+    return [_pod_set(wanted) for wanted in job.pod_sets()]
 
 
 def _priority(rank: JobPriority) -> dict[str, Any]:

@@ -46,6 +46,10 @@ def render(explanation: Explanation, now: float) -> Iterator[str]:
     yield from _where(explanation)
     yield f"  {explanation.workload.partition('/')[2]} {explanation.summary}."
     yield from (f"  {note}." for note in explanation.notes)
+    if explanation.workers:
+        yield ""
+        rows = [[one.cluster, one.answer, one.why] for one in explanation.workers]
+        yield from table(["WORKER CLUSTER", "ANSWER", "WHY"], rows)
     if explanation.flavors:
         yield ""
         yield from _flavors(explanation)
@@ -152,6 +156,7 @@ def to_json(explanation: Explanation) -> Json:
         "priority": explanation.priority,
         "place": None if position is None else {"position": position.position, "of": position.of},
         "ahead": [structs.asdict(one) for one in position.ahead] if position is not None else [],
+        "workers": [structs.asdict(one) for one in explanation.workers],
         "about": explanation.about,
         "flavors": [_flavor_json(report) for report in explanation.flavors],
         "victims": list(explanation.victims),

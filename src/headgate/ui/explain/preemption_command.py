@@ -147,7 +147,7 @@ def _simulated(file: str, seed: int) -> Sequence[Entry]:
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
     with progress_bar() as progress:
-        report = run(scenario, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
+        report = run(scenario, seed, NO_FAULTS, progress, installed.enabled_by(*scenario.settings))
     return report.journal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from headgate.apiserver.messages import Json
 from headgate.engine.explain.explanation import Explanation
 from headgate.engine.explain.jobs import explain_job
 from headgate.engine.explain.snapshot import READ, ClusterSnapshot
+from headgate.engine.explain.worker_answers import concerned_clusters, is_connected, worker_answers
 from headgate.engine.explain.workload import explain
 from headgate.gates.pre_enqueue import InvalidPlugin
 from headgate.live.cluster_reading import (
@@ -29,9 +30,11 @@ from headgate.live.cluster_reading import (
     default_namespace,
     load_settings,
     read_cluster,
+    read_workers,
 )
 from headgate.model.counting import duration_text
 from headgate.model.keys import Key, Kind
+from headgate.model.multikueue import MultiKueueCluster
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
@@ -42,7 +45,7 @@ from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
 from headgate.ui.output import TABLE, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import progress_bar
+from headgate.ui.progress import cluster_reading, progress_bar
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -113,6 +116,13 @@ Examples:
 @click.argument("name", metavar="[KIND/]NAME")
 @cluster_options
 @click.option(
+    "--kubeconfigs-namespace",
+    metavar="NAME",
+    default="headgate-system",
+    show_default=True,
+    help="Namespace of the Secrets with the kubeconfigs of worker clusters, which are asked if these can be read.",
+)
+@click.option(
     "--config",
     metavar="FILE",
     callback=read_file,
@@ -127,6 +137,7 @@ def workload(
     kubeconfig: str,
     context: str,
     insecure: bool,
+    kubeconfigs_namespace: str,
     config: Path | None,
     scenario: str | None,
     at: float | None,
@@ -148,7 +159,8 @@ def workload(
         if scenario:
             explanation, now = _in_scenario(name, namespace, Moment(scenario, seed, at))
         else:
-            explanation, now = _on_cluster(name, namespace, ClusterFlags(kubeconfig, context, insecure), config)
+            flags = ClusterFlags(kubeconfig, context, insecure)
+            explanation, now = _on_cluster(name, namespace, flags, kubeconfigs_namespace, config)
     except NoSuchWorkload as error:
         _fail(error, NOT_FOUND)
     except (InvalidName, ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
@@ -170,8 +182,16 @@ def _fail(error: Exception | str, status: int) -> NoReturn:
 
 def _in_scenario(name: str, namespace: str, moment: Moment) -> tuple[Explanation, float]:
     reference = WorkloadName.parse(name, namespace or "default")
-    cluster = _simulated(moment.scenario, moment.seed, moment.at)
-    return _explained(cluster, reference), cluster.now
+    shown = simulated(moment)
+    cluster = ClusterSnapshot(shown.objects, shown.settings.quota, shown.now)
+    explanation = _explained(cluster, reference)
+    home = _home_of(explanation, cluster)
+    if home is None:
+        return explanation, cluster.now
+    workers = {one.name: one for one in shown.objects if isinstance(one, MultiKueueCluster)}
+    reached = {name: shown.elsewhere.get(name, {}) for name, worker in workers.items() if is_connected(worker)}
+    clones = {name: found[home.key] for name, found in reached.items() if home.key in found}
+    return with_workers(explanation, home, workers, clones, cluster.now), cluster.now
 
 
 def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation:
@@ -185,34 +205,73 @@ def _explained(cluster: ClusterSnapshot, reference: WorkloadName) -> Explanation
         return found
 
 
-def _on_cluster(name: str, namespace: str, flags: ClusterFlags, config: Path | None) -> tuple[Explanation, float]:
+def _on_cluster(
+    name: str, namespace: str, flags: ClusterFlags, kubeconfigs: str, config: Path | None
+) -> tuple[Explanation, float]:
     settings = load_settings(config, InstalledPlugins().names)
     reference = WorkloadName.parse(name, namespace or default_namespace(flags))
     kinds = KindsToRead(READ, NEARBY, reference.namespace)
-    found = read_cluster(flags, kinds, lambda seen: _also_read(reference, seen))
+    with cluster_reading() as reading:
+        found = read_cluster(flags, kinds, lambda seen: _also_read(reference, seen), reading.read)
     if Kind.KUEUE_WORKLOAD in found.unserved:
         raise ClusterReadError(NO_QUEUES)
     for complaint in found.left_out:
         click.echo(f"Warning: ignored an object that cannot be decoded: {complaint}", err=True)
     cluster = ClusterSnapshot(found.objects, settings.quota, time.time(), found.unreadable)
-    return _explained(cluster, reference), cluster.now
+    explanation = _explained(cluster, reference)
+    home = _home_of(explanation, cluster)
+    if home is None or not concerned_clusters(home):
+        return explanation, cluster.now
+    workers = {one.name: one for one in found.objects if isinstance(one, MultiKueueCluster)}
+    clones = read_workers(flags, workers.values(), kubeconfigs, home.key)
+    return with_workers(explanation, home, workers, clones, cluster.now), cluster.now
+
+
+def _home_of(explanation: Explanation, cluster: ClusterSnapshot) -> QueuedWorkload | None:
+    namespace, _, name = explanation.workload.partition("/")
+    return cluster.workloads.get(Key(Kind.KUEUE_WORKLOAD, namespace, name)) if explanation.kind == "Workload" else None
+
+
+def with_workers(
+    explanation: Explanation,
+    home: QueuedWorkload,
+    workers: Mapping[str, MultiKueueCluster],
+    clones: Mapping[str, Object],
+    now: float,
+) -> Explanation:
+    read = {name: clone for name, clone in clones.items() if isinstance(clone, QueuedWorkload)}
+    return structs.replace(explanation, workers=worker_answers(home, workers, read, now))
 
 
 def _also_read(reference: WorkloadName, seen: ClusterObjects) -> list[Key]:
+    """Besides what the workload consists of, the worker clusters it was dispatched to."""
     workloads = [one for one in seen.objects if isinstance(one, QueuedWorkload)]
-    return reference.related_keys(workloads, [one for one in seen.objects if isinstance(one, Pod)])
+    pods = [one for one in seen.objects if isinstance(one, Pod)]
+    return [*reference.related_keys(workloads, pods), *_workers_of(reference, workloads, pods)]
+
+
+def _workers_of(reference: WorkloadName, workloads: Sequence[QueuedWorkload], pods: Sequence[Pod]) -> list[Key]:
+    try:
+        home = reference.find(list(workloads), {pod.key: pod for pod in pods})
+    except NoSuchWorkload:
+        return []
+    return [Key(Kind.MULTIKUEUE_CLUSTER, "", name) for name in concerned_clusters(home)]
 
 
 _KINDS = {(resource.api_version, resource.kind_name): kind for kind, resource in RESOURCES.items()}
 
 
-def _simulated(file: str, seed: int, at: float | None) -> ClusterSnapshot:
-    objects, settings, now = simulated_objects(Moment(file, seed, at))
-    return ClusterSnapshot(objects, settings.quota, now)
+class SimulatedMoment(Struct, frozen=True):
+    """The first cluster of a scenario as it was then, and the Workloads of the others, by cluster and key."""
+
+    objects: tuple[Object, ...]
+    settings: Settings
+    now: float
+    elsewhere: Mapping[str, Mapping[Key, Object]] = {}
 
 
-def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, float]:
-    """The first cluster of the scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
+def simulated(moment: Moment) -> SimulatedMoment:
+    """The scenario at that second, or at the end. Raises InvalidScenario and NeverSettles."""
     file, seed, at = moment.scenario, moment.seed, moment.at
     installed = InstalledPlugins()
     scenario = load_scenario(file, installed.names)
@@ -222,10 +281,19 @@ def simulated_objects(moment: Moment) -> tuple[tuple[Object, ...], Settings, flo
         )
     asked = scenario if at is None else structs.replace(scenario, snapshots=(at,))
     with progress_bar() as progress:
-        report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(scenario.settings))
-    name = scenario.clusters[0].name
-    shown = next((shot.objects[name] for shot in report.snapshots if shot.at == at), report.final[name])
-    return tuple(_decoded(shown)), scenario.settings, EPOCH + (report.until if at is None else at)
+        report = run(asked, seed, NO_FAULTS, progress, installed.enabled_by(*scenario.settings))
+    shown = next((shot.objects for shot in report.snapshots if shot.at == at), report.final)
+    first, *others = [cluster.name for cluster in scenario.clusters]
+    return SimulatedMoment(
+        tuple(_decoded(shown[first])),
+        scenario.settings[0],
+        EPOCH + (report.until if at is None else at),
+        {name: {one.key: one for one in _decoded(_workloads_in(shown[name]))} for name in others},
+    )
+
+
+def _workloads_in(manifests: Sequence[Json]) -> list[Json]:
+    return [one for one in manifests if _KINDS.get((one["apiVersion"], one["kind"])) is Kind.KUEUE_WORKLOAD]
 
 
 def _decoded(manifests: Sequence[Json]) -> Iterator[Object]:

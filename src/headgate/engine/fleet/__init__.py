@@ -1,0 +1,1 @@
+"""The plane that decides on which worker clusters workloads run."""

@@ -1,0 +1,112 @@
+"""The replicas of a workload: its clones on worker clusters, and what is to be read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from msgspec import Struct
+
+from headgate.model.conditions import Condition
+from headgate.model.kueue_names import MULTIKUEUE, ORIGIN_UID
+from headgate.model.queues import GateStatus, PodSet, PreemptionProposal, QueuedWorkload
+
+_NOT_CONSIDERED_YET = "PendingEvaluation"
+
+
+class Answer(Enum):
+    """What a worker cluster says to a workload that was dispatched to it."""
+
+    NONE = auto()  # it was not considered yet
+    REFUSED = auto()  # there is no quota for it, nor would preemption help
+    BLOCKED = auto()  # it needs preemption that a closed gate forbids
+    RESERVED = auto()  # it has quota
+    ADMITTED = auto()
+
+
+class Replica(Struct, frozen=True, gc=False):
+    """A remote Workload as it was last observed; `connected`: its cluster can be asked now."""
+
+    cluster: str
+    workload: QueuedWorkload
+    connected: bool = True
+
+    @property
+    def admitted_at(self) -> float | None:
+        return _since(self.workload.condition("Admitted"))
+
+    @property
+    def reserved_at(self) -> float | None:
+        return _since(self.workload.condition("QuotaReserved"))
+
+    @property
+    def gate(self) -> GateStatus | None:
+        """The preemption gate that we open; None where it is closed by having no state."""
+        return next((gate for gate in self.workload.status.gate_statuses if gate.name == MULTIKUEUE), None)
+
+    @property
+    def opened_at(self) -> float | None:
+        gate = self.gate
+        return gate.at if gate is not None and gate.open else None
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when it needs preemption that our gate forbids."""
+        if self.opened_at is not None or MULTIKUEUE not in self.workload.preemption_gates:
+            return None
+        return self.workload.gated_since
+
+    @property
+    def proposal(self) -> PreemptionProposal | None:
+        return self.workload.status.proposal
+
+    @property
+    def answer(self) -> Answer:
+        if self.admitted_at is not None:
+            return Answer.ADMITTED
+        if self.reserved_at is not None:
+            return Answer.RESERVED
+        if self.blocked_since is not None:
+            return Answer.BLOCKED
+        shown = self.workload.condition("QuotaReserved")
+        considered = shown is not None and shown.reason != _NOT_CONSIDERED_YET
+        return Answer.REFUSED if considered and self.opened_at is None else Answer.NONE
+
+    @property
+    def refusal(self) -> str:
+        """Why it has no quota there, by the reason of its condition."""
+        shown = self.workload.condition("QuotaReserved")
+        return shown.reason if shown is not None and shown.status != "True" else ""
+
+
+def winner(replicas: Iterable[Replica]) -> Replica | None:
+    """The connected cluster that admitted it first; of several in the same second the first of these."""
+    admitted = [(replica.admitted_at, place, replica) for place, replica in enumerate(replicas) if replica.connected]
+    found = [(at, place, replica) for at, place, replica in admitted if at is not None]
+    return min(found, key=lambda each: each[:2])[2] if found else None
+
+
+class Drift(Enum):
+    """How a replica differs from the workload at home."""
+
+    NONE = auto()
+    PRIORITY = auto()  # only in its priority, which can be changed
+    SPEC = auto()
+
+
+def drift(home: QueuedWorkload, replica: QueuedWorkload) -> Drift:
+    """Preemption gates are the replica's own, and the priority class is resolved at home.
+
+    A replica of a workload that had the same name before is no replica of this one.
+    """
+    if _spec(home) != _spec(replica) or replica.annotations.get(ORIGIN_UID, home.uid) != home.uid:
+        return Drift.SPEC
+    return Drift.NONE if home.priority == replica.priority else Drift.PRIORITY
+
+
+def _spec(workload: QueuedWorkload) -> tuple[tuple[PodSet, ...], str, int | None, bool]:
+    return workload.pod_sets, workload.queue, workload.max_execution_seconds, workload.active
+
+
+def _since(condition: Condition | None) -> float | None:
+    return condition.at if condition is not None and condition.status == "True" else None
