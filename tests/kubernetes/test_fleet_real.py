@@ -18,6 +18,7 @@ import yaml
 from children import eventually, free_port
 from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
+from kueue_worker import KueueWorker
 from ours import OurProcess
 from test_workload_admission_real import run_install
 
@@ -86,6 +87,21 @@ spec:
       containers: [{name: c, image: registry.example/none, resources: {requests: {cpu: "CPU"}}}]
 """
 MANAGED = "managedBy: kueue.x-k8s.io/multikueue"
+OF_KUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: own-w2, namespace: NS}
+spec:
+  queueName: user-queue
+  priority: 0
+  podSets:
+  - name: main
+    count: 1
+    template:
+      spec:
+        restartPolicy: Never
+        containers: [{name: c, image: registry.example/none, resources: {requests: {cpu: "4"}}}]
+"""
 
 
 class Member:
@@ -127,18 +143,13 @@ class Member:
         found = [one for one in self.list("job") if one["metadata"]["name"] == job]
         return bool(found) and not found[0]["spec"].get("suspend")
 
+    def patch_status(self, kind: str, name: str, status: Json) -> None:
+        where = (f"--namespace={self.namespace}", "--subresource=status", "--type=merge")
+        self.cluster.kubectl("patch", kind, name, *where, f"--patch={json.dumps({'status': status})}")
+
     def show_active(self, job: str, pods: int) -> None:
         """What the Job controller says."""
-        patch = json.dumps({"status": {"active": pods, "ready": 0, "startTime": "2026-01-01T00:00:00Z"}})
-        self.cluster.kubectl(
-            "patch",
-            "job",
-            job,
-            f"--namespace={self.namespace}",
-            "--subresource=status",
-            "--type=merge",
-            f"--patch={patch}",
-        )
+        self.patch_status("job", job, {"active": pods, "ready": 0, "startTime": "2026-01-01T00:00:00Z"})
 
 
 class RealFleet:
@@ -229,14 +240,14 @@ def fleet(cluster: Cluster, workers: dict[str, Cluster], namespace: str) -> Iter
 
 @pytest.fixture
 def run(start: Start, fleet: RealFleet, tmp_path: Path) -> Any:
-    """Starts the workers' processes, then the manager's; returns the latter."""
+    """Starts the processes of these workers, then the manager's; returns the latter."""
 
-    def started(timeout: str = "5m") -> OurProcess:
+    def started(*names: str, timeout: str = "5m") -> OurProcess:
         config = tmp_path / "headgate.yaml"
         config.write_text(CONFIGURATION.replace("TIMEOUT", timeout))
         ours = ("--no-leader-elect", "--lease-namespace", OWN_NAMESPACE, "--config", str(config))
-        for worker in fleet.workers.values():
-            account = worker.cluster.kubeconfig_of_own_account()
+        for name in names or fleet.workers:
+            account = fleet.workers[name].cluster.kubeconfig_of_own_account()
             start("--roles", "quota,integrations", *ours, kubeconfig=account)
         return start("--roles", "quota,integrations,fleet", *ours)
 
@@ -325,3 +336,22 @@ def test_a_preemption_that_fails_lets_the_next_cluster_try_after_the_timeout(fle
     assert opened[second]["lastTransitionTime"] > opened[first]["lastTransitionTime"]
     fleet.workers[second].show_active(f"own-{second}", 0)
     assert eventually("it runs there", lambda: fleet.running("urgent")) == [second]
+
+
+def test_a_worker_with_kueues_scheduler_signals_is_allowed_to_preempt_and_runs_it(fleet: RealFleet, run: Any) -> None:
+    """The other worker is ours, and full of work that is as urgent."""
+    fleet.use("w1", "w2")
+    run("w1")
+    ours, theirs = fleet.workers["w1"], fleet.workers["w2"]
+    ours.submit("own-w1", urgent=True)
+    eventually("w1 is full", lambda: ours.is_running("own-w1"))
+    theirs.apply(OF_KUEUE)
+    with KueueWorker(theirs) as kueue:
+        eventually("w2 is full", lambda: kueue.admitted == ["own-w2"])
+        fleet.home.submit("urgent", extra=MANAGED, urgent=True)
+        chosen = f"{fleet.home.namespace}-w2"
+        eventually("it is admitted there", lambda: fleet.home.status("urgent").get("clusterName") == chosen)
+        assert kueue.evicted == ["own-w2"]
+        eventually("its Job is there", lambda: [one["metadata"]["name"] for one in theirs.list("job")] == ["urgent"])
+        eventually("the clone of ours is gone", lambda: ours.workload("urgent") is None)
+    assert ours.is_running("own-w1")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -189,6 +191,26 @@ async def test_a_cluster_that_never_answers_delays_no_other(ca, log):
         manager.workers.perform(RemoteWrite("w", new_workload("a")))
         assert (await manager.answer("w")).trouble is None
         assert manager.states("slow") == []
+
+
+async def test_names_that_are_not_resolved_delay_no_other(ca, log, monkeypatch):
+    look_up, answered = socket.getaddrinfo, threading.Event()
+
+    def slow_for_some(host, *arguments, **named):
+        if host == "hangs.example":
+            answered.wait(20)
+        return look_up(host, *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow_for_some)
+    async with served(ca) as worker, managing(ca, log) as manager:
+        for number in range(40):  # more than an event loop has threads
+            manager.connect(f"hangs-{number}", worker.kubeconfig().replace(b"127.0.0.1", b"hangs.example"))
+        while sum(thread.name.startswith("resolving hangs.example") for thread in threading.enumerate()) < 40:
+            await asyncio.sleep(0)
+        manager.connect("w", worker.kubeconfig().replace(b"127.0.0.1", b"localhost"))
+        await manager.connected("w")
+        assert manager.states("hangs-0") == []
+        answered.set()
 
 
 async def test_a_cluster_that_dies_is_lost_and_tried_again_after_ever_longer_pauses(ca, log):

@@ -22,6 +22,7 @@ DONE_BY_WRITES = frozenset(
         *("bind", "evict"),
         *("admit", "reserve", "release", "requeue", "deactivate", "finish"),
         *("start", "stop", "create", "update", "delete"),
+        *("nominate", "dispatch", "ungate", "check"),
     }
 )
 """Decisions that are made true by a write about the object of the entry."""

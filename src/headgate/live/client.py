@@ -67,6 +67,10 @@ class Client:
                 self._pause_until = self._clock() + _asked_pause(opened)
             yield opened
 
+    async def resolve(self) -> None:
+        """Look up the server's name once, apart from other clients. Raises NeverSent."""
+        await self._pool.resolve()
+
     def close(self) -> None:
         self._pool.close()
 

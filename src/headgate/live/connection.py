@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import ssl
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import cast
@@ -255,6 +256,34 @@ class Address(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+async def resolve(address: Address) -> str:
+    """The IP address of the host, looked up in a thread that nothing else waits for. Raises NeverSent.
+
+    The threads in which an event loop looks up names are few, and a resolver that does not answer holds one for long.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[str] = loop.create_future()
+
+    def tell(set_: Callable[..., None], value: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by then
+            loop.call_soon_threadsafe(lambda: None if found.done() else set_(value))
+
+    def look_up() -> None:
+        try:
+            [first, *_] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            tell(found.set_exception, NeverSent(f"{address}: {error}"))
+        else:
+            tell(found.set_result, str(first[4][0]))
+
+    threading.Thread(target=look_up, name=f"resolving {address.host}", daemon=True).start()
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            return await found
+    except TimeoutError:
+        raise NeverSent(f"{address}: its name was not resolved within {CONNECT_TIMEOUT:g} s") from None
+
+
 class Pool:
     """Exchanges over at most `size` connections; streams get connections of their own, outside the bound."""
 
@@ -266,6 +295,7 @@ class Pool:
         size: int = DEFAULT_SIZE,
     ) -> None:
         self._address, self._tls, self._clock = address, tls, clock
+        self._resolved = ""  # the IP address, where it was looked up before; otherwise each connection does that
         self._free = size
         self._closed = False
         self._idle: list[Connection] = []
@@ -290,6 +320,10 @@ class Pool:
             yield await connection.open_stream(request, timeout)
         finally:
             connection.abort()
+
+    async def resolve(self) -> None:
+        """Look up the host for all connections from here on. Raises NeverSent."""
+        self._resolved = await resolve(self._address)
 
     def close_idle(self) -> None:
         """Close what nobody uses, so that the next request connects anew (with new credentials, say)."""
@@ -354,7 +388,11 @@ class Pool:
         tls = self._tls()
         name = (self._address.server_name or self._address.host) if tls else None
         transport, connection = await loop.create_connection(
-            lambda: Connection(loop), self._address.host, self._address.port, ssl=tls, server_hostname=name
+            lambda: Connection(loop),
+            self._resolved or self._address.host,
+            self._address.port,
+            ssl=tls,
+            server_hostname=name,
         )
         _notice_dead_peers(transport.get_extra_info("socket"))
         return connection

@@ -216,6 +216,10 @@ class WorkerConnection:
 
     async def _session(self, client: Client) -> str:
         """Why it ended. Objects that were known are told again, so that nothing depends on what was told before."""
+        try:
+            await client.resolve()
+        except NeverSent as trouble:
+            return str(trouble)
         session, unlisted = Session(), dict.fromkeys(self._kinds)
         for known in self._known.values():
             known.update({key: (uid, "") for key, (uid, _) in known.items()})
