@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from headgate.simulator import Report, parse_scenario, run
 
 CLUSTERS, OWN, URGENT, BURSTS = 20, 340, 160, 4
-NODES, NODE_CPU, SECONDS = 4, 4, 3 * 3600
+NODES, NODE_CPU, POD_CPU, SECONDS = 4, 4, 2, 3 * 3600
 KUEUE = "kueue.x-k8s.io/v1beta2"
 PRIORITIES = {"low": 100, "middle": 500, "high": 1000}
 Manifest = dict[str, Any]
@@ -50,11 +50,11 @@ def tasks(share: float, seed: int = 1) -> list[Task]:
     for number in range(round(OWN * share)):
         cluster = names(share)[number % len(names(share))]
         at, priority = dice.uniform(0, 0.5 * SECONDS), dice.choice(("low", "low", "middle"))
-        found.append(Task(at, f"own-{number}", cluster, priority, dice.randint(2, 6), dice.randint(600, 1800)))
+        found.append(Task(at, f"own-{number}", cluster, priority, dice.randint(1, 3), dice.randint(600, 1800)))
     for burst in range(BURSTS):
         for number in range(round(URGENT * share / BURSTS)):
             at = (0.15 + 0.15 * burst) * SECONDS + dice.uniform(0, 120)
-            found.append(Task(at, f"urgent-{burst}-{number}", "", "high", dice.randint(2, 6), dice.randint(300, 900)))
+            found.append(Task(at, f"urgent-{burst}-{number}", "", "high", dice.randint(1, 3), dice.randint(300, 900)))
     return sorted(found)
 
 
@@ -109,7 +109,7 @@ def kueue(kind: str, name: str, **spec: Any) -> Manifest:
 
 def job(task: Task) -> Manifest:
     labels = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": task.priority}
-    container = {"name": "work", "image": "example.com/work", "resources": {"requests": {"cpu": "1"}}}
+    container = {"name": "work", "image": "example.com/work", "resources": {"requests": {"cpu": str(POD_CPU)}}}
     template = {
         "metadata": {"annotations": {"headgate.dev/run-seconds": str(task.seconds), "headgate.dev/stop-seconds": "20"}},
         "spec": {"schedulerName": "headgate", "restartPolicy": "Never", "containers": [container]},

@@ -119,14 +119,23 @@ def test_a_gate_that_opens_is_told_at_home():
     ]
 
 
-def test_a_kind_that_cannot_be_dispatched_is_rejected_once():
+def test_the_pods_of_a_stateful_set_run_on_a_worker_and_are_shown_at_home():
     labels = {"app": "web"}
-    template = pod_template(1, 0, 0)
+    template = pod_template(1, 0, 0, restartPolicy="Always")
     template["metadata"]["labels"] = labels
-    template["spec"]["restartPolicy"] = "Always"
     spec = {"replicas": 2, "serviceName": "web", "selector": {"matchLabels": labels}, "template": template}
     metadata = {"name": "web", "namespace": "default", "labels": {QUEUE_NAME: "team"}}
-    stateful_set = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
-    report = two_workers(at(10, apply=[stateful_set]), until="1m")
-    assert [reason for _, _, _, reason in told(report, "check")] == ["Rejected"]
-    assert elsewhere(report, "a", "b") == []
+    web = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
+    deletion = {"kind": "StatefulSet", "namespace": "default", "name": "web"}
+
+    report = two_workers(at(10, apply=[web]), until="1m")
+    for cluster in (HOME, "a"):
+        pods = of_kind(report, cluster, "Pod")
+        assert {name: found["status"]["phase"] for name, found in pods.items()} == {
+            "web-0": "Running",
+            "web-1": "Running",
+        }
+    assert not any("nodeName" in found["spec"] for found in of_kind(report, HOME, "Pod").values())
+
+    report = two_workers(at(10, apply=[web]), at(60, delete=deletion), until="5m")
+    assert elsewhere(report, HOME, "a", "b") == []

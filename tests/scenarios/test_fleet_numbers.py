@@ -10,12 +10,13 @@ FOLDER = Path(__file__).parents[2] / "examples" / "18-fleet"
 SPEC = importlib.util.spec_from_file_location("fleet_of_the_examples", FOLDER / "fleet.py")
 fleet = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(fleet)
-SHARE = 0.06
+SHARE = 0.1
+TWO_BURSTS = 0.35 * fleet.SECONDS
 
 
 @pytest.fixture(scope="module")
 def outcomes():
-    work, workers = fleet.tasks(SHARE), fleet.names(SHARE)
+    work, workers = [task for task in fleet.tasks(SHARE) if task.at < TWO_BURSTS], fleet.names(SHARE)
     return {policy: fleet.simulate(work, workers, policy) for policy in ("no gates", "priced proposals")}
 
 

@@ -13,7 +13,15 @@ from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
 from headgate.quota import messages
 from headgate.quota.ledger import LocalUse
-from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
+from headgate.quota.pending_workload import (
+    EquivalenceClass,
+    PendingWorkload,
+    Progress,
+    Rank,
+    differs,
+    has_rested,
+    tells_of_gates,
+)
 
 
 class Requeue(StrEnum):
@@ -289,7 +297,7 @@ class PendingQueue:
         self._refusals: dict[EquivalenceClass, ClassRefusal] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
-        self._priced: dict[Key, None] = {}  # their status says what preempting for them would cost
+        self._priced: dict[Key, None] = {}  # their status tells of closed gates
         self._taken: PendingWorkload | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
@@ -337,7 +345,7 @@ class PendingQueue:
     def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
         """The workload, if it is not tried because another of its class was refused since the last change; and why.
 
-        In a strict queue, if it has a price and waits behind another one.
+        In a strict queue, if it tells of closed gates and waits behind another one.
         """
         pending = self._lines.get(key)
         if pending is None:
@@ -361,7 +369,7 @@ class PendingQueue:
     def add(self, pending: PendingWorkload, now: float) -> bool:
         """The workload is new or has changed. True when this may change the head."""
         key, taken = pending.workload.key, self._taken
-        if pending.workload.status.proposal is not None:
+        if pending.kind.gated and tells_of_gates(pending.workload):
             self._priced[key] = None
         elif self._priced:
             self._priced.pop(key, None)

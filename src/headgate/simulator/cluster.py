@@ -187,6 +187,10 @@ class ControllerRunner:
         elif not kinds.isdisjoint(self._reads):
             self._inbox += of_kinds(changes, self._reads)
 
+    @property
+    def has_events(self) -> bool:
+        return bool(self._inbox)
+
     def fire(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
 
@@ -260,6 +264,8 @@ class SimulatedCluster:
     def round(self, now: float, wake: Wake) -> bool:
         """Hands out what changed, and lets process and controllers act once; returns whether any did."""
         self.changes = []
+        if not (self._feed.is_behind or self.process.has_news(now) or any(each.has_events for each in self._runners)):
+            return False
         self._distribute(now)
         moved = self.process.step(now, lambda alarm: wake(alarm.at, self._engine_timer(alarm.timer), alarm.idle))
         self._distribute(now)
@@ -276,6 +282,11 @@ class SimulatedCluster:
     def journal(self) -> Journal | None:
         """The journal of our process while it runs."""
         return self.process.journal
+
+    def set_lag(self, seconds: float, now: float, wake: Wake) -> None:
+        """From now on all that our process observes lags by this time."""
+        self.process.set_lag(seconds, now)
+        self._set_timers(now, wake)
 
     def crash(self, now: float, seconds: float, wake: Wake) -> None:
         self.process.crash(now, seconds)

@@ -76,6 +76,11 @@ class WorkerConnection:
         self.view = DelayedObservations(lag)
         self._told: RemoteState | None = None
 
+    def has_news(self, now: float, *, reached: bool) -> bool:
+        if self._feed is None or not reached:
+            return self._told is not RemoteState.LOST
+        return self._told is not RemoteState.CONNECTED or self._feed.is_behind or self.view.is_due(now)
+
     def events(self, now: float, injector: FaultInjector, *, reached: bool) -> Iterator[FleetEvent]:
         """What changed, and that the cluster is lost or connected, once each. A list precedes every connection."""
         cluster, feed = self.source.cluster, self._feed
@@ -118,6 +123,12 @@ class WorkerConnections:
     def forget(self) -> None:
         """A new process is connected to none."""
         self._connections.clear()
+
+    def has_news(self, now: float) -> bool:
+        return any(
+            connection.has_news(now, reached=self._network.reaches(self._place, cluster))
+            for cluster, connection in self._connections.items()
+        )
 
     def events(self, now: float) -> list[FleetEvent]:
         """What there is to tell of all of them by now."""

@@ -55,6 +55,11 @@ class Feed:
         self.unreadable: dict[Key, Unreadable] = {}
         self._seen = 0  # the server's version at the last look
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything changed in the server since the last poll."""
+        return self._server.version != self._seen
+
     def poll(self) -> list[ObjectChange]:
         """What changed since the last call."""
         now, seen = self._server.version, self._seen
@@ -171,6 +176,9 @@ class DelayedObservations:
     def next_at(self) -> float | None:
         return self._coming[0][0] if self._coming else None
 
+    def is_due(self, now: float) -> bool:
+        return bool(self._coming) and self._coming[0][0] <= now
+
     def release(self, now: float) -> list[ObjectChange]:
         """The changes our process observes by now."""
         seen: list[ObjectChange] = []
@@ -181,7 +189,7 @@ class DelayedObservations:
 
     def observe(self, objects: Mapping[Key, Object], now: float, injector: FaultInjector) -> list[ObjectChange]:
         """The changes observed by now, with the faults that observations have; `objects` are all there are."""
-        if self.next_at is None or self.next_at > now:
+        if not self.is_due(now):
             return []
         match injector.for_observations():
             case ObservationFault.DROPPED:

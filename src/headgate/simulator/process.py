@@ -155,6 +155,13 @@ class Process:
         if life == self.life:
             self._inbox.append(TimerFired(timer))
 
+    def has_news(self, now: float) -> bool:
+        """Whether there may be events for its engine, beside those of changes that it was not told of yet."""
+        if self._engine is None:
+            return False
+        waiting = self._fresh or self._inbox or self._unreadable != self._feed.unreadable
+        return bool(waiting) or self.view.is_due(now) or self._workers.has_news(now)
+
     def step(self, now: float, set_timer: SetTimer) -> bool:
         """Steps the engine if there are events for it; returns whether there were."""
         if self._engine is None or (self._fresh and not self._connected):

@@ -293,7 +293,7 @@ class _Run:
                     cluster.crash(now, seconds, self._time.wake)
             case Stale(seconds):
                 for cluster in self._clusters_of(scheduled.cluster):
-                    cluster.process.set_lag(seconds, now)
+                    cluster.set_lag(seconds, now, self._time.wake)
             case _:
                 assert_never(action)
 
