@@ -273,12 +273,8 @@ def queued_workload(dice: Random, name: str) -> Json:
         "reclaimablePods": [{"name": "main", "count": 1}],
         "admissionChecks": [
             {
-                "name": "a",
-                "state": "Retry",
-                "message": "m",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-                "requeueAfterSeconds": 5,
-                "retryCount": 1,
+                **{"name": "a", "state": "Retry", "message": "m", "lastTransitionTime": AT},
+                **{"requeueAfterSeconds": 5, "retryCount": 1},
                 "podSetUpdates": [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {"c": "d"}}],
             }
         ],
