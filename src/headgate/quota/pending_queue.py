@@ -195,7 +195,7 @@ class WorkloadLines:
         Places left behind, of blocked classes, or behind others of the class are not looked at again.
         """
         found, fronts, members, blocked = [], self._fronts, self._members, self._blocked
-        for line in sorted(fronts) if len(fronts) > 1 else tuple(fronts):
+        for line in sorted(fronts):
             front = fronts[line]
             while front:
                 position = front[0]
@@ -243,7 +243,7 @@ class WorkloadLines:
         if kind not in self._blocked:
             front = self._fronts.setdefault(line, [])
             heapq.heappush(front, position)
-            if len(front) > 2 * len(self._members) + SLACK:
+            if len(front) > SLACK and len(front) > 2 * len(self._members) + SLACK:
                 self._sweep(front)
 
     def _sweep(self, positions: list[QueuePosition]) -> None:
@@ -379,7 +379,6 @@ class PendingQueue:
             return False
         aside = self._inadmissible.pop(key, None)
         known = aside if aside is not None else self._lines.get(key)
-        former = known.kind if known is not None else pending.kind
         changed = known is None or _another_answer_is_possible(known, pending)
         if known is not None:
             pending = _going_on(pending, known)
@@ -388,8 +387,8 @@ class PendingQueue:
             self._mark_inadmissible(pending)
             return False
         self._push(pending)
-        if former != pending.kind:
-            self._drop_empty_class(former)
+        if known is not None and known.kind != pending.kind:
+            self._drop_empty_class(known.kind)
         return changed and not self._lines.is_blocked(pending.kind)
 
     def delete(self, key: Key) -> bool:
@@ -403,7 +402,6 @@ class PendingQueue:
         removed = self._lines.remove(key)
         if removed is not None:
             self._drop_empty_class(removed.kind)
-        if removed is not None:
             return True
         if self._backoffs is not None:
             self._backoffs.drop(key)

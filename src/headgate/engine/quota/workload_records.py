@@ -344,7 +344,8 @@ class WorkloadRecords:
         events = record.take_events() if trouble is None else ()
         if result is WriteResult.REFUSED:
             record.refused_version = record.base
-        self._conclude(record, result)
+        if result is not WriteResult.PENDING:  # as long as it is, all is assumed that was
+            self._conclude(record, result)
         return events
 
     def _conclude(self, record: WorkloadRecord, result: WriteResult | None) -> None:
