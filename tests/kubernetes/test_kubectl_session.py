@@ -1,4 +1,4 @@
-"""One kubectl session on the small Kubernetes and on a real one: the same exit codes and lines, but for ages and times."""
+"""One kubectl session on the small Kubernetes and on a real one: same exit codes and lines, but for ages and times."""
 
 from __future__ import annotations
 

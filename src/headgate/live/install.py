@@ -65,16 +65,16 @@ def manifests(
     *,
     queues: bool = True,
     volcano: bool = False,
-    fleet: bool = False,
     schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,),
+    fleet: bool = False,
     system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES,
 ) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
 
     Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. With
     `volcano`, also Volcano's Queues and PodGroups and their validation. With `fleet`, also the rights of a manager
-    cluster. Pods of these `schedulers` get the queue-allocation gate they ask for. Classes of the system may be used
-    in the namespaces `system_classes`.
+    cluster. Pods of these `schedulers` get the queue-allocation gate they ask for. Classes of the system may be used in
+    the namespaces `system_classes`.
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
     of_volcano: Sequence[Manifest] = volcano_definitions() if volcano else ()

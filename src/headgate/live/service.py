@@ -63,8 +63,8 @@ class RunPlan(Struct, frozen=True):
     record: BinaryIO | None = None
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
-    namespace: str = "kube-system"  # our own
     reading: ReadProgress = Unwatched()
+    namespace: str = "kube-system"  # our own
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -173,8 +173,8 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
         recorder,
         *clocks,
         Quarantine(),
-        plan.namespace,
         plan.reading,
+        plan.namespace,
     )
 
 

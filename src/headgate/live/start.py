@@ -135,8 +135,8 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None, reading: Rea
         record=out,
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
-        namespace=_namespace(access, flags.lease_namespace),
         reading=reading,
+        namespace=_namespace(access, flags.lease_namespace),
     )
 
 

@@ -66,8 +66,8 @@ class TermDependencies(Struct, frozen=True):
     clock: Callable[[], float]
     wall: Callable[[], float]
     quarantine: Quarantine
-    namespace: str = "kube-system"  # our own, where the kubeconfigs of worker clusters are
     reading: ReadProgress = Unwatched()
+    namespace: str = "kube-system"  # our own, where the kubeconfigs of worker clusters are
 
     def fresh(self, watch: PluginObserver = unwatched) -> Engine:
         preemption = self.settings.preemption

@@ -90,12 +90,6 @@ Examples:
     "left as they are.",
 )
 @click.option(
-    "--fleet",
-    is_flag=True,
-    help="Also install the rights of `headgate run --roles fleet`, for a manager cluster: among them, to read Secrets "
-    "of the namespace headgate-system.",
-)
-@click.option(
     "--scheduler-name",
     "scheduler_names",
     metavar="NAME",
@@ -105,6 +99,12 @@ Examples:
     callback=read_scheduler_names,
     help="schedulerName that `headgate run` serves: its pods get the queue-allocation gate they ask for, and those of "
     "others never come to our webhooks for it; may be repeated.",
+)
+@click.option(
+    "--fleet",
+    is_flag=True,
+    help="Also install the rights of `headgate run --roles fleet`, for a manager cluster: among them, to read Secrets "
+    "of the namespace headgate-system.",
 )
 @click.option(
     "--system-class-namespaces",
@@ -125,8 +125,8 @@ def install(
     service: AtService | None,
     queues: bool,
     volcano: bool,
-    fleet: bool,
     scheduler_names: tuple[str, ...],
+    fleet: bool,
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
     output: str,
