@@ -23,6 +23,7 @@ check: $(READY)  ## style, types, import contracts, sizes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	MYPYPATH=benchmarks:tests/kubernetes $(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/tidy
 
@@ -34,11 +35,12 @@ test-kueue: $(READY)  ## our decisions about quota beside those of Kueue's own s
 	$(BIN)/python tests/kueue/kueue_oracle.py
 	$(BIN)/python -m pytest tests/kueue
 
-nightly: $(READY)  ## a hundred thousand random histories of each plane against its laws, and hostile objects
+nightly: $(READY)  ## a hundred thousand random histories of each plane against its laws, hostile objects, the autoscaled day
 	$(BIN)/python tests/nightly.py
 	$(BIN)/python tests/hostile/nightly_leaks.py
+	$(BIN)/python examples/16-autoscaled-day/day.py
 
-day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with queues and without; draws the picture anew
+day: $(READY)  ## 24 simulated hours with autoscalers on up to 200 nodes, with gates and without; draws the picture anew
 	$(BIN)/python examples/16-autoscaled-day/day.py --svg examples/16-autoscaled-day/day.svg
 
 fleet: $(READY)  ## 20 clusters and bursts of urgent work, with three ways to preempt; draws the picture anew

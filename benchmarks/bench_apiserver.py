@@ -138,7 +138,8 @@ def report(title: str, server: ApiServer, floor: float) -> None:
 def queue_server(reading: Rereading) -> ApiServer:
     """A server with the kinds and webhooks every simulated cluster has."""
     webhooks = our_webhooks(Settings(), lookup_in(lambda: server), reading)
-    server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
+    objects = (*INITIAL_OBJECTS, *installed_objects(Settings()))
+    server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
     return server
 
 

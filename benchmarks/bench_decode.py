@@ -17,7 +17,7 @@ def pod_manifest(index: int = 0) -> dict[str, Any]:
     """An ordinary pod of a Job of about 4 KB, as an API server sends it."""
     token = {"name": f"kube-api-access-{index:05d}", "projected": {"defaultMode": 420, "sources": [{}, {}, {}]}}
     mount = {"name": token["name"], "mountPath": "/var/run/secrets", "readOnly": True}
-    fields = {f"f:field-{number}": {"f:name": {}, "f:value": {}} for number in range(46)}
+    fields: dict[str, Any] = {f"f:field-{number}": {"f:name": {}, "f:value": {}} for number in range(46)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

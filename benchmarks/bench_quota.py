@@ -38,7 +38,7 @@ NAMESPACE = "default"
 
 class Class(NamedTuple):
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of this name
     cores: int
     runtime: float
     priority: int

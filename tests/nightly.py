@@ -27,6 +27,7 @@ import fleet_run_laws  # noqa: E402
 import histories  # noqa: E402
 import hold_laws  # noqa: E402
 import hostile_laws  # noqa: E402
+import queue_laws  # noqa: E402
 import quota_laws  # noqa: E402
 import quota_rest_laws  # noqa: E402
 
@@ -45,6 +46,7 @@ SUITES = {
     "scheduling": Suite(
         {"decisions_are_those_of_a_fresh_process": histories.decisions_are_those_of_a_fresh_process}, 100_000
     ),
+    "queues": Suite(queue_laws.LAWS, 100_000),
     "quota": Suite(quota_laws.LAWS | quota_rest_laws.LAWS, 100_000),
     "holds": Suite(hold_laws.LAWS, 100_000),
     "fleet": Suite(fleet_laws.LAWS | fleet_run_laws.LAWS, 20_000),

@@ -1,11 +1,14 @@
-"""Volcano's objects for tests: queues, PodGroups, and pods that wait for capacity of their queue."""
+"""Volcano's objects for tests: queues, PodGroups, pods that wait for capacity of their queue, and steps with them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from builders import amounts, pod
+from msgspec.structs import replace
+from steps import Steps
 
+from headgate.model.effects import PatchSpec, PatchStatus, PodCondition
 from headgate.model.groups import Gang, GroupKey, PodGroup, PreemptionMode, Workload
 from headgate.model.keys import Key, Kind
 from headgate.model.pod import Pod
@@ -52,3 +55,47 @@ def pod_group(name: str = "train", members: int = 0, of: str = "team", **fields:
 def grouped(name: str, group: str = "train", **fields: Any) -> Pod:
     """A gated member of a PodGroup."""
     return queued(name, group=GroupKey(group_key(group)), **fields)
+
+
+GPU = {"node_selector": (("gpu", "yes"),)}
+"""Of a pod that no node fits."""
+
+
+def elsewhere(name, cpu=1000, **fields):
+    """A gated pod that needs a node which is not there."""
+    made = queued(name, cpu, **fields)
+    return replace(made, shape=replace(made.shape, **GPU))
+
+
+class Queues(Steps):
+    """Steps that remember every binding."""
+
+    def step(self, *events):
+        super().step(*events)
+        self.bound = {**getattr(self, "bound", {}), **super().binds}
+        return self
+
+    @property
+    def reasons(self):
+        """The reason of each pod's condition that was written, by name."""
+        return {
+            each.target.key.name: each.change.reason
+            for each in self.effects
+            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
+        }
+
+    @property
+    def messages(self):
+        return {
+            each.target.key.name: each.change.message
+            for each in self.effects
+            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
+        }
+
+    @property
+    def let_go(self):
+        return [e.target.key.name for e in self.effects if isinstance(e, PatchSpec)]
+
+    def removal(self, name):
+        (found,) = [e for e in self.effects if isinstance(e, PatchSpec) and e.target.key.name == name]
+        return found

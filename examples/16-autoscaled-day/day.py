@@ -1,31 +1,40 @@
-"""A simulated day with an autoscaler: bursts, gangs and a full queue, with Kueue's queues and without them.
+"""A simulated day with an autoscaler: bursts, gangs and a queue that is full for hours.
 
     python examples/16-autoscaled-day/day.py                  the whole day: 24 hours, up to 200 nodes
     python examples/16-autoscaled-day/day.py --hours 2        a short one
     python examples/16-autoscaled-day/day.py --svg day.svg    draws it, too
 
-The same work is run four times: for each autoscaler, with queues (teams have quota; Jobs without quota are suspended)
-and without (all pods are created at once). The table says what was ordered, and what of it was false or missed.
+The same work is run six times: for each autoscaler, in Volcano's queues with the queue-allocation gate and without it,
+and in Kueue's queues. The table says how many nodes were ordered, and how many of these orders were false or missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import random
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.simulator import Report, parse_scenario, run
 
 AUTOSCALERS = ("karpenter", "clusterAutoscaler")
-QUOTA = {"research": 640, "sales": 320, "web": 160}  # cpu; 140 of the 200 nodes
+TEAMS = {"research": (640, 800), "sales": (320, 480), "web": (160, 160)}  # cpu: its share, and the most it may use
+QUOTA = sum(share for share, _ in TEAMS.values())  # cpu of all teams together: 140 of the 200 nodes
 NODE_CPU, MOST_NODES = 8, 200
 DELAY = "150s"
-KUEUE = "kueue.x-k8s.io/v1beta2"
+KUEUE, VOLCANO = "kueue.x-k8s.io/v1beta2", "scheduling.volcano.sh/v1beta1"
 Manifest = dict[str, Any]
+
+
+class Mode(StrEnum):
+    """Which queues the work waits in, and how."""
+
+    GATES = "Volcano queues with gates"
+    NO_GATES = "Volcano queues without gates"
+    KUEUE = "Kueue queues"
 
 
 class Work(NamedTuple):
@@ -38,15 +47,16 @@ class Work(NamedTuple):
     cpu: int
     seconds: int
     gang: bool = False
+    urgent: bool = False
 
 
 def day(hours: float, seed: int = 1) -> list[Work]:
-    """A day of work, compressed to so many hours: small Jobs all day, a gang now and then, and four bursts."""
+    """A day of work, compressed to so many hours: small Jobs all day, gangs, urgent Jobs, bursts, and a backlog."""
     dice, work = random.Random(seed), list[Work]()
     length = hours * 3600
     scale = hours / 24
     for number in range(round(240 * scale)):
-        at, team = dice.uniform(0, 0.85 * length), dice.choice(sorted(QUOTA))
+        at, team = dice.uniform(0, 0.85 * length), dice.choice(sorted(TEAMS))
         work.append(Work(at, f"small-{number}", team, dice.randint(1, 4), dice.choice((1, 2)), dice.randint(300, 1200)))
     for number in range(round(20 * scale)):
         at = dice.uniform(0, 0.8 * length)
@@ -55,85 +65,117 @@ def day(hours: float, seed: int = 1) -> list[Work]:
         for number in range(max(4, round(50 * scale))):
             at, team = share * length + dice.uniform(0, 300), dice.choice(("research", "research", "sales"))
             work.append(Work(at, f"burst-{burst}-{number}", team, 4, 8, dice.randint(900, 2700)))
+    for number in range(round(24 * scale)):
+        at, team = dice.uniform(0.25 * length, 0.8 * length), dice.choice(sorted(TEAMS))
+        work.append(Work(at, f"urgent-{number}", team, 2, 8, dice.randint(300, 900), urgent=True))
+    for number in range(max(8, round(50 * scale))):
+        at = 0.58 * length + dice.uniform(0, 600)
+        work.append(Work(at, f"backlog-{number}", "web", 4, 8, dice.randint(900, 2700)))
     return sorted(work)
 
 
-def scenario(work: Sequence[Work], autoscaler: str, queues: bool, hours: float, most_nodes: int) -> Manifest:
+def scenario(work: Sequence[Work], autoscaler: str, mode: Mode, hours: float, most_nodes: int) -> Manifest:
     node = {"capacity": {"cpu": str(NODE_CPU), "memory": "32Gi"}}
     group = {"name": "node", "min": 0, "max": most_nodes, "delay": DELAY, "node": node}
-    cluster = {"name": "main", "autoscaler": {"kind": autoscaler, "groups": [group]}}
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 100,
+    }
+    queues = kueue_queues if mode is Mode.KUEUE else volcano_queues
+    objects = [urgent, *queues(most_nodes / MOST_NODES)]
     return {
         "kind": "Scenario",
-        "clusters": [cluster | ({"objects": list(queue_objects(most_nodes / MOST_NODES))} if queues else {})],
-        "timeline": [{"at": f"{each.at:.3f}s", "apply": list(manifests(each, queues))} for each in work],
+        "clusters": [{"name": "main", "autoscaler": {"kind": autoscaler, "groups": [group]}, "objects": objects}],
+        "timeline": [{"at": f"{each.at:.3f}s", "apply": list(manifests(each, mode))} for each in work],
         "until": f"{round(hours * 3600)}s",
     }
 
 
-def queue_objects(share: float) -> Iterator[Manifest]:
-    """A queue for each team, with that share of its quota."""
+def volcano_queues(share: float) -> Iterator[Manifest]:
+    """A queue for each team below one for all, which is less than they could use together."""
+    yield volcano_queue("company", "root", round(QUOTA * share))
+    for team, (_, most) in TEAMS.items():
+        yield volcano_queue(team, "company", round(most * share))
+
+
+def volcano_queue(name: str, parent: str, cpu: int) -> Manifest:
+    spec = {"parent": parent, "capability": {"cpu": str(cpu)}}
+    return {"apiVersion": VOLCANO, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def kueue_queues(share: float) -> Iterator[Manifest]:
+    """The same limits as ClusterQueues that borrow from one another."""
     yield {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "default"}}
-    for team, cpu in QUOTA.items():
-        quota = [{"name": "cpu", "nominalQuota": str(round(cpu * share))}]
-        group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": quota}]}
+    for team, (nominal, most) in TEAMS.items():
+        amounts = {"nominalQuota": str(round(nominal * share)), "borrowingLimit": str(round((most - nominal) * share))}
+        flavor = {"name": "default", "resources": [{"name": "cpu", **amounts}]}
+        group = {"coveredResources": ["cpu"], "flavors": [flavor]}
         spec = {"namespaceSelector": {}, "resourceGroups": [group], "cohortName": "company"}
         yield {"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": team}, "spec": spec}
         local = {"name": team, "namespace": "default"}
         yield {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": team}}
 
 
-def manifests(work: Work, queues: bool) -> Iterator[Manifest]:
-    """The Job, and before it the Workload that makes its pods a gang."""
-    labels = {}
-    if work.gang:
+def manifests(work: Work, mode: Mode) -> Iterator[Manifest]:
+    """The Job, and before it what makes its pods a gang."""
+    labels, annotations = dict[str, str](), {"headgate.dev/run-seconds": str(work.seconds)}
+    metadata = {"name": work.name, "namespace": "default"}
+    if mode is not Mode.KUEUE:
+        annotations["scheduling.volcano.sh/queue-name"] = work.team
+    if mode is Mode.GATES:
+        annotations["scheduling.volcano.sh/queue-allocation-gate"] = "true"
+    if work.gang and mode is Mode.KUEUE:
         group = {"name": "pods", "policy": {"gang": {"minCount": work.pods}}}
-        metadata = {"name": work.name, "namespace": "default"}
         api = "scheduling.headgate.dev/v1alpha1"
         yield {"apiVersion": api, "kind": "Workload", "metadata": metadata, "spec": {"podGroups": [group]}}
         labels = {"scheduling.headgate.dev/workload": work.name, "scheduling.headgate.dev/pod-group": "pods"}
-    requests = {"cpu": str(work.cpu)}
-    spec = {
-        "schedulerName": "headgate",
-        "restartPolicy": "Never",
-        "containers": [{"name": "work", "image": "example.com/work", "resources": {"requests": requests}}],
-    }
-    annotations = {"headgate.dev/run-seconds": str(work.seconds)}
-    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
-    queue = {"kueue.x-k8s.io/queue-name": work.team} if queues else {}
+    elif work.gang:
+        spec = {"minMember": work.pods, "queue": work.team}
+        yield {"apiVersion": VOLCANO, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+        annotations["scheduling.k8s.io/group-name"] = work.name
+    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod_spec(work)}
+    queue = {"kueue.x-k8s.io/queue-name": work.team} if mode is Mode.KUEUE else {}
     yield {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": work.name, "namespace": "default", "labels": queue},
+        "metadata": {**metadata, "labels": queue},
         "spec": {"parallelism": work.pods, "completions": work.pods, "template": template},
     }
 
 
+def pod_spec(work: Work) -> Manifest:
+    container = {"name": "work", "image": "example.com/work", "resources": {"requests": {"cpu": str(work.cpu)}}}
+    priority = {"priorityClassName": "urgent"} if work.urgent else {}
+    return {"schedulerName": "headgate", "restartPolicy": "Never", "containers": [container], **priority}
+
+
 class Outcome(NamedTuple):
-    """What became of the day under one autoscaler, with queues or without."""
+    """What became of the day under one autoscaler, in one kind of queues."""
 
     autoscaler: str
-    queues: bool
+    mode: Mode
     counts: dict[str, Any]  # the autoscaler's part of the summary
     finished: int  # pods
     nodes: list[tuple[float, int]]  # seconds, and how many nodes were ordered or there from then on
 
     @property
-    def beyond_quota(self) -> int:
-        """Nodes ordered while there were as many as the quota of all teams fills."""
-        enough = sum(QUOTA.values()) // NODE_CPU
-        counts = [0, *(count for _, count in self.nodes)]
-        return sum(after > before >= enough for before, after in itertools.pairwise(counts))
+    def title(self) -> str:
+        return f"{self.autoscaler}, {self.mode}"
 
     @property
-    def title(self) -> str:
-        return f"{self.autoscaler}, {'with' if self.queues else 'without'} queues"
+    def orders(self) -> str:
+        counts = self.counts
+        orders = f"{counts['nodesAdded']} nodes ordered, {counts['falseScaleUps']} of them false"
+        return f"{orders}, {counts['missedScaleUps']} missed"
 
 
-def simulate(work: Sequence[Work], autoscaler: str, queues: bool, hours: float, most_nodes: int) -> Outcome:
-    given = scenario(work, autoscaler, queues, hours, most_nodes)
+def simulate(work: Sequence[Work], autoscaler: str, mode: Mode, hours: float, most_nodes: int) -> Outcome:
+    given = scenario(work, autoscaler, mode, hours, most_nodes)
     report = run(parse_scenario(json.dumps(given), "day"))
     summary = report.summary
-    return Outcome(autoscaler, queues, summary["autoscaler"], summary["pods"]["succeeded"], list(node_counts(report)))
+    return Outcome(autoscaler, mode, summary["autoscaler"], summary["pods"]["succeeded"], list(node_counts(report)))
 
 
 def node_counts(report: Report) -> Iterator[tuple[float, int]]:
@@ -148,11 +190,10 @@ HEADS = (
     "",
     "pods finished",
     "nodes ordered",
-    "most at once",
-    "ordered beyond all quota",
-    "false for want of quota",
-    "false, never used",
+    "false",
     "missed",
+    "most nodes at once",
+    "never used",
     "node-hours",
     "empty node-hours",
 )
@@ -164,13 +205,12 @@ def rows(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
         numbers = (
             each.finished,
             counts["nodesAdded"],
-            max((nodes for _, nodes in each.nodes), default=0),
-            each.beyond_quota,
-            counts["falseReasons"]["quota"],
-            counts["falseReasons"]["unused"],
+            counts["falseScaleUps"],
             counts["missedScaleUps"],
+            max((nodes for _, nodes in each.nodes), default=0),
+            counts["nodesUnused"],
             round(counts["nodeSeconds"] / 3600),
-            round(counts["emptyNodeSeconds"] / 3600, 1),
+            round(counts["emptyNodeSeconds"] / 3600),
         )
         yield (each.title, *map(str, numbers))
 
@@ -181,15 +221,16 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-WIDTH, HEIGHT, LEFT, TOP, GAP = 720, 150, 60, 65, 95
-COLORS = {True: "#0b6e4f", False: "#c1440e"}
+WIDTH, HEIGHT, LEFT, TOP, GAP = 720, 150, 60, 75, 100
+COLORS = {Mode.NO_GATES: "#c1440e", Mode.GATES: "#0b6e4f"}
+"""What is drawn, in this order: Kueue's queues would hide the gates."""
 
 
 def svg(outcomes: Sequence[Outcome], hours: float, most_nodes: int) -> str:
-    """Nodes over the day, one panel for each autoscaler, with queues and without."""
+    """Nodes over the day, one panel for each autoscaler, with gates and without."""
     panels = [panel(number, kind, outcomes, hours, most_nodes) for number, kind in enumerate(AUTOSCALERS)]
-    height = TOP + len(AUTOSCALERS) * (HEIGHT + GAP)
-    size = f'width="{WIDTH + LEFT + 20}" height="{height}" viewBox="0 0 {WIDTH + LEFT + 20} {height}"'
+    width, height = LEFT + WIDTH + 20, TOP + len(AUTOSCALERS) * (HEIGHT + GAP) - 60
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     style = 'font-family="sans-serif" font-size="12"'
     background = '<rect width="100%" height="100%" fill="white"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{background}\n' + "\n".join(panels) + "\n</svg>\n"
@@ -197,38 +238,45 @@ def svg(outcomes: Sequence[Outcome], hours: float, most_nodes: int) -> str:
 
 def panel(number: int, kind: str, outcomes: Sequence[Outcome], hours: float, most_nodes: int) -> str:
     top = TOP + number * (HEIGHT + GAP)
-    parts = [f'<text x="{LEFT}" y="{top - 44}" font-weight="bold">{kind}: nodes ordered or running</text>']
-    for share in (0, 0.5, 1):
-        y = top + HEIGHT * (1 - share)
-        parts.append(f'<line x1="{LEFT}" y1="{y}" x2="{LEFT + WIDTH}" y2="{y}" stroke="#ddd"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{round(most_nodes * share)}</text>')
-    for hour in range(0, round(hours) + 1, max(1, round(hours / 8))):
-        x = LEFT + WIDTH * hour / hours
-        parts.append(f'<text x="{x:.0f}" y="{top + HEIGHT + 16}" text-anchor="middle">{hour} h</text>')
-    shown = [each for each in outcomes if each.autoscaler == kind]
-    for place, each in enumerate(sorted(shown, key=lambda each: each.queues)):
-        color, counts = COLORS[each.queues], each.counts
+    parts = [f'<text x="{LEFT}" y="{top - 50}" font-weight="bold">{kind}: nodes ordered or running</text>']
+    parts += axes(top, hours, most_nodes)
+    shown = {each.mode: each for each in outcomes if each.autoscaler == kind}
+    for place, (mode, color) in enumerate(COLORS.items()):
         points = " ".join(
             f"{LEFT + WIDTH * at / 3600 / hours:.1f},{top + HEIGHT * (1 - count / most_nodes):.1f}"
-            for at, count in steps(each.nodes, hours)
+            for at, count in corners(shown[mode].nodes, hours)
         )
         parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>')
-        text = f"{'with' if each.queues else 'without'} queues: {counts['nodesAdded']} nodes ordered, "
-        reasons = counts["falseReasons"]
-        text += f"{reasons['quota']} without quota, {reasons['unused']} unused, {counts['missedScaleUps']} missed"
-        parts.append(f'<text x="{LEFT}" y="{top - 26 + 16 * place}" fill="{color}">{text}</text>')
+        parts.append(f'<text x="{LEFT}" y="{top - 33 + 15 * place}" fill="{color}">{mode}: {shown[mode].orders}</text>')
     return "\n".join(parts)
 
 
-def steps(nodes: Sequence[tuple[float, int]], hours: float) -> Iterator[tuple[float, int]]:
-    """The count at 300 times, as corners of a line."""
+def axes(top: int, hours: float, most_nodes: int) -> Iterator[str]:
+    for nodes in (0, most_nodes // 2, most_nodes):
+        y = top + HEIGHT * (1 - nodes / most_nodes)
+        yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + WIDTH}" y2="{y:.1f}" stroke="#ddd"/>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{nodes}</text>'
+    quota = QUOTA / NODE_CPU / MOST_NODES  # of all nodes
+    y = top + HEIGHT * (1 - quota)
+    yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + WIDTH}" y2="{y:.1f}" stroke="#555" stroke-dasharray="4 3"/>'
+    yield f'<text x="{LEFT + 6}" y="{y - 4:.1f}" fill="#555">quota of all teams: {round(quota * most_nodes)}</text>'
+    for hour in range(0, round(hours) + 1, max(1, round(hours / 8))):
+        x = LEFT + WIDTH * hour / hours
+        yield f'<text x="{x:.0f}" y="{top + HEIGHT + 16}" text-anchor="middle">{hour} h</text>'
+
+
+def corners(nodes: Sequence[tuple[float, int]], hours: float) -> Iterator[tuple[float, int]]:
+    """The count at 300 times, as corners of a line; where it stays the same there is none."""
     at, count, width = 0, 0, hours * 3600 / 300
+    yield 0, 0
     for number in range(301):
-        yield number * width, count
+        before = count
         while at < len(nodes) and nodes[at][0] <= number * width:
             count = nodes[at][1]
             at += 1
-        yield number * width, count
+        if count != before or number == 300:
+            yield number * width, before
+            yield number * width, count
 
 
 def main() -> None:
@@ -236,17 +284,23 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=24.0, help="how long the day is (default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=MOST_NODES, help="how many there may be (default: %(default)s)")
     parser.add_argument("--svg", type=Path, help="draw it to this file")
-    parser.add_argument("--only", choices=AUTOSCALERS, help="this autoscaler only")
     arguments = parser.parse_args()
     work = day(arguments.hours)
     outcomes = [
-        simulate(work, autoscaler, queues, arguments.hours, arguments.nodes)
-        for autoscaler in ([arguments.only] if arguments.only else AUTOSCALERS)
-        for queues in (True, False)
+        simulate(work, autoscaler, mode, arguments.hours, arguments.nodes)
+        for autoscaler in AUTOSCALERS
+        for mode in Mode
     ]
     print(table(outcomes))
     if arguments.svg:
         arguments.svg.write_text(svg(outcomes, arguments.hours, arguments.nodes))
+    wrong = [each for each in outcomes if each.mode is not Mode.NO_GATES and wrong_orders(each)]
+    if wrong:
+        raise SystemExit("\n".join(f"{each.title}: {each.orders}" for each in wrong))
+
+
+def wrong_orders(outcome: Outcome) -> int:
+    return int(outcome.counts["falseScaleUps"] + outcome.counts["missedScaleUps"])
 
 
 if __name__ == "__main__":

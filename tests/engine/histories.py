@@ -7,6 +7,7 @@ The safety net that retries everyone now and then never rings here: it would hid
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 
@@ -131,18 +132,29 @@ class Cluster:
 class History:
     """One engine that saw everything, and the cluster it looks after."""
 
+    settings = SETTINGS
+    worded = frozenset({"Unschedulable"})  # reasons whose words may be those of an earlier attempt
+    horizon = math.inf  # seconds a cluster that nobody touches is looked at
+
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.cluster = Cluster(self.dice)
-        self.engine = Engine(SETTINGS, certifier=SOLVER)
+        self.told: list[str] = []  # the history in words, for whoever has to find out
+        self.cluster, self.making = self.begin()
+        self.engine = self.process()
         self.timers: list[float] = []
         self.undone: deque[Write] = deque()  # decided, and not performed yet
-        self.told: list[str] = []  # the history in words, for whoever has to find out
+
+    def begin(self) -> tuple[Cluster, Making]:
+        cluster = Cluster(self.dice)
+        return cluster, Making(self.dice, cluster, self.told)
+
+    def process(self) -> Engine:
+        return Engine(self.settings, certifier=SOLVER)
 
     def live(self) -> None:
-        Making(self.dice, self.cluster, self.told).begin()
+        self.making.begin()
         for _ in range(ACTIONS):
-            Making(self.dice, self.cluster, self.told).act()
+            self.making.act()
             if self.dice.random() < 0.5:
                 self.rest()
                 self.compare()
@@ -155,8 +167,10 @@ class History:
     def turn(self, events: int, effects: int) -> None:
         """The engine is told some of the news, and some of what it decided is done."""
         news = [self.cluster.news.popleft() for _ in range(min(events, len(self.cluster.news)))]
-        for effect in self.engine.step(news, self.cluster.now):
-            self.told.append(f"    {_said(effect)}")
+        made = self.engine.step(news, self.cluster.now)
+        self.decided(made)
+        for effect in made:
+            self.told.append(f"    {said(effect)}")
             if isinstance(effect, WakeAt):
                 self.timers += [] if effect.idle else [effect.at]
             elif not isinstance(effect, EmitEvent):
@@ -164,22 +178,26 @@ class History:
         for _ in range(min(effects, len(self.undone))):
             self._do(self.undone.popleft())
 
+    def decided(self, effects: list[Effect]) -> None:
+        """For laws about what is decided together."""
+
     def _do(self, effect: Write) -> None:
         if self.dice.random() < 0.05:
             trouble = self.dice.choice([WriteError.UNAVAILABLE, WriteError.UNKNOWN, WriteError.CONFLICT])
             if trouble is WriteError.CONFLICT and isinstance(effect, Bind):
                 trouble = WriteError.UNAVAILABLE
-            self.told.append(f"    {trouble}: {_said(effect)}")
+            self.told.append(f"    {trouble}: {said(effect)}")
             self.cluster.news.append(Outcome(effect, trouble))
             return
         self.cluster.perform(effect)
 
     def rest(self) -> None:
         """Until nothing is left to tell, to do or to wait for."""
+        until = self.cluster.now + self.horizon
         for _ in range(MOST_TURNS):
             if self.cluster.news or self.undone:
                 self.turn(len(self.cluster.news), len(self.undone))
-            elif self.timers:
+            elif self.timers and min(self.timers) <= until:
                 at = min(self.timers)
                 self.timers = [each for each in self.timers if each > at]
                 self.cluster.now = max(self.cluster.now, at)
@@ -190,24 +208,28 @@ class History:
 
     def compare(self) -> None:
         """A fresh process on the same objects has nothing to do and nothing to say."""
-        fresh = Engine(SETTINGS, certifier=SOLVER)
-        order = {kind: place for place, kind in enumerate(fresh.reads)}
-        objects = sorted(self.cluster.objects.values(), key=lambda each: order[each.key.kind])
-        effects = fresh.step([Observed(each) for each in objects], self.cluster.now)
+        fresh = self.process()
+        effects = fresh.step(self.observations(fresh), self.cluster.now)
         silent = (effect for effect in effects if not isinstance(effect, WakeAt | EmitEvent))
-        news = [_said(effect) for effect in silent if not self._only_words(effect)]
+        news = [said(effect) for effect in silent if not self._only_words(effect)]
         if news:
             raise BrokenLaw(f"a fresh process would {news}\n{self.story}")
         self.told.append(f"{self.cluster.now:g}s at rest")
         self._assert_sound()
 
+    def observations(self, fresh: Engine) -> list[Event]:
+        """All that a process finds when it starts."""
+        order = {kind: place for place, kind in enumerate(fresh.reads)}
+        objects = sorted(self.cluster.objects.values(), key=lambda each: order[each.key.kind])
+        return [Observed(each) for each in objects]
+
     def _only_words(self, effect: Effect) -> bool:
-        """That a pod is unschedulable is on record already, in the words of the last attempt of its kind."""
+        """Why a pod waits is on record already, in the words of the last attempt of its kind."""
         if not isinstance(effect, PatchStatus) or not isinstance(effect.change, PodCondition):
             return False
         known = self.cluster.objects[effect.target.key]
         shown = known.scheduled.reason if isinstance(known, Pod) and known.scheduled is not None else ""
-        return shown == effect.change.reason == "Unschedulable"
+        return shown == effect.change.reason and shown in self.worded
 
     def _assert_sound(self) -> None:
         for each in self.cluster.objects.values():
@@ -466,7 +488,7 @@ def _named(group: GroupKey | None) -> str:
     return "no group" if group is None else f"{group.workload.name}/{group.group}"
 
 
-def _said(effect: Effect) -> str:
+def said(effect: Effect) -> str:
     match effect:
         case Bind(target=target, node=name):
             return f"bind {target.key.name} to {name}"

@@ -1,205 +1,217 @@
-"""Laws of Volcano's queues over random histories: what is used and reserved, who goes on, which gates are touched."""
+"""Laws of Volcano's queues over random histories. Each takes a seed.
+
+Answers fail or are lost, reservations expire, and the process restarts at any moment.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import deque
 from random import Random
 
-from builders import node
-from msgspec.structs import replace
-from steps import Steps
-from volcano_scenes import queue, queued
+from histories import PLAIN, BrokenLaw, History, said
+from queue_histories import QueueCluster, QueueMaking, QueueView, has_started, reserves
 
-from headgate.model.effects import Bind, Evict, Nomination, PatchSpec, PatchStatus, QueueReservation, RemoveGate
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
-from headgate.model.pod import Phase, ScheduledCondition
-from headgate.model.settings import Settings, VolcanoSettings
-from headgate.model.volcano import QUEUE_GATES
+from headgate.model.effects import (
+    Bind,
+    PatchSpec,
+    PatchStatus,
+    RemoveGate,
+)
+from headgate.model.events import Outcome, WriteError
+from headgate.model.keys import Kind
+from headgate.model.pod import ENDED, Pod
+from headgate.model.settings import Profile, Settings, VolcanoSettings
 
-FOREIGN = "example.com/theirs"
-SETTINGS = Settings(volcano=VolcanoSettings(reservation_timeout=60.0))
-QUEUES = (queue("org", 4000), queue("a", 3000, "org"), queue("b", None, "org", guarantee=1000), queue("c", 2000))
-SELECTORS = ((), (("gpu", "yes"),))
+LAWS = {}
+"""Every law by its name."""
+TIMEOUT = 600.0  # of reservations
+SETTINGS = Settings(
+    profiles=(Profile(), Profile(PLAIN, disabled=frozenset({"DefaultPreemption"}))),
+    volcano=VolcanoSettings(reservation_timeout=TIMEOUT),
+)
+MOST_ROUNDS = 40  # in which all pods there are must have run
 
 
-class World:
-    """The objects as a server has them, and an engine whose writes are performed, lost or refused."""
+def law(check):
+    LAWS[check.__name__] = check
+    return check
 
-    def __init__(self, seed: int) -> None:
-        self.dice = Random(seed)
-        self.queues = {each.name: each for each in QUEUES}
-        self.nodes = {"n0": node("n0", cpu=3000)}
-        self.pods = {}
-        self.number = 0
-        self.removed = []  # gates that our writes took off
-        self.steps = Steps(*self.objects(), settings=SETTINGS)
-        self.steps.now = 1000.0
 
-    def objects(self):
-        return [*self.queues.values(), *self.nodes.values(), *self.pods.values()]
+class QueueHistory(History):
+    settings = SETTINGS
+    worded = frozenset({"Unschedulable", "SchedulingGated"})
+    horizon = 60.0  # less than reservations last: those expire and are made again for ever
 
-    def act(self) -> None:
-        """Something happens in the cluster, and the engine learns of it."""
-        action = self.dice.choice((self._come, self._come, self._come, self._go, self._end, self._grow, self._ungate))
-        events = action()
-        self.settle(events)
+    def begin(self):
+        cluster = QueueCluster(self.dice)
+        return cluster, QueueMaking(self.dice, cluster, self.told)
 
-    def settle(self, events) -> None:
-        self.steps.now += self.dice.choice((1.0, 1.0, 20.0, 70.0))
-        self.steps.step(*events, TimerFired("scheduling"))
-        for _ in range(20):
-            answers = [answer for effect in self.steps.effects for answer in self._perform(effect)]
-            if not answers:
-                return
-            self.steps.now += 1.0
-            self.steps.step(*answers, TimerFired("scheduling"))
+    def live(self) -> None:
+        self.making.begin()
+        for _ in range(12):
+            self.making.act()
+            if self.dice.random() < 0.08:
+                self.restart()
+            if self.dice.random() < 0.5:
+                self.settle()
+            else:
+                for _ in range(self.dice.randrange(3)):
+                    self.turn(self.dice.randrange(4), self.dice.randrange(4))
+        self.settle()
+
+    def settle(self) -> None:
+        self.rest()
+        self.compare()
+        self.check()
 
     def restart(self) -> None:
-        """A fresh process on the same state."""
-        now = self.steps.now
-        self.steps = Steps(settings=SETTINGS)
-        self.steps.now = now
-        self.settle([Observed(each) for each in self.objects()])
+        """The process dies with all that was decided and not done; another finds the cluster as it is."""
+        self.told.append(f"{self.cluster.now:g}s restart")
+        self.undone.clear()
+        self.timers.clear()
+        self.engine = self.process()
+        self.cluster.news = deque(self.observations(self.engine))
 
-    def _come(self):
-        self.number += 1
-        of, cpu = self.dice.choice("aabc"), self.dice.choice((500, 1000, 1000, 2000))
-        made = queued(f"p{self.number}", cpu, of, created=self.steps.now, priority=self.dice.choice((0, 0, 0, 5)))
-        made = replace(made, shape=replace(made.shape, node_selector=self.dice.choice(SELECTORS)))
-        if self.dice.random() < 0.15:
-            made = replace(made, gates=(FOREIGN, *made.gates))
-        self.pods[made.key] = made
-        return [Observed(made)]
+    def _do(self, effect) -> None:
+        if self.dice.random() < 0.03:
+            self.told.append(f"    answer lost: {said(effect)}")
+            self.cluster.perform(effect)
+            kept = [each for each in self.cluster.news if not (isinstance(each, Outcome) and each.effect == effect)]
+            self.cluster.news = deque([*kept, Outcome(effect, WriteError.UNKNOWN)])
+        else:
+            super()._do(effect)
 
-    def _ungate(self):
-        held = [each for each in self.pods.values() if FOREIGN in each.gates]
-        if not held:
-            return self._come()
-        freed = self.dice.choice(held)
-        return [self._put(replace(freed, gates=tuple(gate for gate in freed.gates if gate != FOREIGN)))]
+    def decided(self, effects) -> None:
+        """What must hold of decisions made on all there is to know."""
+        if self.cluster.news or self.undone:
+            return
+        before = QueueView(self.cluster.objects)
+        after = QueueView(self.cluster.objects | self._performed(effects))
+        freed = {each.key for each in after.pods if has_started(before.objects[each.key], each)}
+        self._within(after, before)
+        for key in sorted(freed):
+            self._whole(after, after.objects[key])
+            overtaken = [each for each in before.overtaken(before.objects[key]) if each.key not in freed]
+            if overtaken:
+                raise BrokenLaw(f"{key.name} overtakes {overtaken[0].key.name} in a fifo queue\n{self.story}")
 
-    def _go(self):
-        if not self.pods:
-            return self._come()
-        gone = self.pods.pop(self.dice.choice(sorted(self.pods)))
-        return [Gone(gone.key, gone.uid)]
+    def _performed(self, effects):
+        """The pods as they will be when all of it is done."""
+        changed = {}
+        for effect in effects:
+            if isinstance(effect, Bind | RemoveGate | PatchSpec | PatchStatus) and effect.target.key.kind is Kind.POD:
+                known = changed.get(effect.target.key) or self.cluster.objects.get(effect.target.key)
+                done = self.cluster._changed(known, effect) if known is not None else None
+                if done is not None and not isinstance(done, WriteError):
+                    changed[done.key] = done
+        return changed
 
-    def _end(self):
-        running = [each for each in self.pods.values() if each.node and each.phase is Phase.PENDING]
-        return [self._put(replace(self.dice.choice(running), phase=Phase.SUCCEEDED))] if running else self._come()
+    def _within(self, view: QueueView, before: QueueView) -> None:
+        """Usage and reservations exceed a capability at no level, beyond what was in use already."""
+        for name in view.queues:
+            limit, used = view.limit(name), view.shown[name]
+            if limit is not None and used > max(limit, before.in_use[name]):
+                numbers = f"{view.in_use[name]} in use, {used} with what is reserved, of {limit}"
+                raise BrokenLaw(f"queue {name}: {numbers}\n{self.story}")
 
-    def _grow(self):
-        name = f"n{len(self.nodes)}"
-        labels = {"gpu": "yes"} if self.dice.random() < 0.5 else {}
-        self.nodes[name] = node(name, cpu=2000, labels=labels)
-        return [Observed(self.nodes[name])] if len(self.nodes) < 8 else []
-
-    def _put(self, pod):
-        self.pods[pod.key] = pod
-        return Observed(pod)
-
-    def _perform(self, effect):
-        """The server's answer and what is observed; an answer may be lost."""
-        match effect:
-            case Bind(target, where):
-                there = self._there(target)
-                if there is None or there.gates or there.node:
-                    return [Outcome(effect, WriteError.CONFLICT, "gated or bound")]
-                return self._answer(effect, replace(there, node=where))
-            case RemoveGate(target, gate, index):
-                there = self._there(target)
-                if there is None or len(there.gates) <= index or there.gates[index] != gate:
-                    return [Outcome(effect, WriteError.CONFLICT, "test failed")]
-                self.removed.append(gate)
-                gates = (*there.gates[:index], *there.gates[index + 1 :])
-                return self._answer(effect, replace(there, gates=gates))
-            case PatchSpec(target, QueueReservation(at, gates)):
-                there = self._there(target)
-                if there is None or any(there.gates[index : index + 1] != (gate,) for index, gate in gates):
-                    return [Outcome(effect, WriteError.CONFLICT, "test failed")]
-                self.removed += [gate for _, gate in gates]
-                kept = tuple(gate for gate in there.gates if gate not in dict(gates).values())
-                return self._answer(effect, replace(there, gates=kept, reserved_at=at))
-            case PatchStatus(target, Nomination(where)):
-                there = self._there(target)
-                return [] if there is None else self._answer(effect, replace(there, nominated=where))
-            case PatchStatus(target, change) if hasattr(change, "reason") and target.key in self.pods:
-                there = self._there(target)
-                if there is None:
-                    return []
-                shown = ScheduledCondition(change.status, change.reason, change.message)
-                return self._answer(effect, replace(there, scheduled=shown))
-            case Evict(target):
-                there = self._there(target)
-                if there is None:
-                    return [Outcome(effect, WriteError.GONE)]
-                del self.pods[there.key]
-                return [Outcome(effect), Gone(there.key, there.uid)]
-        return []
-
-    def _there(self, target):
-        there = self.pods.get(target.key)
-        return there if there is not None and there.uid == target.uid else None
-
-    def _answer(self, effect, after):
-        lost = self.dice.random() < 0.1
-        return [Outcome(effect, WriteError.UNKNOWN) if lost else Outcome(effect), self._put(after)]
-
-    # what must hold
+    def _whole(self, view: QueueView, one: Pod) -> None:
+        """With the pod enough others of its gang are on nodes or were let go."""
+        members = [each for each in view.pods if each.group == one.group and one.group is not None]
+        started = [each for each in members if each.holds_room or (each.wants_node and not each.gates)]
+        if view.members_needed(one) > len(started):
+            raise BrokenLaw(f"{one.key.name} starts without its gang: {len(started)} members do\n{self.story}")
 
     def check(self) -> None:
-        """By the objects alone: nothing exceeds a capability at any level, and no foreign gate was removed."""
-        assert set(self.removed) <= QUEUE_GATES
-        used: Counter[str] = Counter()
-        for each in self.pods.values():
-            holds = each.node and each.phase is Phase.PENDING
-            reserves = not each.node and not each.gates and _says(each) == "Unschedulable"
-            if holds or reserves:
-                at = each.annotations["scheduling.volcano.sh/queue-name"]
-                while at != "root":
-                    used[at] += each.shape.requests["cpu"]
-                    at = self.queues[at].parent
-        for name, limit in ((each.name, dict(each.capability.items).get("cpu")) for each in self.queues.values()):
-            assert limit is None or used[name] <= limit, f"{name} uses and reserves {used[name]} of {limit}"
-
-    def verdicts(self):
-        """Where each pod is and whether an autoscaler may buy a node for it."""
-        return {
-            key.name: (bool(each.node), bool(each.gates), None if each.node else _says(each) == "Unschedulable")
-            for key, each in self.pods.items()
-            if each.phase is Phase.PENDING
-        }
+        """What must hold at rest, by the objects alone."""
+        view = QueueView(self.cluster.objects)
+        self._within(view, view)
+        for unit in view.waiting():
+            if view.allows(unit):
+                names = ", ".join(one.key.name for one in unit)
+                raise BrokenLaw(f"{names} is gated and queue {view.queue_of(unit[0])} allows it\n{self.story}")
 
 
-def _says(pod) -> str:
-    return pod.scheduled.reason if pod.scheduled is not None else ""
+@law
+def queues_are_decided_as_by_a_fresh_process(seed: int) -> None:
+    """And limits hold, gates of others stay, gangs start whole, nobody overtakes in fifo queues or waits who fits."""
+    QueueHistory(seed).live()
 
 
-def check_history(seed: int, actions: int = 40) -> None:
-    world = World(seed)
-    for number in range(actions):
-        world.act()
-        world.check()
-        if number % 9 == 8:
-            world.restart()
-            world.check()
-
-
-def check_progress(seed: int) -> None:
-    """When nothing stands in the way any more, everybody runs: one after another, by what the queues allow."""
-    world = World(seed)
-    for _ in range(25):
-        world.act()
-    for number in range(4):
-        world.nodes[f"big{number}"] = node(f"big{number}", cpu=16_000, labels={"gpu": "yes"})
-    for key in [key for key, each in world.pods.items() if FOREIGN in each.gates]:
-        del world.pods[key]
-    world.restart()
-    for _ in range(80):
-        waiting = [each for each in world.pods.values() if not each.node]
-        if not waiting:
+@law
+def everybody_runs_in_the_end(seed: int) -> None:
+    """One after another, as far as the queues allow, once nodes, queues and gates of others stand in nobody's way."""
+    history = QueueHistory(seed)
+    history.making.begin()
+    for _ in range(10):
+        history.making.act()
+        history.turn(history.dice.randrange(4), history.dice.randrange(4))
+    history.making.clear_the_way()
+    for _ in range(MOST_ROUNDS):
+        history.settle()
+        if not history.making.finish_all():
             return
-        running = [each for each in world.pods.values() if each.node and each.phase is Phase.PENDING]
-        ended = [world._put(replace(each, phase=Phase.SUCCEEDED)) for each in running]
-        world.settle(ended)
-    assert not waiting, f"{len(waiting)} pods wait for ever"
+    raise BrokenLaw(f"somebody waits for ever\n{history.story}")
+
+
+class Unfailing(Random):
+    """Dice of a cluster where every write takes hold and every victim leaves at once."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Crash(QueueHistory):
+    """A cluster as another history left it, and a process that dies before or after one of its writes, or does not."""
+
+    def __init__(self, objects, now: float, at: int | None, done: bool) -> None:
+        super().__init__(0)
+        self.cluster._dice = self.dice = Unfailing(0)
+        self.cluster.objects, self.cluster.now = dict(objects), now
+        self.cluster._made = 10_000
+        self.writes, self._at, self._done = 0, at, done
+        self.restart()
+
+    def _do(self, effect) -> None:
+        crashes = self.writes == self._at
+        self.writes += 1
+        if not crashes or self._done:
+            self.cluster.perform(effect)
+        if crashes:
+            self.restart()
+
+    def turn(self, events: int, effects: int) -> None:
+        super().turn(events, 0)
+        while self.undone:
+            self._do(self.undone.popleft())
+
+    def outcome(self):
+        self.rest()
+        self.check()
+        return {one.key.name: verdict(one) for one in self.cluster.objects.values() if isinstance(one, Pod)}
+
+
+def verdict(one: Pod) -> str:
+    if one.phase in ENDED or one.node:
+        return "on a node" if one.node else "ended"
+    return "gated" if one.gates else "reserves" if reserves(one) else "waits"
+
+
+@law
+def a_crash_changes_nothing_in_the_end(seed: int) -> None:
+    """Before or after any write: the same pods run, wait and reserve. Which node one has may differ."""
+    past = QueueHistory(seed)
+    past.making.begin()
+    for _ in range(past.dice.randrange(6)):
+        past.making.act()
+        past.rest()
+    past.making.act()
+    objects, now = past.cluster.objects, past.cluster.now
+    calm = Crash(objects, now, None, done=False)
+    expected = calm.outcome()
+    for at in range(calm.writes):
+        for done in (False, True):
+            crashed = Crash(objects, now, at, done)
+            found = crashed.outcome()
+            if found != expected:
+                stories = f"{past.story}\n-- undisturbed\n{calm.story}\n-- with the crash\n{crashed.story}"
+                raise BrokenLaw(f"a crash {'after' if done else 'before'} write {at}: {expected} is {found}\n{stories}")

@@ -63,13 +63,22 @@ def test_only_the_binding_is_assumed_and_in_flight(stage, nodes):
     assert stage.decided == [Bind(gated.target, "n")]
 
 
-def test_after_a_lost_answer_only_the_binding_is_sent_again(stage):
+def test_after_a_lost_answer_the_binding_is_sent_again_with_what_comes_before_it(stage):
+    """That may be what did not arrive: the server binds no pod that is gated."""
     gated = pod("a", gates=(GATE,))
     _, bind = run(stage, gated)
     assert stage.answer(bind, WriteError.UNKNOWN, 0.0) is None
     assert stage.in_flight == 0
-    assert stage.due(stage.writes.deadlines.next_deadline()) == [bind]
+    assert stage.due(stage.writes.deadlines.next_deadline()) == [RemoveGate(gated.target, GATE, 0), bind]
     assert stage.in_flight == 1
+
+
+def test_a_gate_that_was_seen_to_be_gone_is_not_removed_again(stage):
+    gated = pod("a", gates=(GATE,))
+    _, bind = run(stage, gated)
+    stage.answer(bind, WriteError.UNKNOWN, 0.0)
+    stage.get(gated.key).info.pod = replace(gated, gates=())
+    assert stage.due(stage.writes.deadlines.next_deadline()) == [bind]
 
 
 def test_a_binding_that_is_refused_because_a_gate_is_still_there_is_forgotten_and_made_anew_with_its_gate(stage):

@@ -32,7 +32,7 @@ class Installed(Integrations):
     def __init__(self):
         super().__init__(with_quota=True)
         webhooks = our_webhooks(self.settings, lookup_in(lambda: self.server))
-        objects = (*INITIAL_OBJECTS, *installed_objects())
+        objects = (*INITIAL_OBJECTS, *installed_objects(self.settings))
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
         self.restart()
         self.create(FLAVORS, flavor("default", nodeLabels={"type": "batch"}))

@@ -328,15 +328,30 @@ def test_a_successor_evicts_nobody_when_all_victims_are_going():
 def test_both_sides_learn_of_it_and_tenants_do_not_see_each_others_names():
     stranger = replace(LOW, key=Key(Kind.POD, "other", "secret"), uid="uid-secret")
     steps = preempted(node("n", cpu=200), LOW, stranger, pod("high", cpu=200, priority=10))
-    told = steps.events
-    assert sorted(told) == ["high"], "victims are told when they were evicted"
-    told |= steps.accepted().events
+    assert steps.events == {}, "they are told when pods were evicted"
+    told = steps.accepted().events
     assert "pod default/high" in told["low"]
     assert "high," not in told["secret"]
     assert "a pod of another namespace" in told["secret"]
     assert "pod low" in told["high"]
     assert "secret" not in told["high"]
     assert "1 pod of other namespaces" in told["high"]
+
+
+def test_the_preemptor_is_told_once_with_the_first_eviction_that_was_accepted():
+    victims = [bound(pod(f"low{number}", cpu=50, priority=1), "n", started=0.0) for number in range(3)]
+    steps = preempted(node("n", cpu=150), *victims, pod("high", cpu=150, priority=10))
+    first, second, third = [each for each in steps.effects if isinstance(each, Evict)]
+    assert "high" not in steps.step(Outcome(first, WriteError.UNAVAILABLE)).events
+    told = steps.later(1, Outcome(second)).events["high"]
+    assert sorted(told.removeprefix("Preempting ").split(", ")) == ["pod low0", "pod low1", "pod low2"]
+    assert "high" not in steps.step(Outcome(third)).events
+    assert "high" not in steps.step(Outcome(first)).events
+
+
+def test_a_preemptor_for_which_nobody_was_evicted_is_not_told_so():
+    steps = preempted(FULL, LOW, HIGH)
+    assert "high" not in steps.step(Outcome(steps.only(Evict), WriteError.REFUSED, "you may not")).events
 
 
 @pytest.mark.parametrize("trouble", [WriteError.REFUSED, WriteError.CONFLICT])

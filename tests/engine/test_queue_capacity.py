@@ -3,57 +3,15 @@
 import pytest
 from builders import amounts, bound, node, pod, priority_class
 from msgspec.structs import replace
-from steps import Steps
-from volcano_scenes import grouped, pod_group, queue, queued
+from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
+from headgate.model.claims import ClaimName
 from headgate.model.effects import Bind, Nomination, PatchSpec, PatchStatus, PodCondition, QueueReservation, RemoveGate
 from headgate.model.events import Gone, Outcome, TimerFired, WriteError
+from headgate.model.keys import Kind
 from headgate.model.node import Taint, TaintEffect
 from headgate.model.settings import Settings, VolcanoSettings
 from headgate.model.volcano import QUEUE_GATE, DequeueStrategy, QueueState
-
-GPU = {"node_selector": (("gpu", "yes"),)}
-"""Of a pod that no node fits."""
-
-
-def elsewhere(name, cpu=1000, **fields):
-    """A gated pod that needs a node which is not there."""
-    made = queued(name, cpu, **fields)
-    return replace(made, shape=replace(made.shape, **GPU))
-
-
-class Queues(Steps):
-    """Steps that remember every binding."""
-
-    def step(self, *events):
-        super().step(*events)
-        self.bound = {**getattr(self, "bound", {}), **super().binds}
-        return self
-
-    @property
-    def reasons(self):
-        """The reason of each pod's condition that was written, by name."""
-        return {
-            each.target.key.name: each.change.reason
-            for each in self.effects
-            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
-        }
-
-    @property
-    def messages(self):
-        return {
-            each.target.key.name: each.change.message
-            for each in self.effects
-            if isinstance(each, PatchStatus) and isinstance(each.change, PodCondition)
-        }
-
-    @property
-    def let_go(self):
-        return [e.target.key.name for e in self.effects if isinstance(e, PatchSpec)]
-
-    def removal(self, name):
-        (found,) = [e for e in self.effects if isinstance(e, PatchSpec) and e.target.key.name == name]
-        return found
 
 
 def test_a_pod_that_fits_queue_and_node_is_bound_and_its_gate_removed_right_before():
@@ -156,18 +114,25 @@ def test_d3_quota_does_not_depend_on_the_size_of_the_cluster(resource):
     assert Queues(queue("team", capability=limit), made).let_go == ["a"], "nor on there being any node"
 
 
-def test_d5_reservations_count_at_every_level():
-    parent = queue("org", 1000)
-    steps = Queues(
-        parent,
-        queue("one", None, "org"),
-        queue("two", None, "org"),
-        node("n", cpu=4000),
-        elsewhere("a", of="one"),
-        elsewhere("b", of="two", created=1.0),
-    )
-    assert steps.let_go == ["a"]
-    assert steps.reasons == {"a": "Unschedulable", "b": "SchedulingGated"}
+SIBLINGS = queue("org", 1000), queue("one", None, "org"), queue("two", None, "org")
+"""Two queues that share what the one above them has."""
+
+
+@pytest.mark.parametrize(
+    "before, then",
+    [
+        pytest.param([], [elsewhere("a", of="one"), elsewhere("b", of="two", created=1.0)], id="in one step"),
+        pytest.param([elsewhere("a", of="one")], [elsewhere("b", of="two", created=1.0)], id="one after the other"),
+        pytest.param(
+            [elsewhere("a", of="one", gated=False)], [elsewhere("b", of="two", created=1.0)], id="to a fresh process"
+        ),
+    ],
+)
+def test_d5_reservations_count_at_every_level(before, then):
+    steps = Queues(*SIBLINGS, node("n", cpu=4000), *before)
+    steps.see(*then)
+    assert "b" not in steps.let_go
+    assert steps.reasons["b"] == "SchedulingGated"
     assert "queue org above queue two has cpu 1" in steps.messages["b"]
 
 
@@ -256,6 +221,31 @@ def test_a_queue_that_takes_no_pods(queues, said):
     assert steps.bound == {"a": "n"}
 
 
+@pytest.mark.parametrize(
+    "queues",
+    [
+        pytest.param([queue("team", capability=amounts(**{"deviceclass/gpu": 4}))], id="its own queue"),
+        pytest.param(
+            [queue("org", capability=amounts(**{"deviceclass/gpu": 4})), queue("team", None, "org")], id="one above"
+        ),
+    ],
+)
+def test_d6_a_queue_that_limits_devices_takes_no_pod_that_claims_some(queues):
+    """Nothing counts devices of claims: such a limit is kept by letting none go, and the pod says why."""
+    claim = ClaimName(Kind.DEVICE_CLAIM, "gpus")
+    made = queued("a")
+    made = replace(made, shape=replace(made.shape, claims=(claim,)))
+    steps = Queues(*queues, node("n", cpu=4000), made, queued("b", created=1.0))
+    assert (steps.binds, steps.let_go) == ({"b": "n"}, [])
+    assert steps.reasons == {"a": "SchedulingGated"}
+    said = (
+        f"waiting for its queue: queue {queues[0].name} limits deviceclass/gpu, and devices of resource claims are not"
+    )
+    assert steps.messages["a"].startswith(said)
+    steps.later(20.0).see(replace(queues[0], capability=amounts(4000), version="2"))
+    assert "resourceclaim" in steps.messages["a"], "without the limit its claim decides"
+
+
 def test_a_pod_that_names_no_queue_is_in_the_default_one_which_need_not_be_there():
     steps = Queues(node("n", cpu=4000), queued("a", of=""))
     assert steps.binds == {"a": "n"}
@@ -301,6 +291,26 @@ def test_d7_a_gang_is_let_go_as_a_whole_or_not_at_all():
     enough = Queues(queue("team", 3000), pod_group(members=3), node("n", cpu=100), *members)
     assert sorted(enough.let_go) == ["m0", "m1", "m2"]
     assert enough.reasons == dict.fromkeys(["m0", "m1", "m2"], "Unschedulable")
+
+
+def test_d7_a_gang_reserves_as_a_whole_or_not_at_all():
+    """Its queue is made smaller: no part of the gang keeps what the gang cannot use."""
+    members = [grouped(f"m{n}", created=float(n), gated=False) for n in range(3)]
+    members = [replace(made, shape=replace(made.shape, node_selector=(("gpu", "yes"),))) for made in members]
+    steps = Queues(queue("team", 3000), pod_group(members=3), node("n", cpu=100), *members)
+    assert steps.reasons == dict.fromkeys(["m0", "m1", "m2"], "Unschedulable")
+    steps.later(20.0).see(queue("team", 2000, version="2"))
+    assert steps.reasons == dict.fromkeys(["m0", "m1", "m2"], "SchedulingGated")
+    steps.see(elsewhere("other", 2000, created=9.0))
+    assert steps.let_go == ["other"]
+
+
+def test_d13_a_group_larger_than_the_cluster_is_let_go():
+    members = [grouped(f"m{n}", created=float(n)) for n in range(3)]
+    group = pod_group(members=3, volcano={"min_resources": amounts(3000)})
+    steps = Queues(queue("team", 3000), group, node("n", cpu=100), *members)
+    assert sorted(steps.let_go) == ["m0", "m1", "m2"]
+    assert steps.reasons == dict.fromkeys(["m0", "m1", "m2"], "Unschedulable")
 
 
 def test_of_a_gang_with_more_members_than_the_queue_allows_the_others_stay_gated():
@@ -528,3 +538,18 @@ def test_d15_ten_thousand_gated_pods_cost_nothing_when_others_come_and_go():
     steps.later(20.0, Gone(full.key, full.uid))
     assert steps.bound["p0"] == "n"
     assert len(checks) <= 5 + 2
+
+
+def test_d15_what_is_reserved_is_not_added_up_again_for_other_pods():
+    """Reservations are looked at anew when something changes that could end one, not for every pod that comes."""
+    crowd = [elsewhere(f"p{n}", gated=False, created=float(n)) for n in range(300)]
+    steps = Queues(queue("team", 300_000), queue("other", 9000), node("n", cpu=64_000, pods=200), *crowd)
+    stage = steps.engine._planes[0]._queue_capacity
+    assert len(stage.in_force) == 300
+    added, reserve = [], stage._reserve
+    stage._reserve = lambda each: added.append(each) or reserve(each)
+    for number in range(5):
+        steps.later(20.0).see(made := queued(f"x{number}", of="other", created=float(number)))
+        steps.later(20.0, Gone(made.key, made.uid))
+    assert steps.bound == {f"x{number}": "n" for number in range(5)}
+    assert added == []

@@ -54,6 +54,9 @@ def test_the_least_important_and_youngest_leave_and_no_more_than_needed():
     pods = [running("old", created=1.0), running("young", created=2.0), running("better", priority=3, created=3.0)]
     steps = Steps(queue("team", 3000), BIG, *pods, queued("high", priority=10))
     assert evicted(steps) == ["young"]
+    pods = [running("large", 2000, created=1.0), running("small", 1000, created=2.0)]
+    steps = Steps(queue("team", 3000), BIG, *pods, queued("high", 2000, priority=10))
+    assert evicted(steps) == ["large"], "the small one would leave for nothing"
 
 
 def test_pods_that_are_leaving_already_are_waited_for():
@@ -108,11 +111,19 @@ def test_a_queue_takes_back_what_it_deserves_from_one_that_uses_more():
         pytest.param({"deserved": 1000, "reclaimable": False}, 1000, id="from a queue that is not reclaimable"),
         pytest.param({"deserved": 2000}, 1000, id="from a queue that uses what it deserves"),
         pytest.param({"deserved": 1000, "guarantee": 1500}, 1000, id="below what the other is guaranteed"),
-        pytest.param({"deserved": 1000}, 2000, id="for more than the queue deserves itself"),
+        pytest.param({}, 2000, id="for more than the queue deserves itself"),
     ],
 )
 def test_nothing_is_taken_back(other, mine):
     assert evicted(Steps(*shared(**other), queued("mine", mine))) == []
+
+
+def test_no_queue_gives_back_what_it_is_guaranteed():
+    """Without its large pod the other queue would have less than that, and the queue above still enough for mine."""
+    tree = [queue("org", 2500), queue("team", None, "org", deserved=1000)]
+    other = queue("other", None, "org", deserved=1500, guarantee=1500)
+    pods = [running("large", 2000, of="other"), running("small", 500, of="other", created=1.0)]
+    assert evicted(Steps(*tree, other, BIG, *pods, queued("mine"))) == []
 
 
 def test_the_queue_of_lower_priority_gives_back_first():

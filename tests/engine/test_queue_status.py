@@ -152,3 +152,46 @@ def test_nothing_is_kept_of_queues_groups_and_pods_that_are_gone():
     assert not statuses._phases
     assert not statuses._queue_of
     assert len(statuses.writes) == 0
+
+
+# what changes elsewhere
+
+
+def answered(steps):
+    """The server has carried out what was written."""
+    return steps.step(*(Outcome(each) for each in steps.effects if isinstance(each, PatchStatus)))
+
+
+def test_a_queue_is_shown_as_soon_as_it_has_a_pod_of_ours_that_waits():
+    steps = Steps(queue("org", 2000), queue("team", 0, "org"), node("n"))
+    assert queues(steps) == {}
+    steps.see(queued("a"))
+    assert set(queues(steps)) == {"org", "team"}
+
+
+def test_a_queue_whose_parent_is_gone_is_unknown():
+    shown = queue("team", 2000, "org", state=QueueState.OPEN, allocated=amounts(300))
+    steps = Steps(queue("org", 2000), shown, node("n"), bound(queued("a", 300, gates=()), "n"))
+    assert set(queues(steps)) == {"org"}
+    steps.step(Gone(queue_key("org"), "uid-org"))
+    assert queues(steps)["team"].state is QueueState.UNKNOWN
+
+
+def test_a_queue_that_another_one_left_shows_what_it_has_now():
+    shown = {"state": QueueState.OPEN, "allocated": amounts(300)}
+    team = queue("team", 2000, "org", **shown)
+    steps = Steps(queue("org", 2000, **shown), team, node("n"), bound(queued("a", 300, gates=()), "n"))
+    assert queues(steps) == {}
+    steps.see(replace(team, parent="root", version="2"), queue("other", 9, "org"), queued("b", 100, "other"))
+    assert queues(steps)["org"].allocated == Resources.of({"cpu": 0})
+
+
+def test_a_group_is_pending_again_when_a_queue_beside_it_takes_what_it_needs():
+    tree = [queue("org", 1000), queue("team", None, "org"), queue("beside", None, "org")]
+    wants = pod_group(members=2, volcano={"min_resources": amounts(800)})
+    steps = Steps(*tree, wants, node("n"), grouped("m0"))
+    assert group(steps).phase is PodGroupPhase.INQUEUE
+    answered(steps)
+    shown = replace(wants, volcano=replace(wants.volcano, phase=PodGroupPhase.INQUEUE), version="2")
+    steps.see(shown, bound(queued("a", 500, "beside", gates=()), "n"))
+    assert group(steps).phase is PodGroupPhase.PENDING

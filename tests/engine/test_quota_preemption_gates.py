@@ -7,11 +7,13 @@ from quota_steps import OWNER, QuotaSteps, check, cohort, local, pods, queue, wo
 from headgate.lifecycle.workload.eviction import released
 from headgate.model.conditions import Condition
 from headgate.model.effects import EventType
+from headgate.model.events import Outcome
 from headgate.model.queues import (
     CheckState,
     CheckStatus,
     GateStatus,
     PreemptionProposal,
+    QueuedWorkloadStatus,
     QueueingStrategy,
     QueuePreemption,
     Reclaim,
@@ -381,6 +383,47 @@ def test_pods_that_are_done_for_good_lose_no_work():
     assert proposal(steps, "high").pods == 2
     steps.edit("low", reclaimable=(("main", 1),))
     assert proposal(steps, "high").pods == 1
+
+
+class WithoutProposals(QuotaSteps):
+    """The installed CRD does not have the field. A write that changes nothing makes no version."""
+
+    needless = 0
+
+    def perform(self, write):
+        found, change = self.objects.get(write.target.key), getattr(write, "change", None)
+        if not isinstance(change, QueuedWorkloadStatus):
+            return super().perform(write)
+        stored = structs.replace(change, proposal=None)
+        if write.target.version == found.version and stored == found.status:
+            self.needless += 1
+            return [Outcome(write)]
+        first, *rest = super().perform(structs.replace(write, change=stored))
+        return [structs.replace(first, effect=write), *rest]
+
+
+@pytest.mark.parametrize("strategy", QueueingStrategy)
+def test_where_a_price_cannot_be_stored_gates_work_without(strategy):
+    steps = WithoutProposals(queue(cpu=1, preemption=LOWER, strategy=strategy), work("low"), settings=GATES)
+    steps.see(gated(), gated("equal", created=1.0))
+    for _ in range(5):
+        steps.later(100.0)
+    assert signals(steps, "high") == [("True", "PreemptionGated")] * 2
+    assert steps.needless == 0
+    steps.see(work("large", 9, priority=9, created=2.0))
+    expected = ("False", "WaitingForQuota") if strategy is STRICT else ("True", "PreemptionGated")
+    assert signals(steps, "high") == [expected] * 2
+    steps.lose(steps["large"])
+    steps.edit("high", gate_statuses=(OPEN,))
+    assert steps.admitted == ["high"]
+    assert proposal(steps, "equal") is None
+
+
+def test_a_price_that_somebody_else_dropped_is_written_again():
+    steps = blocked(preemption=NEWER, strategy=STRICT)
+    price = proposal(steps, "high")
+    steps.edit("high", proposal=None)
+    assert proposal(steps, "high") == price
 
 
 def test_gated_workloads_are_counted():

@@ -21,8 +21,9 @@ THEN = "2026-01-01T00:00:00Z"
 
 class Cluster:
     def __init__(self) -> None:
-        webhooks = our_webhooks(Settings(quota=QuotaSettings(frameworks=FRAMEWORKS)), lookup_in(lambda: self.server))
-        objects = (*INITIAL_OBJECTS, *installed_objects())
+        settings = Settings(quota=QuotaSettings(frameworks=FRAMEWORKS))
+        webhooks = our_webhooks(settings, lookup_in(lambda: self.server))
+        objects = (*INITIAL_OBJECTS, *installed_objects(settings))
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
 
     def ask(self, method: str, path: str, value: Json, content_type: str = "application/json") -> Response:

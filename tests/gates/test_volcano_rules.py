@@ -102,7 +102,8 @@ class Server:
         settings = Settings(profiles=(Profile("headgate"), Profile("volcano")))
         ours = our_webhooks(settings, lookup_in(lambda: self.server))
         webhooks = WebhookAdmission({}) if down else ours
-        self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=(*INITIAL_OBJECTS, *installed_objects()))
+        objects = (*INITIAL_OBJECTS, *installed_objects(settings))
+        self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
 
     def write(self, method, path, value=None):
         body = json.dumps(value).encode() if value is not None else b""
@@ -111,6 +112,7 @@ class Server:
     def create_pod(self, **fields):
         manifest = pod_manifest(**fields)
         manifest["spec"]["containers"] = [{"name": "c", "image": "none"}]
+        manifest["metadata"] = {"generateName": "a-", "annotations": manifest["metadata"]["annotations"]}
         return self.write("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **manifest})
 
     def create_queue(self, name, **spec):
@@ -126,10 +128,11 @@ def test_an_installed_cluster_gates_annotated_pods_of_our_schedulers():
     assert server.create_pod(scheduler="volcano").value["spec"]["schedulingGates"] == [{"name": QUEUE_GATE}]
 
 
-def test_while_nobody_answers_only_annotated_pods_are_refused():
+def test_while_nobody_answers_only_annotated_pods_of_our_schedulers_are_refused():
     server = Server(down=True)
     assert server.create_pod().code == 500
     assert server.create_pod(annotations={QUEUE_GATE: "false"}).code == 201
+    assert server.create_pod(scheduler="theirs").code == 201
 
 
 # queues

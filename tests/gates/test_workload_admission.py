@@ -155,7 +155,7 @@ class Cluster:
 
     def __init__(self) -> None:
         webhooks = our_webhooks(Settings(), lookup_in(lambda: self.server))
-        objects = (*INITIAL_OBJECTS, *installed_objects())
+        objects = (*INITIAL_OBJECTS, *installed_objects(Settings()))
         self.server = ApiServer(admission=(*ADMISSION, webhooks), objects=objects)
 
     def post(self, path: str, value: Json) -> Response:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from children import eventually
-from cluster import Cluster
+from children import PATIENCE, eventually, free_port
+from cluster import OWN_NAMESPACE, Cluster
 from conftest import Start
 from objects import Manifest, create_nodes, create_pods, node, pod, pods_path
+from test_workload_admission_real import CONFIGURATIONS, run_install, trusts
 from watching import PodWatch
 from wire import JSON_PATCH, Client
 
@@ -33,10 +36,14 @@ def served(cluster: Cluster) -> None:
 async def queue(client: Client, namespace: str, served: None) -> AsyncIterator[str]:
     """A queue with one place."""
     name = f"queue-{namespace}"
-    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    await client.create(QUEUES, {**kind, "metadata": {"name": name}, "spec": {"capability": {"cpu": "1"}}})
+    await client.create(QUEUES, queue_manifest(name, "1"))
     yield name
     await client.delete(f"{QUEUES}/{name}")
+
+
+def queue_manifest(name: str, cpu: str, **spec: Any) -> Manifest:
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    return {**kind, "metadata": {"name": name}, "spec": {"capability": {"cpu": cpu}, **spec}}
 
 
 def gated(name: str, queue: str, **spec: Any) -> Manifest:
@@ -104,6 +111,114 @@ async def test_a_gate_of_somebody_else_comes_first(
     off = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
     await client.patch(f"{pods_path(namespace)}/held", off, JSON_PATCH)
     await pods.until("it is bound", lambda: pods.node_of("held") == "plain")
+
+
+async def test_a_gang_is_let_go_whole_or_not_at_all(
+    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, start: Start
+) -> None:
+    """The queue and the one above it grow; what no node fits is let go when both have capacity for all of it."""
+    names, below = [f"train-{number}" for number in range(3)], f"{queue}-below"
+    await client.create(QUEUES, queue_manifest(below, "3", parent=queue))
+    groups = QUEUES.replace("queues", f"namespaces/{namespace}/podgroups")
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "train"}}
+    await client.create(groups, {**kind, "spec": {"minMember": 3, "queue": below}})
+    start("--no-leader-elect")
+    members = [gated(name, below) for name in names]
+    for each in members:
+        each["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "train"
+    await create_pods(client, namespace, members)
+    for capability in ("1", "2"):
+        await client.patch(f"{QUEUES}/{queue}", {"spec": {"capability": {"cpu": capability}}})
+        await pods.until(
+            f"the level above has {capability}",
+            lambda capability=capability: all(f"has cpu {capability}" in _message(pods, name) for name in names),
+        )
+        assert {reason(pods, name) for name in names} == {"SchedulingGated"}
+        assert [gates(pods, name) for name in names] == [[QUEUE_GATE]] * 3
+
+    await client.patch(f"{QUEUES}/{queue}", {"spec": {"capability": {"cpu": "3"}}})
+    await pods.until(
+        "all of it is shown to autoscalers", lambda: all(reason(pods, name) == "Unschedulable" for name in names)
+    )
+    assert [gates(pods, name) for name in names] == [[]] * 3
+    eventually(
+        "both levels show the reservation", lambda: _reserved(cluster, queue) == _reserved(cluster, below) == "3"
+    )
+    await create_nodes(client, [node("bought", cpu="2")])
+    await create_nodes(client, [node("more", cpu="1")])
+    await pods.until("all of it is bound", lambda: all(pods.node_of(name) for name in names))
+    await client.delete(f"{QUEUES}/{below}")
+
+
+async def test_turning_the_feature_off_removes_every_gate_of_ours_and_none_of_others(
+    client: Client, namespace: str, pods: PodWatch, queue: str, start: Start, tmp_path: Path
+) -> None:
+    await create_nodes(client, [node("plain")])
+    first = start("--no-leader-elect")
+    await create_pods(client, namespace, [gated("a-runs", queue)])
+    await pods.until("the queue is full", lambda: pods.node_of("a-runs") == "plain")
+    others = {
+        "b-waits": [QUEUE_GATE],
+        "c-short": ["volcano.sh/queue-allocation-gate"],
+        "d-held": ["example.com/theirs", QUEUE_GATE, "example.com/more"],
+        "e-theirs": ["example.com/theirs"],
+    }
+    for name, held in others.items():
+        made = gated(name, queue)
+        made["spec"]["schedulingGates"] = [{"name": gate} for gate in held]
+        await create_pods(client, namespace, [made])
+    await pods.until("they wait", lambda: {"e-theirs", "c-short"} <= pods.pods.keys())
+    await pods.until("and are told why", lambda: "in use or reserved" in _message(pods, "c-short"))
+    assert {name: gates(pods, name) for name in others} == others
+    first.stop()
+
+    config = tmp_path / "off.yaml"
+    config.write_text("featureGates: {SchedulingGatesQueueAdmission: false}")
+    start("--no-leader-elect", "--config", str(config))
+
+    released = {"b-waits": [], "c-short": [], "d-held": ["example.com/theirs", "example.com/more"]}
+    await pods.until("no gate of ours is left", lambda: {name: gates(pods, name) for name in released} == released)
+    assert gates(pods, "e-theirs") == ["example.com/theirs"]
+    await pods.until("the queue limits them as before", lambda: reason(pods, "b-waits") != "")
+    assert pods.node_of("b-waits") == ""
+    await client.patch(f"{pods_path(namespace)}/a-runs/status", {"status": {"phase": "Succeeded"}})
+    await pods.until("the next one runs", lambda: pods.node_of("b-waits") == "plain")
+
+
+@pytest.fixture
+def installed(cluster: Cluster, served: None) -> Iterator[int]:
+    """The port on which our process is to answer about new pods; afterwards nobody is asked any more."""
+    port = free_port()
+    flags = ("--webhook-url", f"https://127.0.0.1:{port}", "--volcano", "--no-queues")
+    done = run_install(cluster.administrator, *flags)
+    assert done.returncode == 0, done.stderr
+    yield port
+    for kind in CONFIGURATIONS:
+        cluster.kubectl("delete", kind, "headgate")
+
+
+async def test_one_process_gates_pods_and_lets_them_go(
+    cluster: Cluster, client: Client, namespace: str, pods: PodWatch, queue: str, start: Start, installed: int
+) -> None:
+    await create_nodes(client, [node("plain")])
+    flags = ("--no-queues", "--no-leader-elect", "--lease-namespace", OWN_NAMESPACE)
+    start("--webhook-listen", f"127.0.0.1:{installed}", *flags)
+    eventually("the server trusts our webhooks", lambda: all(trusts(cluster, kind) for kind in CONFIGURATIONS))
+    asking = gated("first", queue)
+    del asking["spec"]["schedulingGates"]
+    async with asyncio.timeout(PATIENCE):  # a server takes a moment to heed the certificate
+        while (answer := await client.request("POST", pods_path(namespace), asking)).code != 201:
+            await asyncio.sleep(0.1)
+    assert answer.value["spec"]["schedulingGates"] == [{"name": QUEUE_GATE}]
+    await pods.until("the first pod is bound", lambda: pods.node_of("first") == "plain")
+
+    asking["metadata"]["name"] = "second"
+    await create_pods(client, namespace, [asking])
+    await pods.until("the second waits for its queue", lambda: "in use or reserved" in _message(pods, "second"))
+    assert gates(pods, "second") == [QUEUE_GATE]
+    await client.delete(f"{pods_path(namespace)}/first?gracePeriodSeconds=0")
+    await pods.until("then it runs", lambda: pods.node_of("second") == "plain")
+    assert gates(pods, "second") == []
 
 
 def _message(pods: PodWatch, name: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import msgspec
 from children import PATIENCE
@@ -67,7 +68,7 @@ class PodWatch:
         self.nodes_by_uid: dict[str, list[str]] = {}
         self.bound_at: dict[str, float] = {}  # by uid
 
-    async def __aenter__(self) -> PodWatch:
+    async def __aenter__(self) -> Self:
         self._reader = asyncio.create_task(self._follow(await self._look()))
         return self
 

@@ -109,7 +109,8 @@ async def test_a_webhook_that_fails_refuses_the_object_and_says_so(monkeypatch):
 
     monkeypatch.setitem(webhooks.PATHS, "/validate-pod", handler)
     review = {"request": {"uid": "u", "resource": {"resource": "pods"}, "object": {"metadata": {}}}}
-    responder = webhooks.ReviewResponder(lambda call: None, WebhookSettings(QuotaSettings(), lambda *_: ""))
+    settings = WebhookSettings(QuotaSettings(), lambda *_: "")
+    responder = webhooks.ReviewResponder(lambda call: None, settings, lambda *_: None)
     replied = await responder(
         HttpRequest("POST", "/validate-pod", {}, json.dumps(review).encode(), "127.0.0.1", True, {})
     )

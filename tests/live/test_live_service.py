@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -52,6 +53,34 @@ async def test_pods_get_nodes_before_and_after_the_start(log):
         assert cluster.bindings == [("early", "n-1"), ("late", "n-1")]
         assert "INFO    stopped" in log.lines
         assert any(line.startswith("INFO    bind object=pods/default/early") for line in log.lines)
+
+
+class Onlooker:
+    """Notes what was read before the first decision."""
+
+    def __init__(self):
+        self.counts, self.is_done = Counter(), False
+
+    def read(self, kind, count):
+        assert not self.is_done
+        self.counts[kind] += count
+
+    def done(self):
+        self.is_done = True
+
+
+async def test_what_is_read_at_the_start_is_counted_by_kind_until_all_is_read(log):
+    onlooker = Onlooker()
+    async with tiny_cluster() as cluster:
+        cluster.add_node("n-1")
+        cluster.add_pod("a")
+        cluster.add_pod("b")
+        async with process(plan_for(cluster, reading=onlooker), log):
+            await cluster.until(lambda: len(cluster.bindings) == 2)
+            assert onlooker.is_done
+            cluster.add_pod("late")
+            await cluster.until(lambda: len(cluster.bindings) == 3)
+    assert onlooker.counts == {Kind.NODE: 1, Kind.POD: 2}
 
 
 async def test_a_pod_that_does_not_fit_gets_its_node_when_one_comes(log):

@@ -40,6 +40,7 @@ from headgate.model.admission import WebhookSettings
 from headgate.model.quota_settings import QuotaSettings
 from headgate.model.settings import Settings
 from headgate.ui.cli import main
+from headgate.ui.progress import ClusterReading
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
@@ -57,8 +58,12 @@ class Store:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
+        self.counted: list[tuple[str, int]] = []
         self.down = False
         self._version = 0
+
+    def count(self, path: str, code: int) -> None:
+        self.counted.append((path, code))
 
     async def perform(self, call: Call) -> HttpResponse:
         if self.down:
@@ -226,7 +231,7 @@ async def asking(store: Store) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
     certificate, tls = made_for(["127.0.0.1"], time.time()), ServerTls()
     tls.show(certificate)
     trusting = ssl.create_default_context(cadata=certificate.authority.decode())
-    responder, here = ReviewResponder(store.perform, RULES), Listen("127.0.0.1", 0)
+    responder, here = ReviewResponder(store.perform, RULES, store.count), Listen("127.0.0.1", 0)
     async with http_server(here, responder, LIMITS, "--webhook-listen", tls.context) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         try:
@@ -303,7 +308,8 @@ async def test_a_bad_question_is_told_what_was_expected(path: str, body: bytes, 
 
 
 async def test_without_queues_only_workloads_are_asked_about():
-    responder = ReviewResponder(with_classes(low=1).perform, RULES, queues=False)
+    store = with_classes(low=1)
+    responder = ReviewResponder(store.perform, RULES, store.count, queues=False)
 
     async def asked(path: str) -> int:
         return (await responder(HttpRequest("POST", path, {}, review(), "10.0.0.1", True, {}))).status
@@ -321,6 +327,15 @@ async def test_while_the_classes_cannot_be_read_there_is_no_verdict():
     async with asking(store) as connection:
         code, text = await ask(connection, "/validate-workload", review())
     assert (code, text) == (503, b"the cluster cannot be read: 127.0.0.1:1: Connection refused\n")
+
+
+async def test_what_webhooks_answer_is_counted_and_no_path_that_a_client_makes_up():
+    store = with_classes(low=1)
+    responder = ReviewResponder(store.perform, RULES, store.count)
+    asked = [("/default-workload", review()), ("/made-up", review()), ("/validate-workload", b"{}")]
+    for path, body in asked:
+        await responder(HttpRequest("POST", path, {}, body, "10.0.0.1", True, {}))
+    assert store.counted == [("/default-workload", 200), ("/validate-workload", 400)]
 
 
 async def test_only_posts_are_questions():
@@ -361,7 +376,8 @@ async def test_a_certificate_from_files_is_shown(log, ca, tmp_path):
     plan = WebhookPlan(Listen("127.0.0.1", 0), "ns", chain, key)
     async with tiny_cluster() as cluster:
         client = Client(cluster.server.access(), time.monotonic, time.time, asyncio.sleep)
-        async with webhooks_served(plan, client, ServerTls(), around, Settings()) as port:
+        responder = ReviewResponder(client.perform, RULES, Store().count)
+        async with webhooks_served(plan, client, ServerTls(), around, responder) as port:
             trusting = ssl.create_default_context(cafile=str(ca.certificate))
             connection = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
             code, _ = await ask(connection, "/nowhere", b"")
@@ -520,9 +536,22 @@ def test_the_namespaces_of_system_classes_can_be_chosen():
     assert elsewhere["values"] == ["kube-system", "storage"]
 
 
+def test_the_gate_is_for_pods_of_the_schedulers_that_are_named():
+    def condition(*flags: str) -> str:
+        printed = CliRunner().invoke(main, ["install", "--dry-run", "--service", "a/b", *flags]).output
+        hooks = [hook for one in yaml.safe_load_all(printed) for hook in one.get("webhooks", ())]
+        [gate] = [hook for hook in hooks if hook["name"] == "default.pods-gated-by-queue.headgate.dev"]
+        return next(one["expression"] for one in gate["matchConditions"] if one["name"] == "of-our-schedulers")
+
+    assert condition() == 'object.spec.schedulerName in ["headgate"]'
+    named = condition("--scheduler-name", "volcano", "--scheduler-name", "headgate")
+    assert named == 'object.spec.schedulerName in ["headgate","volcano"]'
+
+
 @pytest.mark.parametrize(
     "flags, said",
     [
+        pytest.param(["--scheduler-name", "A'"], "expected a name of lower-case letters", id="a bad scheduler name"),
         pytest.param(["--service", "x"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, got 'x'", id="no namespace"),
         pytest.param(["--service", "a/b:0"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT", id="no port"),
         pytest.param(["--webhook-url", "http://x"], "expected a URL such as https://10.0.0.5:10271", id="without TLS"),
@@ -576,5 +605,7 @@ def test_wrong_webhook_flags_end_the_start(flags: dict[str, str], said: str, tmp
     files = {
         name: tmp_path / value if name in ("webhook_cert", "webhook_key") else value for name, value in flags.items()
     }
-    assert start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing()) == 2
+    assert (
+        start(Flags(kubeconfig=str(config), listen="", leader_elect=False, **files), Nothing(), ClusterReading()) == 2
+    )
     assert said in capsys.readouterr().err

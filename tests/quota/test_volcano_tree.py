@@ -117,6 +117,20 @@ def test_nothing_is_short_where_it_fits():
     assert tree(queue("a", 1000), a=500).get("a").shortage(amounts(500)) is None
 
 
+@pytest.mark.parametrize(
+    "cpu, memory, fits",
+    [
+        pytest.param(500, 100, True, id="there is enough of both"),
+        pytest.param(500, 101, False, id="too little memory, at the level above"),
+        pytest.param(501, 100, False, id="too little cpu"),
+    ],
+)
+def test_every_resource_that_is_requested_must_fit(cpu, memory, fits):
+    made = tree(queue("p", capability=amounts(memory=100)), queue("a", 1000, "p"), a=500)
+    assert made.get("a").fits(amounts(cpu, memory)) is fits
+    assert (made.get("a").shortage(amounts(cpu, memory)) is None) is fits
+
+
 def test_a_resource_that_no_queue_limits_is_free():
     assert tree(queue("a", 1000)).get("a").fits(Resources.of({"example.com/gpu": 8}))
 

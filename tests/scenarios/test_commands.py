@@ -15,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from headgate.model.keys import Kind
 from headgate.ui import progress
 from headgate.ui.cli import main
 
@@ -173,6 +174,43 @@ def test_a_long_run_shows_its_progress_on_a_terminal_and_cleans_up(monkeypatch, 
         show(100.0, end)
     written = terminal.getvalue()
     assert written.startswith(f"\r{shown}") and written.endswith(f"\r{' ' * len(shown)}\r")
+
+
+def test_while_a_cluster_is_read_a_terminal_shows_kinds_and_counts_below_what_is_logged(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "REDRAW", 0.0)
+    with progress.cluster_reading() as reading:
+        reading.read(Kind.NODE, 20)
+        reading.read(Kind.POD, 1500)
+        reading.write("a line of the log\n")
+    first, second = "reading the cluster: 20 nodes", "reading the cluster: 1,500 pods, 20 nodes"
+    assert terminal.getvalue() == f"\r{first}\r{second}\r{' ' * len(second)}\ra line of the log\n"
+
+
+def test_the_line_is_no_longer_than_the_terminal_is_wide_and_does_not_come_back(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setenv("COLUMNS", "21")
+    reading = progress.ClusterReading()
+    reading.read(Kind.POD, 1)
+    reading.done()
+    shown = terminal.getvalue()
+    assert shown == f"\rreading the cluster:\r{' ' * 20}\r"
+    reading.read(Kind.POD, 1)
+    assert terminal.getvalue() == shown
+
+
+def test_where_standard_error_is_no_terminal_nothing_is_shown_of_what_is_read(monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with progress.cluster_reading() as reading:
+        reading.read(Kind.POD, 1)
+        reading.write("a line\n")
+    assert written.getvalue() == "a line\n"
 
 
 def test_a_short_run_shows_none(monkeypatch):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from headgate.simulator.scenario import load_scenario
 from headgate.simulator.virtual_time import run
+from headgate.ui.cli import main
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*/scenario.yaml"))
@@ -34,6 +37,13 @@ def test_an_example_holds_what_it_expects(path):
 def test_an_example_is_explained(path):
     readme = path.with_name("README.md").read_text()
     assert f"headgate simulate {path.relative_to(ROOT)}" in readme
+
+
+@each_example
+def test_the_timeline_in_its_explanation_is_what_happens(path):
+    readme = path.with_name("README.md").read_text()
+    for block in re.findall(r"```\n(TIME .*?)```", readme, re.DOTALL):
+        assert CliRunner().invoke(main, ["simulate", str(path)]).stdout.startswith(block)
 
 
 def _told(path: Path, hash_seed: str) -> bytes:

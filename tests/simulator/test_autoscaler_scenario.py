@@ -174,6 +174,7 @@ def test_nodes_come_after_the_delay_and_go_when_they_are_empty():
         "falseScaleUps": 0,
         "falseReasons": {"quota": 0, "victims": 0, "unused": 0},
         "missedScaleUps": 0,
+        "nodesUnused": 0,
         "nodeSeconds": 640,
         "emptyNodeSeconds": 610,
     }

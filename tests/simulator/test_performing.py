@@ -26,7 +26,7 @@ def refused_flavor() -> Create:
 @pytest.fixture
 def server() -> ApiServer:
     webhooks = our_webhooks(Settings(), lookup_in(lambda: made))
-    made = ApiServer(admission=(webhooks,), objects=(*INITIAL_OBJECTS, *installed_objects()))
+    made = ApiServer(admission=(webhooks,), objects=(*INITIAL_OBJECTS, *installed_objects(Settings())))
     return made
 
 

@@ -86,6 +86,9 @@ def test_a_pod_for_which_nothing_could_be_done_is_tried_again_every_ten_seconds_
         pytest.param([2500], ["large"], id="a larger one for a larger pod"),
         pytest.param([1000, 1000, 1000], ["large"], id="one large node rather than two small ones"),
         pytest.param([8000, 1000], ["large", "small"], id="what does not fit beside it gets a node of its own"),
+        pytest.param(
+            [2000, 3000, 5000, 6000], ["large", "large"], id="the largest first: small ones fill what they leave"
+        ),
         pytest.param([9000, 1000], ["small"], id="a pod that no group takes is left out, the others are not"),
     ],
 )

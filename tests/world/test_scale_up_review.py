@@ -1,19 +1,21 @@
-"""Which scale-ups are false and which are missed, told from orders, pods, nodes and Kueue Workloads alone."""
+"""Which scale-ups are false and which are missed, told from orders, pods, nodes, Kueue Workloads and Volcano queues."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from autoscaling_bench import GATED, group, on, unschedulable
+from autoscaling_bench import GATED, UNSCHEDULABLE, group, on, unschedulable
 from builders import bound, member, node, pod
 from msgspec.structs import replace
+from volcano_scenes import queue, queued
 
 from headgate.model.conditions import Condition
 from headgate.model.events import Gone, Observed, TimerFired
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import Phase
 from headgate.model.queues import QueuedWorkload, QueuedWorkloadStatus
+from headgate.model.volcano import QUEUE_GATE
 from headgate.world.autoscaling import CloudProvider, ScaleUpReview
 
 GROUP = group(delay=100)
@@ -84,6 +86,12 @@ def kueue_workload(*, admitted, **fields):
 
 
 WAITING = unschedulable("a", 4000, owner=JOB)
+OTHER = unschedulable("b", 100)
+
+
+def let_go(name, cpu=4000, **fields):
+    """A pod of the Volcano queue team without its gate, and called unschedulable."""
+    return queued(name, cpu, **{"gates": (), "scheduled": UNSCHEDULABLE, **fields})
 
 
 @pytest.mark.parametrize(
@@ -134,6 +142,19 @@ WAITING = unschedulable("a", 4000, owner=JOB)
             {},
             id="victims that leave too little do not count",
         ),
+        pytest.param([queue("team", 4000), let_go("a")], [let_go("a")], {}, id="its Volcano queue has capacity for it"),
+        pytest.param(
+            [queue("team", 4000), node("n", 4000), bound(let_go("old", scheduled=None), "n"), let_go("a")],
+            [let_go("a")],
+            {"quota": 1},
+            id="its Volcano queue is full, and it did not ask for a gate",
+        ),
+        pytest.param(
+            [queue("team", 4000), let_go("a"), let_go("b", created=1.0)],
+            [let_go("b", created=1.0)],
+            {"quota": 1},
+            id="its Volcano queue has capacity for one, and another comes first",
+        ),
     ],
 )
 def test_false_when_it_was_ordered(objects, pods, reasons):
@@ -158,18 +179,54 @@ def test_what_is_true_when_it_is_ordered_counts():
         pytest.param([], 159, {}, id="it has been there for less than a minute"),
         pytest.param([on("big-0", WAITING)], 200, {}, id="its pod runs there"),
         pytest.param([on("big-0", unschedulable("other"))], 200, {}, id="another pod runs there"),
-        pytest.param([on("elsewhere", WAITING)], 200, {"unused": 1}, id="its pod runs elsewhere"),
-        pytest.param(
-            [replace(on("big-0", WAITING), phase=Phase.SUCCEEDED)], 200, {"unused": 1}, id="a pod that ended before"
-        ),
+        pytest.param([on("elsewhere", WAITING)], 200, {}, id="its pod runs elsewhere"),
+        pytest.param([replace(on("big-0", WAITING), phase=Phase.SUCCEEDED)], 200, {}, id="its pod has ended"),
+        pytest.param([on("elsewhere", OTHER)], 200, {"unused": 1}, id="one of its pods runs elsewhere, one waits"),
     ],
 )
-def test_false_because_nobody_used_it(uses, ends, reasons):
-    cluster = Cluster(WAITING)
-    instance = cluster.order(WAITING)
+def test_false_because_nobody_used_it_and_a_pod_still_waited(uses, ends, reasons):
+    pods = [WAITING, OTHER] if OTHER.key in [each.key for each in uses] else [WAITING]
+    cluster = Cluster(*pods)
+    instance = cluster.order(*pods)
     cluster.at(100).register(instance)
     cluster.see(*uses)
     assert cluster.at(ends).false == reasons
+
+
+@pytest.mark.parametrize(
+    "leaves, reasons",
+    [
+        pytest.param(90, {}, id="before the node came"),
+        pytest.param(130, {}, id="within a minute"),
+        pytest.param(170, {"unused": 1}, id="after more than a minute"),
+    ],
+)
+def test_a_node_that_nobody_used_is_counted_and_is_not_false_if_its_pod_found_another_place_in_time(leaves, reasons):
+    cluster = Cluster(WAITING)
+    instance = cluster.order(WAITING)
+    for at, happens in sorted(
+        [(100, lambda: cluster.register(instance)), (leaves, lambda: cluster.see(on("elsewhere", WAITING)))],
+        key=lambda each: each[0],
+    ):
+        cluster.at(at)
+        happens()
+    assert cluster.at(400).false == reasons
+    assert cluster.counts.nodes_unused == 1
+
+
+@pytest.mark.parametrize(
+    "objects, reasons",
+    [
+        pytest.param([on("elsewhere", member("a"))], {}, id="which starts at last"),
+        pytest.param([], {"unused": 1}, id="which never starts"),
+    ],
+)
+def test_a_node_may_be_left_by_a_gang_that_waits_for_its_other_nodes(objects, reasons):
+    cluster = Cluster(member("a"))
+    made = cluster.at(100).register(cluster.order(member("a")))
+    cluster.at(170).remove(made)
+    cluster.at(300).see(*objects)
+    assert cluster.at(400).false == reasons
 
 
 def test_a_node_removed_unused_stays_false_and_one_that_never_came_is_not():
@@ -202,10 +259,24 @@ def test_how_long_nodes_were_there_and_empty():
         pytest.param([WAITING, kueue_workload(admitted=True)], 1, id="quota allows it"),
         pytest.param([WAITING, kueue_workload(admitted=False)], 0, id="quota does not allow it"),
         pytest.param([unschedulable("a", 4000, gates=("x.com/g",))], 0, id="it is gated"),
+        pytest.param([queued("a", 4000, scheduled=GATED)], 0, id="its Volcano queue does not exist"),
+        pytest.param([queued("a", 4000, "default", scheduled=GATED)], 1, id="its Volcano queue has no limit"),
+        pytest.param([queue("team", 4000), queued("a", 4000, scheduled=GATED)], 1, id="its queue has capacity for it"),
+        pytest.param([queue("team", 3000), queued("a", 4000, scheduled=GATED)], 0, id="its queue has too little"),
         pytest.param(
-            [pod("a", 4000, scheduled=GATED, annotations={"scheduling.volcano.sh/queue-allocation-gate": "true"})],
+            [queue("team", 4000), *(queued(name, 4000) for name in "abc")],
+            1,
+            id="its queue has capacity for one of them",
+        ),
+        pytest.param(
+            [queue("team", 4000), queued("a", 4000, gates=("example.com/g", QUEUE_GATE))],
             0,
-            id="its Volcano queue took back what it had reserved",
+            id="it has another gate too",
+        ),
+        pytest.param(
+            [queue("team", 4000), replace(let_go("a", scheduled=GATED), reserved_at=1.0)],
+            0,
+            id="it has given back what it had reserved, since no node came in time",
         ),
         pytest.param([unschedulable("a", 4000, nominated="n")], 0, id="it waits for its victims"),
         pytest.param([unschedulable("a", 4000, deleted=9.0)], 0, id="it is being deleted"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, assert_never
 
+import msgspec
 from msgspec import Struct
 
 from headgate.api.kinds import RESOURCES
@@ -16,6 +17,7 @@ from headgate.model.admission import AdmissionWebhook
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MANAGED, QUEUE_NAME
 from headgate.model.quota_settings import NAMESPACE_NAME, SYSTEM_NAMESPACES
+from headgate.model.settings import DEFAULT_SCHEDULER_NAME
 from headgate.model.volcano import QUEUE_GATES
 
 ASKING_TIMEOUT = 5  # seconds an API server waits for our answer
@@ -104,7 +106,6 @@ class Webhook(Struct, frozen=True):
     status: bool = False  # changes of the status too
     among: Labelled | None = None
     optional: bool = False
-    condition: MatchCondition | None = None
     part: Part = Part.QUEUES
 
     @property
@@ -152,7 +153,6 @@ WEBHOOKS: tuple[Webhook, ...] = (
         _POD,
         _CREATE,
         among=ANNOTATED,
-        condition=MatchCondition("asks-for-the-gate", _ASKS_FOR_GATE),
         part=Part.ALWAYS,
     ),
     Webhook(AdmissionWebhook.DEFAULT_VOLCANO_QUEUE, _VOLCANO_QUEUE, _CREATE, part=Part.VOLCANO),
@@ -175,39 +175,44 @@ WEBHOOKS: tuple[Webhook, ...] = (
 
 
 def webhook_configurations(
-    place: WebhookPlace, *, queues: bool = True, volcano: bool = False
+    place: WebhookPlace,
+    *,
+    queues: bool = True,
+    volcano: bool = False,
+    schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,),
 ) -> tuple[Manifest, Manifest]:
     """What makes an API server ask us that finds us at this place.
 
-    About our own kind and pods that ask for the queue-allocation gate in any case; about the kinds of Kueue and what
-    waits for its quota with `queues`, about those of Volcano with `volcano`.
+    About our own kind and pods of these `schedulers` that ask for the queue-allocation gate in any case; about the
+    kinds of Kueue and what waits for its quota with `queues`, about those of Volcano with `volcano`.
     """
     parts = {Part.ALWAYS} | ({Part.QUEUES} if queues else set()) | ({Part.VOLCANO} if volcano else set())
     hooks = [hook for hook in WEBHOOKS if hook.part in parts]
+    entries = [(hook.webhook.is_mutating, _entry(hook, place, schedulers)) for hook in hooks]
     return (
-        _configuration("MutatingWebhookConfiguration", [hook for hook in hooks if hook.webhook.is_mutating], place),
-        _configuration(
-            "ValidatingWebhookConfiguration", [hook for hook in hooks if not hook.webhook.is_mutating], place
-        ),
+        _configuration("MutatingWebhookConfiguration", [entry for is_mutating, entry in entries if is_mutating]),
+        _configuration("ValidatingWebhookConfiguration", [entry for is_mutating, entry in entries if not is_mutating]),
     )
 
 
-def _configuration(kind: str, hooks: list[Webhook], place: WebhookPlace) -> Manifest:
+def _configuration(kind: str, entries: list[Manifest]) -> Manifest:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
         "metadata": {"name": CONFIGURATION},
-        "webhooks": [_entry(hook, place) for hook in hooks],
+        "webhooks": entries,
     }
 
 
-def _entry(hook: Webhook, place: WebhookPlace) -> Manifest:
+def _entry(hook: Webhook, place: WebhookPlace, schedulers: Sequence[str]) -> Manifest:
     return {
         "name": hook.name,
         "clientConfig": _client_config(place, hook.path),
         "rules": [_rule(hook)],
         **_selectors(hook),
-        "matchConditions": _match_conditions(hook),
+        "matchConditions": [
+            {"name": each.name, "expression": each.expression} for each in _match_conditions(hook, schedulers)
+        ],
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Ignore" if hook.optional else "Fail",
@@ -215,10 +220,12 @@ def _entry(hook: Webhook, place: WebhookPlace) -> Manifest:
     }
 
 
-def _match_conditions(hook: Webhook) -> list[Manifest]:
-    own = MatchCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
-    conditions = (own,) if hook.condition is None else (own, hook.condition)
-    return [{"name": each.name, "expression": each.expression} for each in conditions]
+def _match_conditions(hook: Webhook, schedulers: Sequence[str]) -> Iterator[MatchCondition]:
+    yield MatchCondition("not-our-own", f"request.userInfo.username != '{OWN_ACCOUNT}'")
+    if hook.among is ANNOTATED:
+        yield MatchCondition("asks-for-the-gate", _ASKS_FOR_GATE)
+        named = msgspec.json.encode(sorted(schedulers)).decode()  # a list of strings is the same in CEL
+        yield MatchCondition("of-our-schedulers", f"object.spec.schedulerName in {named}")
 
 
 def _rule(hook: Webhook) -> Manifest:

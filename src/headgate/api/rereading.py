@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from operator import is_
 from typing import Any, TypeVar
 
 from msgspec import MsgspecError, Struct, structs
@@ -95,7 +96,7 @@ class Rereading:
         version = metadata.get("resourceVersion", "")
         if not isinstance(version, str):
             return None
-        if was is not metadata and _ENCODER.encode({**was, "resourceVersion": version}) != _ENCODER.encode(metadata):
+        if was is not metadata and not _are_same({**was, "resourceVersion": version}, metadata):
             return None
         if not isinstance(found, (QueuedWorkload, ClusterQueue, LocalQueue)):
             return structs.replace(found, version=version) if _have_same_parts(before, value) else None
@@ -147,6 +148,13 @@ class Rereading:
             self._made.clear()
         self._made[key] = _Made(of, made)
         return made
+
+
+def _are_same(one: Json, other: Json) -> bool:
+    """On the wire. Versions of one object share what has not changed, so most often nothing is encoded for it."""
+    if list(one) == list(other) and all(map(is_, one.values(), other.values())):
+        return True
+    return _ENCODER.encode(one) == _ENCODER.encode(other)
 
 
 def _have_same_parts(one: Json, other: Json) -> bool:

@@ -34,8 +34,6 @@ from headgate.model.volcano import (
 )
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-NOT_SERVED = ("subGroupPolicy", "networkTopology")
-"""Fields of a PodGroup that would place its pods otherwise than is done here."""
 
 
 class WireGuarantee(Wire, frozen=True):

@@ -13,6 +13,7 @@ from headgate.apiserver.defaulting import (
     default_node,
     default_pod,
     default_priority_class,
+    default_secret,
     new_budget,
     new_job,
     new_namespace,
@@ -270,6 +271,13 @@ CONFIG_MAP = KindStrategy(
     check=_metadata_only_errors(namespaced=True),
     check_update=cluster.config_map_update_errors,
 )
+SECRET = KindStrategy(
+    shape=types.Secret,
+    create=default_secret,
+    update=_as_created(default_secret),
+    check=_metadata_only_errors(namespaced=True),
+    check_update=_generic_update_errors,
+)
 LIMIT_RANGE = KindStrategy(
     shape=cluster.LimitRange,
     create=cluster.default_limit_range,
@@ -294,8 +302,17 @@ DEFINITION = KindStrategy(
 )
 
 
+ALL = ("all",)
+EXTENSIONS = ("api-extensions",)
+
+
 def _core(plural: str, kind: str, rules: KindStrategy, *short_names: str) -> ResourceType:
     return ResourceType("", "v1", plural, kind, True, rules, short_names=short_names)
+
+
+def _of_all(group: str, plural: str, kind: str, rules: KindStrategy, *short_names: str) -> ResourceType:
+    """A kind that `kubectl get all` shows."""
+    return ResourceType(group, "v1", plural, kind, True, rules, short_names=short_names, categories=ALL)
 
 
 _NAMESPACED = _plain_strategy(namespaced=True, with_status=False)
@@ -304,11 +321,11 @@ _CLUSTER_WIDE = _plain_strategy(namespaced=False, with_status=False)
 _CLUSTER_WIDE_WITH_STATUS = _plain_strategy(namespaced=False, with_status=True)
 
 RESOURCE_TYPES: tuple[ResourceType, ...] = (
-    _core("pods", "Pod", POD, "po"),
+    _of_all("", "pods", "Pod", POD, "po"),
     ResourceType("", "v1", "nodes", "Node", False, NODE, short_names=("no",)),
     ResourceType("", "v1", "namespaces", "Namespace", False, NAMESPACE, short_names=("ns",)),
-    ResourceType("batch", "v1", "jobs", "Job", True, JOB),
-    ResourceType("batch", "v1", "cronjobs", "CronJob", True, _NAMESPACED_WITH_STATUS, short_names=("cj",)),
+    _of_all("batch", "jobs", "Job", JOB),
+    _of_all("batch", "cronjobs", "CronJob", _NAMESPACED_WITH_STATUS, "cj"),
     ResourceType("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PRIORITY_CLASS, False, ("pc",)),
     ResourceType(
         "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DISRUPTION_BUDGET, short_names=("pdb",)
@@ -317,10 +334,10 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     ResourceType("", "v1", "events", "Event", True, _NAMESPACED, False, ("ev",)),
     ResourceType("events.k8s.io", "v1", "events", "Event", True, _NAMESPACED, False, ("ev",)),
     ResourceType("", "v1", "configmaps", "ConfigMap", True, CONFIG_MAP, False, ("cm",)),
-    ResourceType("", "v1", "secrets", "Secret", True, _NAMESPACED, has_status=False),
+    ResourceType("", "v1", "secrets", "Secret", True, SECRET, has_status=False),
     ResourceType("", "v1", "serviceaccounts", "ServiceAccount", True, _NAMESPACED, False, ("sa",)),
-    _core("services", "Service", _NAMESPACED_WITH_STATUS, "svc"),
-    _core("replicationcontrollers", "ReplicationController", _NAMESPACED_WITH_STATUS, "rc"),
+    _of_all("", "services", "Service", _NAMESPACED_WITH_STATUS, "svc"),
+    _of_all("", "replicationcontrollers", "ReplicationController", _NAMESPACED_WITH_STATUS, "rc"),
     _core("persistentvolumeclaims", "PersistentVolumeClaim", _NAMESPACED_WITH_STATUS, "pvc"),
     ResourceType(
         "", "v1", "persistentvolumes", "PersistentVolume", False, _CLUSTER_WIDE_WITH_STATUS, short_names=("pv",)
@@ -328,9 +345,9 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
     _core("resourcequotas", "ResourceQuota", _NAMESPACED_WITH_STATUS, "quota"),
     ResourceType("", "v1", "limitranges", "LimitRange", True, LIMIT_RANGE, False, ("limits",)),
     ResourceType("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RUNTIME_CLASS, has_status=False),
-    ResourceType("apps", "v1", "deployments", "Deployment", True, _NAMESPACED_WITH_STATUS, short_names=("deploy",)),
-    ResourceType("apps", "v1", "replicasets", "ReplicaSet", True, _NAMESPACED_WITH_STATUS, short_names=("rs",)),
-    ResourceType("apps", "v1", "statefulsets", "StatefulSet", True, _NAMESPACED_WITH_STATUS, short_names=("sts",)),
+    _of_all("apps", "deployments", "Deployment", _NAMESPACED_WITH_STATUS, "deploy"),
+    _of_all("apps", "replicasets", "ReplicaSet", _NAMESPACED_WITH_STATUS, "rs"),
+    _of_all("apps", "statefulsets", "StatefulSet", _NAMESPACED_WITH_STATUS, "sts"),
     ResourceType("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, _CLUSTER_WIDE, False, ("sc",)),
     ResourceType("storage.k8s.io", "v1", "csinodes", "CSINode", False, _CLUSTER_WIDE, has_status=False),
     ResourceType("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, _NAMESPACED_WITH_STATUS),
@@ -342,9 +359,12 @@ RESOURCE_TYPES: tuple[ResourceType, ...] = (
         False,
         DEFINITION,
         short_names=("crd", "crds"),
+        categories=EXTENSIONS,
     ),
     *(
-        ResourceType("admissionregistration.k8s.io", "v1", plural, kind, False, _CLUSTER_WIDE, has_status=False)
+        ResourceType(
+            "admissionregistration.k8s.io", "v1", plural, kind, False, _CLUSTER_WIDE, False, categories=EXTENSIONS
+        )
         for plural, kind in (
             ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
             ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),

@@ -20,6 +20,7 @@ class Request(Struct, frozen=True):
     body: bytes = b""
     content_type: str = "application/json"
     user: str = "system:admin"
+    accept: str = ""  # media types, the preferred one first; empty: JSON
 
 
 class Response(Struct, frozen=True):
@@ -28,6 +29,7 @@ class Response(Struct, frozen=True):
     code: int
     value: Json
     warnings: tuple[str, ...] = ()
+    content_type: str = "application/json"
 
     @property
     def body(self) -> bytes:

@@ -9,13 +9,16 @@ from msgspec import structs
 from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
 from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
+from headgate.apiserver.discovery import discovery
 from headgate.apiserver.handlers import (
+    PROTOBUF,
     DeleteOptions,
     Deleter,
     ListScope,
     Watch,
     WatchEvent,
     Writer,
+    as_json,
     bind,
     decode_binding,
     decode_eviction,
@@ -34,6 +37,8 @@ from headgate.apiserver.handlers import (
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
+from headgate.apiserver.openapi import openapi
+from headgate.apiserver.printing import rendering
 from headgate.apiserver.registry import Registry, RequestInfo
 from headgate.apiserver.selectors import selection
 from headgate.apiserver.status import (
@@ -62,6 +67,8 @@ class ApiServer:
         admission: Sequence[Plugin] = ADMISSION,
         objects: Sequence[Json] = INITIAL_OBJECTS,
         history: int = HISTORY,
+        *,
+        now: float = 0.0,
     ) -> None:
         self._store = Store(history)
         self._registry = Registry(self._store, types)
@@ -74,11 +81,13 @@ class ApiServer:
             GarbageCollector(self._store, self._registry, self._deleter),
             self._namespaces,
         )
-        self._create_initial(objects)
+        self._create_initial(objects, now)
 
     def handle(self, request: Request, now: float) -> Response:
         """The response to a request. Controllers have reconciled its consequences when this returns."""
         try:
+            if request.content_type == PROTOBUF:
+                request = structs.replace(request, body=as_json(request.body), content_type="application/json")
             response = self._answer(request, now)
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
@@ -107,12 +116,12 @@ class ApiServer:
         """Every served resource type, built-in and custom, in all versions."""
         return self._registry.types()
 
-    def _create_initial(self, objects: Sequence[Json]) -> None:
+    def _create_initial(self, objects: Sequence[Json], now: float) -> None:
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
             assert served is not None, f"no type serves the initial {value['kind']}"
-            self._writer.create(RequestInfo(served, "", "", "system:apiserver", 0.0), value)
-        self._reconcile(0.0)
+            self._writer.create(RequestInfo(served, "", "", "system:apiserver", now), value)
+        self._reconcile(now)
 
     def _reconcile(self, now: float) -> None:
         """Runs the controllers on all changes, including those they make, until there are none."""
@@ -122,11 +131,26 @@ class ApiServer:
                 controller.reconcile(changes, now)
 
     def _answer(self, request: Request, now: float) -> Response:
-        served, target = self._registry.at(request.path)
+        try:
+            served, target = self._registry.at(request.path)
+        except ApiError:
+            found = self._document(request)
+            if found is None:
+                raise
+            return found
         dry_run, subresource = bool(request.query) and _is_dry_run(request.query), target.subresource
         info = RequestInfo(served, target.namespace, target.name, request.user, now, subresource, dry_run)
         code, value = self._answer_resolved(request, info)
+        render = rendering(served.type, request.accept, request.query) if request.accept else None
+        if render is not None and value["kind"] != "Status":
+            value = render(value, now)
         return Response(code, value, tuple(info.warnings))
+
+    def _document(self, request: Request) -> Response | None:
+        """What is at a path that names no resource."""
+        if request.method != "GET":
+            return None
+        return discovery(request.path, request.accept, self.served()) or openapi(request.path, self.served())
 
     def _answer_resolved(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         served, subresource = info.served, info.subresource

@@ -105,6 +105,15 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def not_acceptable() -> StatusError:
+    message = "only the following media types are accepted: application/json"
+    return StatusError(406, "NotAcceptable", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
 def unsupported_media(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 

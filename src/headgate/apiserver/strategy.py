@@ -38,6 +38,17 @@ class RestStrategy(Protocol):
     def validate_status(self, new: Json, old: Json) -> Sequence[FieldError]: ...
 
 
+class PrinterColumn(Struct, frozen=True):
+    """One column of a table: `path` is a JSONPath into the object; one with a priority is shown with `-o wide` only."""
+
+    name: str
+    type: str
+    path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
 class ResourceType(Struct, frozen=True):
     """A resource in one version: its names, scope and strategy."""
 
@@ -49,3 +60,7 @@ class ResourceType(Struct, frozen=True):
     rules: RestStrategy
     has_status: bool = True
     short_names: tuple[str, ...] = ()
+    singular: str = ""  # empty: the kind in lower case
+    categories: tuple[str, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()  # of a custom resource
+    schema: Json | None = None  # of a custom resource, in OpenAPI v3

@@ -88,7 +88,8 @@ class InFlightWrites(Generic[S, W]):
 
     def send(self, slot: S, write: W, base: str = "") -> W:
         """The write is in flight from now on, in place of an earlier one."""
-        self._drop_deadline(slot, self._writes.get(slot))
+        if slot in self._writes:
+            self._drop_deadline(slot)
         self._writes[slot] = InFlightWrite(write, base)
         self._unanswered[slot] = None
         return write
@@ -172,9 +173,10 @@ class InFlightWrites(Generic[S, W]):
 
     def forget(self, slot: S) -> None:
         """The object is gone, or the write no longer matters."""
-        self._drop_deadline(slot, self._writes.pop(slot, None))
-        self._unanswered.pop(slot, None)
-        self._failures.pop(slot, None)
+        if slot in self._writes:
+            self._settle(slot, WriteResult.CONFIRMED)
+        elif self._failures:
+            self._failures.pop(slot, None)
 
     def due(self, now: float) -> Iterator[tuple[S, W, WriteResult]]:
         """Writes whose deadline has come: PENDING ones are sent again as they are, FORGOTTEN ones decided anew."""
@@ -191,14 +193,15 @@ class InFlightWrites(Generic[S, W]):
 
     def _set_deadline(self, slot: S, at: float, idle: bool) -> None:
         flight = self._writes[slot]
-        self._drop_deadline(slot, flight)
+        if flight.has_deadline:
+            self._drop_deadline(slot)
         flight.has_deadline = True
         if at < math.inf:
             (self.idle_deadlines if idle else self.deadlines).set(slot, at)
 
-    def _drop_deadline(self, slot: S, flight: InFlightWrite[W] | None) -> None:
-        if flight is not None and flight.has_deadline:
-            self.deadlines.drop(slot)
+    def _drop_deadline(self, slot: S) -> None:
+        self.deadlines.drop(slot)
+        if self._policy.idle_nets:
             self.idle_deadlines.drop(slot)
 
     def _back_off(self, slot: S, state: WriteState, now: float) -> None:
@@ -215,8 +218,10 @@ class InFlightWrites(Generic[S, W]):
         return failures
 
     def _settle(self, slot: S, verdict: WriteResult) -> WriteResult:
-        self._drop_deadline(slot, self._writes.pop(slot))
+        flight = self._writes.pop(slot)
+        if flight.has_deadline:
+            self._drop_deadline(slot)
         self._unanswered.pop(slot, None)
-        if verdict is not WriteResult.FORGOTTEN:
+        if self._failures and verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict

@@ -84,21 +84,20 @@ class Engine:
         """
         effects: list[Effect | FleetEffect] = []
         readers, awake = self._readers, dict[Plane, None]()
-        gone: dict[Key, None] = {}
+        lost = False
         event: Event | FleetEvent | None = None
         plane: Plane | None = None
         try:
             for event in batch:
                 if isinstance(event, Observed):
                     told = readers[event.object.key.kind]
-                    gone.pop(event.object.key, None)
-                elif isinstance(event, Gone):
-                    told = readers[event.key.kind]
-                    gone[event.key] = None
-                elif isinstance(event, TimerFired):
-                    told = self._timers.get(event.timer, [])
                 elif isinstance(event, Outcome):
                     told = readers[_target(event.effect).kind]
+                elif isinstance(event, Gone):
+                    told = readers[event.key.kind]
+                    lost = True
+                elif isinstance(event, TimerFired):
+                    told = self._timers.get(event.timer, [])
                 else:
                     effects.extend(self._absorb_remote(event, awake, now))
                     continue
@@ -111,8 +110,8 @@ class Engine:
                 effects.extend(plane.decide(now))
             for plane in planes:
                 plane.check()
-            if gone:
-                self.journal.forget_fresh(gone)  # planes forget what they lose; here, what they still said about it
+            if lost:  # planes forget what they lose; here, what they still said about it
+                self.journal.forget_fresh(_gone(batch))
         except AssertionError:
             raise
         except Exception as error:
@@ -132,6 +131,17 @@ class Engine:
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.collect()}
+
+
+def _gone(batch: Sequence[Event | FleetEvent]) -> set[Key]:
+    """The objects that are gone at the end of the batch: one of the same key may come again."""
+    gone: set[Key] = set()
+    for event in batch:
+        if isinstance(event, Gone):
+            gone.add(event.key)
+        elif isinstance(event, Observed):
+            gone.discard(event.object.key)
+    return gone
 
 
 def _subject(event: Event | FleetEvent) -> Key | None:

@@ -267,8 +267,8 @@ class GuardedEngine:
 
     def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[Event | FleetEvent]:
         """The batch as the engine gets it; the very same as long as nothing is in quarantine."""
-        if not self.quarantine and not any(isinstance(event, Unreadable) for event in batch):
-            self._note(batch)
+        if not self.quarantine and self._note(batch):
+            self._is_first = False
             return batch  # type: ignore[return-value]  # nothing in it is unreadable
         before = self.quarantine.blocked()
         if self._is_first:
@@ -278,7 +278,11 @@ class GuardedEngine:
             if isinstance(event, Gone) and event.key in self.quarantine:
                 self.journal.forget(event.key)
             shown += self.quarantine.shown(event, now, before, self._object_of(event))
-            self._note((event,))
+            if isinstance(event, Unreadable):
+                self._known.pop(event.key, None)
+            else:
+                self._note((event,))
+        self._is_first = False
         shown += [Observed(self._known[key]) for key in self.quarantine.due(now) if key in self._known]
         return [*shown, *self._nodes_changed(before, self.quarantine.blocked())]
 
@@ -291,15 +295,18 @@ class GuardedEngine:
     def _object_of(self, event: Seen) -> Object | None:
         return self._known.get(event.key) if isinstance(event, Unreadable) else None
 
-    def _note(self, batch: Iterable[Seen]) -> None:
-        self._is_first = False
+    def _note(self, batch: Iterable[Seen]) -> bool:
+        """Notes what is known from now on, up to the first object that cannot be read; True when there is none."""
         for event in batch:
             if isinstance(event, Observed):
                 self._known[event.object.key] = event.object
-            elif isinstance(event, Gone | Unreadable):
+            elif isinstance(event, Unreadable):
+                return False
+            elif isinstance(event, Gone):
                 known = self._known.get(event.key)
-                if known is not None and (known.uid == event.uid or isinstance(event, Unreadable)):
+                if known is not None and known.uid == event.uid:
                     del self._known[event.key]
+        return True
 
 
 class _Trials:

@@ -32,6 +32,7 @@ from headgate.model.resources import Resources, amount_text, total
 from headgate.model.volcano import (
     DEEPEST_QUEUE,
     DEFAULT_QUEUE,
+    DEVICE_CLASS,
     QUEUE_GATE,
     QUEUE_GATES,
     ROOT,
@@ -41,7 +42,6 @@ from headgate.model.volcano import (
 )
 
 MOST_WEIGHT = 65_535
-DEVICE_CLASS = "deviceclass/"  # how Volcano names what pods request through claims
 NOT_SERVED = "is not served: its pods would be placed otherwise than it says"
 KEPT = frozenset({ROOT, DEFAULT_QUEUE})
 """The queues that are always there."""

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headgate.live.access import Certificate, ClusterEndpoint
 from headgate.live.kubeconfig import InvalidKubeconfig
@@ -42,22 +42,53 @@ def made_for(hosts: Sequence[str], now: float, before: ServingCertificate | None
 
     The authority of the one before stays trusted, so that processes that still show it are believed.
     """
-    since = datetime.fromtimestamp(now, UTC) - CLOCK_SKEW
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = (
-        _builder("headgate webhook authority", "headgate webhook authority", authority_key.public_key(), since)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    leaf = (
-        _builder("headgate webhook", "headgate webhook authority", key.public_key(), since)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    trusted = _pem(authority) + (_first(before.authority) if before is not None else b"")
-    return ServingCertificate(_pem(leaf), _key_pem(key), trusted)
+    authority = _Authority("headgate webhook authority", now)
+    trusted = authority.pem + (_first(before.authority) if before is not None else b"")
+    return structs.replace(authority.server("headgate webhook", hosts), authority=trusted)
+
+
+class ClusterCertificates(Struct, frozen=True):
+    """What a server shows and what its administrator shows, both of the same authority."""
+
+    server: ServingCertificate
+    client: ServingCertificate
+
+
+def made_for_cluster(hosts: Sequence[str], user: str, group: str, now: float) -> ClusterCertificates:
+    """New certificates of a new authority: for a server of these names, and for a client of that name and group."""
+    authority = _Authority("headgate cluster authority", now)
+    return ClusterCertificates(authority.server("headgate apiserver", hosts), authority.client(user, group))
+
+
+class _Authority:
+    """A new certificate authority, which is forgotten with this value."""
+
+    def __init__(self, name: str, now: float) -> None:
+        self._name, self._since = name, datetime.fromtimestamp(now, UTC) - CLOCK_SKEW
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        certificate = (
+            _builder(_name(name), _name(name), self._key.public_key(), self._since)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.pem = _pem(certificate)
+
+    def server(self, name: str, hosts: Sequence[str]) -> ServingCertificate:
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        return self._issued(_name(name), ExtendedKeyUsageOID.SERVER_AUTH, names)
+
+    def client(self, user: str, group: str) -> ServingCertificate:
+        return self._issued(_name(user, group), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+
+    def _issued(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+    ) -> ServingCertificate:
+        key = ec.generate_private_key(ec.SECP256R1())
+        leaf = _builder(subject, _name(self._name), key.public_key(), self._since)
+        leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        leaf = leaf.add_extension(names, critical=False) if names is not None else leaf
+        leaf = leaf.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        return ServingCertificate(_pem(leaf.sign(self._key, hashes.SHA256())), _key_pem(key), self.pem)
 
 
 def serves(certificate: ServingCertificate, hosts: Sequence[str], now: float) -> bool:
@@ -134,11 +165,13 @@ async def follow(chain: Path, key: Path, tls: ServerTls, log: Log, sleep: Callab
             log.warning(f"still serving the old certificate: {error}", file=chain)
 
 
-def _builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey, since: datetime) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, since: datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name(issuer))
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(since)
@@ -146,8 +179,10 @@ def _builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey, since: d
     )
 
 
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+def _name(common: str, group: str = "") -> x509.Name:
+    """As Kubernetes reads it: the user is the common name, the group the organization."""
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -31,6 +31,8 @@ PAGE = 500  # objects
 WORKER_SECONDS = 5.0  # for one worker cluster
 
 Perform = Callable[[Call], Awaitable[HttpResponse]]
+Read = Callable[[Kind, int], None]
+"""Is told of every page: its kind, and how many objects it has."""
 
 
 class ClusterUnreadable(Exception):
@@ -67,10 +69,11 @@ class _Listed(Struct, frozen=True):
     complete: bool = True
 
 
-async def read_all(reads: KindsToRead, perform: Perform) -> ClusterObjects:
+async def read_all(reads: KindsToRead, perform: Perform, read: Read) -> ClusterObjects:
     """Raises ClusterUnreadable if Workloads cannot be read even in the namespace, and Disconnected."""
-    everywhere = [_list_kind(kind, reads.namespace, perform) for kind in reads.kinds]
-    nearby = [_list_in(kind, reads.namespace, perform) for kind in reads.nearby]
+    lister = _Lister(reads.namespace, perform, read)
+    everywhere = [lister.everywhere(kind) for kind in reads.kinds]
+    nearby = [lister.nearby(kind) for kind in reads.nearby]
     listed = dict(zip((*reads.kinds, *reads.nearby), await asyncio.gather(*everywhere, *nearby), strict=True))
     objects: list[Object] = []
     left_out: list[str] = []
@@ -101,36 +104,6 @@ async def read_one(key: Key, perform: Perform) -> Object | None:
         raise ClusterUnreadable(str(error)) from None
 
 
-async def _list_kind(kind: Kind, namespace: str, perform: Perform) -> _Listed:
-    """All objects of the kind, or else those that the rights for the namespace show."""
-    try:
-        return await _list(kind, "", perform)
-    except _Forbidden:
-        found = await _list_in(kind, namespace, perform)
-        return structs.replace(found, complete=False)
-
-
-async def _list_in(kind: Kind, namespace: str, perform: Perform) -> _Listed:
-    if kind is Kind.NAMESPACE:  # whoever has rights for a namespace may get it, though not list it
-        answer = await perform(Call("GET", object_path(Key(kind, "", namespace)), {}, "", b""))
-        return _Listed([Raw(answer.body)] if answer.status == 200 else [], complete=False)
-    try:
-        return await _list(kind, namespace, perform)
-    except _Forbidden as refusal:
-        if kind is Kind.KUEUE_WORKLOAD:
-            raise ClusterUnreadable(f"{refusal}; expected the right to list {kind}") from None
-        return _Listed([], complete=False)
-
-
-async def _list(kind: Kind, namespace: str, perform: Perform) -> _Listed:
-    try:
-        return _Listed([raw async for page in _pages(kind, namespace, perform) for raw in page])
-    except _NotServed:
-        return _Listed(None)
-    except MalformedAnswer as error:
-        raise ClusterUnreadable(f"{kind}: {error}") from None
-
-
 class _NotServed(Exception):
     """There are no objects of the kind, since the server does not know it."""
 
@@ -139,21 +112,55 @@ class _Forbidden(Exception):
     """The rights do not suffice; the text is the server's."""
 
 
-async def _pages(kind: Kind, namespace: str, perform: Perform) -> AsyncIterator[list[Raw]]:
-    resource, continuation = RESOURCES[kind], ""
-    while True:
-        query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
-        answer = await perform(Call("GET", collection_path(resource, namespace), query, "", b""))
-        if answer.status == 404 and resource.optional:
-            raise _NotServed
-        if answer.status == 403:
-            raise _Forbidden(str(_refusal(kind, answer)))
-        if answer.status != 200:
-            raise _refusal(kind, answer)
-        page = decode_list(answer.body)
-        yield page.items
-        if not (continuation := page.continuation):
-            return
+class _Lister:
+    """Lists objects of one kind, all of them or those of the namespace."""
+
+    def __init__(self, namespace: str, perform: Perform, read: Read) -> None:
+        self._namespace, self._perform, self._read = namespace, perform, read
+
+    async def everywhere(self, kind: Kind) -> _Listed:
+        """All objects of the kind, or else those that the rights for the namespace show."""
+        try:
+            return await self._list(kind, "")
+        except _Forbidden:
+            found = await self.nearby(kind)
+            return structs.replace(found, complete=False)
+
+    async def nearby(self, kind: Kind) -> _Listed:
+        if kind is Kind.NAMESPACE:  # whoever has rights for a namespace may get it, though not list it
+            answer = await self._perform(Call("GET", object_path(Key(kind, "", self._namespace)), {}, "", b""))
+            return _Listed([Raw(answer.body)] if answer.status == 200 else [], complete=False)
+        try:
+            return await self._list(kind, self._namespace)
+        except _Forbidden as refusal:
+            if kind is Kind.KUEUE_WORKLOAD:
+                raise ClusterUnreadable(f"{refusal}; expected the right to list {kind}") from None
+            return _Listed([], complete=False)
+
+    async def _list(self, kind: Kind, namespace: str) -> _Listed:
+        try:
+            return _Listed([raw async for page in self._pages(kind, namespace) for raw in page])
+        except _NotServed:
+            return _Listed(None)
+        except MalformedAnswer as error:
+            raise ClusterUnreadable(f"{kind}: {error}") from None
+
+    async def _pages(self, kind: Kind, namespace: str) -> AsyncIterator[list[Raw]]:
+        resource, continuation = RESOURCES[kind], ""
+        while True:
+            query = {"limit": str(PAGE)} | ({"continue": continuation} if continuation else {})
+            answer = await self._perform(Call("GET", collection_path(resource, namespace), query, "", b""))
+            if answer.status == 404 and resource.optional:
+                raise _NotServed
+            if answer.status == 403:
+                raise _Forbidden(str(_refusal(kind, answer)))
+            if answer.status != 200:
+                raise _refusal(kind, answer)
+            page = decode_list(answer.body)
+            self._read(kind, len(page.items))
+            yield page.items
+            if not (continuation := page.continuation):
+                return
 
 
 def _refusal(kind: Kind, answer: HttpResponse) -> ClusterUnreadable:
@@ -189,10 +196,10 @@ def default_namespace(flags: ClusterFlags) -> str:
         raise ClusterReadError(str(error)) from error
 
 
-def read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further) -> ClusterObjects:
+def read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further, read: Read) -> ClusterObjects:
     """All objects of these kinds, and what is read further. Raises ClusterReadError."""
     try:
-        return asyncio.run(_read_cluster(flags, reads, further))
+        return asyncio.run(_read_cluster(flags, reads, further, read))
     except (InvalidKubeconfig, ClusterUnreadable, CredentialsUnavailable) as error:
         raise ClusterReadError(str(error)) from error
     except Disconnected as error:
@@ -254,10 +261,10 @@ async def _read_worker(cluster: MultiKueueCluster, namespace: str, key: Key, hom
     return None
 
 
-async def _read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further) -> ClusterObjects:
+async def _read_cluster(flags: ClusterFlags, reads: KindsToRead, further: Further, read: Read) -> ClusterObjects:
     client = Client(flags.access(), time.monotonic, time.time, asyncio.sleep)
     try:
-        found = await read_all(reads, client.perform)
+        found = await read_all(reads, client.perform, read)
         more = [await read_one(key, client.perform) for key in further(found)]
         return structs.replace(found, objects=(*found.objects, *(one for one in more if one is not None)))
     finally:

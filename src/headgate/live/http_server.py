@@ -11,7 +11,7 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
 from http import HTTPStatus
@@ -55,13 +55,17 @@ class HttpRequest(Struct, frozen=True):
     peer: str  # its address
     tls: bool
     certificate: Mapping[str, Any]
+    query: str = ""  # as it was sent
 
 
 class HttpReply(Struct, frozen=True):
+    """A reply with a body; with a `stream` its parts follow as they come, until it ends or the client goes."""
+
     status: int
-    body: bytes
+    body: bytes = b""
     content_type: str = PLAIN
     headers: tuple[tuple[str, str], ...] = ()
+    stream: AsyncGenerator[bytes, None] | None = None
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpReply]]
@@ -81,15 +85,18 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     answer_seconds: float = 10.0
     drain_seconds: float = 10.0
     idle_seconds: float = 0.0  # between two requests of one connection; 0: one request for each
+    streams: int = 0  # replies that go on; more of them are refused
 
 
 class ConnectionPhase(Enum):
-    """What a connection waits for. Only one whose request is being answered cannot be dropped for another."""
+    """What a connection waits for. One whose request is being answered, or goes on being answered, is not dropped for
+    another."""
 
     HANDSHAKE = "handshake"
     HEAD = "head"
     BODY = "body"
     ANSWER = "answer"
+    STREAM = "stream"
     DRAIN = "drain"  # the client reads the reply slowly, or has not noticed yet that it was refused
     IDLE = "idle"
 
@@ -137,6 +144,7 @@ class _Connections:
     def __init__(self, handler: Handler, limits: ServerLimits, tls: ssl.SSLContext | None) -> None:
         self.handler, self.limits, self._tls = handler, limits, tls
         self.buffered = 0
+        self.streams = 0
         self._open: dict[str, dict[_Connection, None]] = {}  # by peer
         self._waiting: dict[str, dict[_Connection, None]] = {}  # by peer; of the open ones
         self._count = 0
@@ -230,6 +238,8 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._accepted: socket.socket | None = None  # until a transport owns it
         self._dropped = self._unread = False
+        self._read = asyncio.Event()  # what was sent so far, as far as buffers go
+        self._read.set()
         self._phase = ConnectionPhase.HANDSHAKE
         self._fresh()
 
@@ -305,7 +315,7 @@ class _Connection(asyncio.Protocol):
         self._end()
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is ConnectionPhase.DRAIN:
+        if self._phase in (ConnectionPhase.DRAIN, ConnectionPhase.STREAM):
             return
         if self._phase is ConnectionPhase.ANSWER:
             self._keep_alive = False
@@ -330,9 +340,11 @@ class _Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._unread = True
+        self._read.clear()
 
     def resume_writing(self) -> None:
         self._unread = False
+        self._read.set()
         if self._phase is ConnectionPhase.DRAIN and self._keep_alive:
             self._next_request()
 
@@ -385,14 +397,16 @@ class _Connection(asyncio.Protocol):
         transport = cast(asyncio.Transport, self._transport)
         with contextlib.suppress(RuntimeError):  # the connection may be closed already
             transport.pause_reading()
+        path, _, query = b"".join(self._target).decode("latin-1").partition("?")
         request = HttpRequest(
             self._method,
-            b"".join(self._target).decode("latin-1").partition("?")[0],
+            path,
             self._headers,
             b"".join(self._body),
             self.peer,
             transport.get_extra_info("sslcontext") is not None,
             transport.get_extra_info("peercert") or {},
+            query,
         )
         self._answering = self._loop.create_task(self._reply_to(request))
 
@@ -404,6 +418,9 @@ class _Connection(asyncio.Protocol):
             reply = HttpReply(503, f"no answer within {self._limits.answer_seconds:g} seconds\n".encode())
         except Exception as error:
             reply = HttpReply(500, f"this request cannot be answered: {type(error).__name__}\n".encode())
+        if reply.stream is not None:
+            await self._send_stream(reply, reply.stream)
+            return
         self._answering = None
         keep = self._keep_alive and reply.status < 400 and self._limits.idle_seconds > 0
         self._send(reply, keep=keep, bodiless=request.method == "HEAD")
@@ -424,6 +441,37 @@ class _Connection(asyncio.Protocol):
         elif keep and not self._unread:
             self._next_request()
 
+    async def _send_stream(self, reply: HttpReply, stream: AsyncGenerator[bytes, None]) -> None:
+        """Sends what comes until it ends; a client that does not read is dropped, one that goes ends the stream."""
+        if self._owner.streams >= self._limits.streams:
+            await stream.aclose()
+            self._answering = None
+            self._send(HttpReply(429, b"too many open watches; try again later\n"), keep=False)
+            return
+        self._owner.streams += 1
+        self._release()
+        self._phase = ConnectionPhase.STREAM
+        if self._timer is not None:
+            self._timer.cancel()
+        transport = cast(asyncio.Transport, self._transport)
+        with contextlib.suppress(RuntimeError):
+            transport.resume_reading()  # to learn that the client is gone
+        try:
+            transport.write(_head(reply, keep=False))
+            async for part in stream:
+                transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+                if self._unread:
+                    async with asyncio.timeout(self._limits.drain_seconds):
+                        await self._read.wait()
+            transport.write(b"0\r\n\r\n")
+            transport.close()
+        except TimeoutError:
+            transport.abort()
+        finally:
+            self._answering = None
+            self._owner.streams -= 1
+            await stream.aclose()
+
     def _next_request(self) -> None:
         self._fresh()
         self._enter(ConnectionPhase.IDLE, self._limits.idle_seconds)
@@ -435,7 +483,7 @@ def _head(reply: HttpReply, *, keep: bool) -> bytes:
     lines = (
         f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}",
         f"Content-Type: {reply.content_type}",
-        f"Content-Length: {len(reply.body)}",
+        f"Content-Length: {len(reply.body)}" if reply.stream is None else "Transfer-Encoding: chunked",
         *(f"{name}: {value}" for name, value in reply.headers),
         f"Connection: {'keep-alive' if keep else 'close'}",
     )

@@ -24,6 +24,7 @@ from headgate.api.install_manifests import (
 from headgate.api.priority_class_policy import SYSTEM_CLASS_NAMESPACES, priority_policy
 from headgate.api.requests import JSON, Call, decode_status
 from headgate.live.connection import HttpResponse
+from headgate.model.settings import DEFAULT_SCHEDULER_NAME
 
 APPLY = "application/apply-patch+yaml"
 MANAGER: Mapping[str, str] = {"fieldManager": "headgate-install", "force": "true"}
@@ -65,19 +66,21 @@ def manifests(
     queues: bool = True,
     volcano: bool = False,
     fleet: bool = False,
+    schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,),
     system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES,
 ) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.
 
     Without `queues`, only what scheduling needs: nobody's jobs and pods are held back, unless Kueue does. With
     `volcano`, also Volcano's Queues and PodGroups and their validation. With `fleet`, also the rights of a manager
-    cluster. Classes of the system may be used in the namespaces `system_classes`.
+    cluster. Pods of these `schedulers` get the queue-allocation gate they ask for. Classes of the system may be used in
+    the namespaces `system_classes`.
     """
     of_kueue: Sequence[Manifest] = queue_definitions() if queues else ()
     of_volcano: Sequence[Manifest] = volcano_definitions() if volcano else ()
     configurations: Sequence[Manifest] = ()
     if place is not None:
-        configurations = webhook_configurations(place, queues=queues, volcano=volcano)
+        configurations = webhook_configurations(place, queues=queues, volcano=volcano, schedulers=schedulers)
     roles = (*rights(queues=queues), *(fleet_rights() if fleet else ()), *tenant_rights(queues=queues))
     policy = priority_policy(OWN_ACCOUNT, system_classes, queues=queues)
     return (*definitions(), *of_kueue, *of_volcano, *roles, *policy, *configurations)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import TextIO
+from typing import Protocol
 
 import msgspec
 
 from headgate.api.wire import format_micro_time
 from headgate.engine.journal import Entry
+from headgate.model.keys import Kind
 
 Fields = Mapping[str, object]
 
@@ -38,10 +39,36 @@ def json_line(at: float, level: LogLevel, message: str, fields: Fields) -> str:
 FORMATS: Mapping[str, Line] = {"text": text_line, "json": json_line}
 
 
+class LogStream(Protocol):
+    """Where lines are written."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
+class ReadProgress(Protocol):
+    """Is told of what is read while a cluster is read for the first time, and when that is over."""
+
+    def read(self, kind: Kind, count: int) -> None: ...
+
+    def done(self) -> None: ...
+
+
+class Unwatched:
+    """Nobody looks on."""
+
+    def read(self, kind: Kind, count: int) -> None:
+        pass
+
+    def done(self) -> None:
+        pass
+
+
 class Log:
     """Writes lines at or above a level. `wall` gives the time of what the process itself says."""
 
-    def __init__(self, out: TextIO, line: Line, level: LogLevel, wall: Callable[[], float]) -> None:
+    def __init__(self, out: LogStream, line: Line, level: LogLevel, wall: Callable[[], float]) -> None:
         self._out, self._line, self._level, self._wall = out, line, level, wall
 
     def info(self, message: str, **fields: object) -> None:

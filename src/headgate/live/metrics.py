@@ -167,6 +167,9 @@ class Metrics:
         self._role = replica_role
         self._decisions = self._counter("headgate_decisions", "Decisions in the journal.", ("decision", "reason"))
         self._effects = self._counter("headgate_effects", "Writes to the cluster.", ("effect", "outcome"))
+        self._reviews = self._counter(
+            "controller_runtime_webhook_requests", "Requests to our admission webhooks by status.", ("webhook", "code")
+        )
         self._restarts = self._counter("headgate_watch_restarts", "Watches opened again.", ("kind",))
         self._dropped = self._counter("headgate_events_dropped", "Kubernetes events dropped for lack of room.", ())
         self._steps = self._histogram("headgate_step_duration_seconds", "One step of the engine.", STEP_BUCKETS)
@@ -252,6 +255,10 @@ class Metrics:
 
     def restarted(self, kind: Kind) -> None:
         self._restarts.labels(kind.value).inc()
+
+    def reviewed(self, webhook: str, code: int) -> None:
+        """A webhook, named by its path, has answered an API server."""
+        self._reviews.labels(webhook, str(code)).inc()
 
     def start_leading(self, gauges: Callable[[], Gauges]) -> None:
         """This process leads from now on; the engine's gauges are collected from this function."""

@@ -16,13 +16,14 @@ from msgspec import Struct
 
 from headgate.engine.quarantine import Quarantine
 from headgate.gates.pre_enqueue import PreEnqueue
+from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.live.access import Access, is_loopback
 from headgate.live.certificates import ServerTls, follow, load_certificate, made_for, read_pem
 from headgate.live.client import Client
 from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json, reports
 from headgate.live.http_server import Listen, http_server
-from headgate.live.logs import Log, Outages
+from headgate.live.logs import Log, Outages, ReadProgress, Unwatched
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
 from headgate.live.page_access import ReviewedAccess
 from headgate.live.plugin_isolation import pre_enqueue_plugins
@@ -30,7 +31,8 @@ from headgate.live.recorder import Recorder
 from headgate.live.reflector import ReflectorDependencies
 from headgate.live.term import LeaderTerm, TermDependencies
 from headgate.live.webhook_certificates import CertificateDependencies
-from headgate.live.webhooks import WebhookPlan, webhooks_served
+from headgate.live.webhooks import ReviewResponder, WebhookPlan, webhooks_served
+from headgate.model.admission import WebhookSettings
 from headgate.model.settings import Settings
 
 UNENFORCED = (
@@ -62,6 +64,7 @@ class RunPlan(Struct, frozen=True):
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
     namespace: str = "kube-system"  # our own
+    reading: ReadProgress = Unwatched()
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -73,10 +76,7 @@ async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(client.close)
         await stack.enter_async_context(_pages(plan, log, outages, readiness, metrics))
-        if plan.webhooks is None:
-            log.info(UNENFORCED)
-        else:
-            await stack.enter_async_context(_webhooks(plan, plan.webhooks, log, outages, readiness))
+        await stack.enter_async_context(_webhooks(plan, log, outages, readiness, metrics))
         if plan.settings.not_applied:
             log.info("fields of the configuration file that do not apply", fields=", ".join(plan.settings.not_applied))
         log.info("started", server=client.server, schedulers=_schedulers(plan.settings))
@@ -134,14 +134,21 @@ async def _metrics_tls(plan: MetricsPlan, log: Log) -> AsyncIterator[ServerTls]:
 
 @contextlib.asynccontextmanager
 async def _webhooks(
-    plan: RunPlan, webhooks: WebhookPlan, log: Log, outages: Outages, readiness: Readiness
+    plan: RunPlan, log: Log, outages: Outages, readiness: Readiness, metrics: Metrics
 ) -> AsyncIterator[None]:
     """Served on connections of their own: a new workload does not wait for what the scheduler is writing."""
+    webhooks, settings = plan.webhooks, plan.settings
+    if webhooks is None:
+        log.info(UNENFORCED)
+        yield
+        return
     client, tls = _client(plan), ServerTls()
     readiness.has_webhook_certificate = lambda: tls.shows_a_certificate
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        async with webhooks_served(webhooks, client, tls, dependencies, plan.settings) as port:
+        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        responder = ReviewResponder(client.perform, given, metrics.reviewed, queues=webhooks.queues)
+        async with webhooks_served(webhooks, client, tls, dependencies, responder) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
             yield
     finally:
@@ -158,7 +165,9 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
     plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
     clocks = (time.perf_counter, time.time)
     return TermDependencies(
-        plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine(), plan.namespace
+        *(plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine()),
+        reading=plan.reading,
+        namespace=plan.namespace,
     )
 
 

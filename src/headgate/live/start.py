@@ -19,8 +19,10 @@ from msgspec import Struct, structs
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
 from headgate.api.install_manifests import Manifest
 from headgate.api.wire import InvalidDuration, parse_duration
+from headgate.apiserver.server import ApiServer
 from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.live.access import Access
+from headgate.live.api_front import served
 from headgate.live.certificates import InvalidCertificate
 from headgate.live.client import Client
 from headgate.live.cluster_reading import ClusterFlags
@@ -30,7 +32,7 @@ from headgate.live.election import LeaseSettings
 from headgate.live.http_server import CannotListen, Listen
 from headgate.live.install import NotInstalled, install
 from headgate.live.kubeconfig import InvalidKubeconfig, find_access, load_yaml
-from headgate.live.logs import FORMATS, Log, LogLevel
+from headgate.live.logs import FORMATS, Log, LogLevel, LogStream, ReadProgress
 from headgate.live.service import MetricsPlan, RunPlan, serve
 from headgate.live.term import BrokenEngine
 from headgate.live.webhooks import WebhookPlan
@@ -44,6 +46,7 @@ else:
     NEW_LOOP = uvloop.new_event_loop
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
+Tell = Callable[[str], None]
 
 
 QUEUE_ROLES = frozenset({Role.QUOTA.value, Role.INTEGRATIONS.value})
@@ -95,12 +98,16 @@ class Installed(Protocol):
         """Raises InvalidPlugin."""
 
 
-def start(flags: Flags, installed: Installed) -> int:
+class StartConsole(LogStream, ReadProgress, Protocol):
+    """Standard error, and what is shown there while the cluster is read."""
+
+
+def start(flags: Flags, installed: Installed, console: StartConsole) -> int:
     """Runs until a signal; the exit code. What is wrong with the input is said in one line."""
-    log = Log(sys.stderr, FORMATS[flags.log_format], LogLevel[flags.log_level.upper()], time.time)
+    log = Log(console, FORMATS[flags.log_format], LogLevel[flags.log_level.upper()], time.time)
     try:
         with _recording(flags.record) as out, asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-            runner.run(_until_signalled(_plan(flags, installed, out), log))
+            runner.run(_until_signalled(_plan(flags, installed, out, console), log))
     except (InvalidFlag, InvalidKubeconfig, InvalidConfiguration, InvalidPlugin, InvalidCertificate) as error:
         sys.stderr.write(f"Error: {error}\n")
         return WRONG_INPUT
@@ -114,7 +121,7 @@ def start(flags: Flags, installed: Installed) -> int:
     return DONE
 
 
-def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
+def _plan(flags: Flags, installed: Installed, out: BinaryIO | None, reading: ReadProgress) -> RunPlan:
     access = find_access(flags.kubeconfig, flags.context, os.environ, insecure=flags.insecure)
     settings = with_names(_settings(flags.config, installed.names), flags.scheduler_names)
     settings = structs.replace(settings, roles=frozenset(Role(role) for role in flags.roles))
@@ -129,6 +136,7 @@ def _plan(flags: Flags, installed: Installed, out: BinaryIO | None) -> RunPlan:
         plugins=installed.enabled_by(settings),
         plugin_timeout=_timeout(flags.plugin_timeout),
         namespace=_namespace(access, flags.lease_namespace),
+        reading=reading,
     )
 
 
@@ -218,7 +226,11 @@ def _recording(file: Path | None) -> Iterator[BinaryIO | None]:
 
 
 async def _until_signalled(plan: RunPlan, log: Log) -> None:
-    """The first signal stops cleanly; another one, at once."""
+    await serve(plan, log, stop_signal(log))
+
+
+def stop_signal(log: Log) -> asyncio.Event:
+    """Is set by the first SIGTERM or Ctrl-C; another one ends the process at once."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
 
@@ -230,10 +242,29 @@ async def _until_signalled(plan: RunPlan, log: Log) -> None:
 
     for each in signals:
         loop.add_signal_handler(each, finish, each)
-    await serve(plan, log, stop)
+    return stop
 
 
-Tell = Callable[[str], None]
+def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
+    """Serves an empty cluster until a signal; `tell` is told once when it can be asked. The exit code."""
+    log = Log(sys.stderr, FORMATS["text"], LogLevel.INFO, time.time)
+    try:
+        with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
+            runner.run(_serve_api(listen, kubeconfig, log, tell))
+    except CannotListen as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return FAILED
+    except OSError as error:
+        sys.stderr.write(f"Error: --kubeconfig: {kubeconfig} cannot be written: {error.strerror}\n")
+        return WRONG_INPUT
+    return DONE
+
+
+async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
+    stop = stop_signal(log)
+    async with served(ApiServer(now=time.time()), listen, "headgate", kubeconfig):
+        tell(f"export KUBECONFIG={kubeconfig}")
+        await stop.wait()
 
 
 def start_install(flags: ClusterFlags, wanted: Sequence[Manifest], tell: Tell) -> int:

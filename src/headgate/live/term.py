@@ -15,7 +15,7 @@ from headgate.engine.loop import Engine, Raised
 from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
-from headgate.live.logs import Log
+from headgate.live.logs import Log, ReadProgress, Unwatched
 from headgate.live.loop import EventQueue, Observation, Timers, run_steps
 from headgate.live.metrics import Metrics, seconds_of_attempts
 from headgate.live.performer import Performer, object_of
@@ -38,7 +38,7 @@ from headgate.model.effects import (
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
+from headgate.model.events import Observed, Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
 from headgate.model.keys import Key
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
@@ -66,6 +66,7 @@ class TermDependencies(Struct, frozen=True):
     clock: Callable[[], float]
     wall: Callable[[], float]
     quarantine: Quarantine
+    reading: ReadProgress = Unwatched()
     namespace: str = "kube-system"  # our own, where the kubeconfigs of worker clusters are
 
     def fresh(self, watch: PluginObserver = unwatched) -> Engine:
@@ -169,6 +170,9 @@ class LeaderTerm:
         self._tell_answered(self._events.take_outcomes(), self._dependencies.wall())
 
     def _observe(self, event: Observation, raw: Raw) -> None:
+        if not self.absorbed:
+            key = event.object.key if isinstance(event, Observed) else event.key
+            self._dependencies.reading.read(key.kind, 1)
         if self._dependencies.recorder is not None and not isinstance(event, Unreadable):
             self._dependencies.recorder.note(event, raw)
         self._events.observe(event)
@@ -191,6 +195,8 @@ class LeaderTerm:
     # StepObserver
 
     def before_step(self, batch: Sequence[Seen], now: float) -> None:
+        if not self.absorbed:
+            self._dependencies.reading.done()
         if self._dependencies.recorder is not None:
             told = [event for event in batch if not isinstance(event, Unreadable | RemoteEvent | RemoteConnection)]
             self._dependencies.recorder.write(told, now)

@@ -16,7 +16,6 @@ from headgate.api.decode import MalformedAnswer
 from headgate.api.install_manifests import WEBHOOKS, Part
 from headgate.api.requests import JSON, Call
 from headgate.gates.webhooks import HANDLERS
-from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.live.certificates import ServerTls, follow, load_certificate
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected, HttpResponse
@@ -24,7 +23,6 @@ from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimi
 from headgate.live.webhook_certificates import CertificateDependencies, Trust
 from headgate.model.admission import AdmissionHandler, Json, Lookup, WebhookSettings
 from headgate.model.objects import Object
-from headgate.model.settings import Settings
 
 LIMITS = ServerLimits(
     connections=384,
@@ -37,6 +35,8 @@ LIMITS = ServerLimits(
 
 Perform = Callable[[Call], Awaitable[HttpResponse]]
 """Sends a request to the API server."""
+Count = Callable[[str, int], None]
+"""Is told the path and the HTTP status of every answer of a webhook, for metrics."""
 
 PATHS: Mapping[str, AdmissionHandler] = {f"/{webhook}": handler for webhook, handler in HANDLERS.items()}
 OF_PODS = frozenset(hook.path for hook in WEBHOOKS if hook.part is not Part.QUEUES)
@@ -46,8 +46,8 @@ OF_PODS = frozenset(hook.path for hook in WEBHOOKS if hook.part is not Part.QUEU
 class ReviewResponder:
     """Answers AdmissionReviews. Lookups read the API server: a cache might be stale."""
 
-    def __init__(self, perform: Perform, settings: WebhookSettings, *, queues: bool = True) -> None:
-        self._perform, self._settings, self._turns = perform, settings, _Turns()
+    def __init__(self, perform: Perform, settings: WebhookSettings, count: Count, *, queues: bool = True) -> None:
+        self._perform, self._settings, self._count, self._turns = perform, settings, count, _Turns()
         self._paths = {path: handler for path, handler in PATHS.items() if queues or path in OF_PODS}
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
@@ -56,7 +56,9 @@ class ReviewResponder:
             return HttpReply(400, b"expected a POST with a Content-Length\n")
         if handler is None:
             return HttpReply(404, f"try {', '.join(self._paths)}\n".encode())
-        return await self._reply(handler, request)
+        reply = await self._reply(handler, request)
+        self._count(request.path, reply.status)
+        return reply
 
     async def _reply(self, handler: AdmissionHandler, request: HttpRequest) -> HttpReply:
         body = request.body
@@ -145,7 +147,11 @@ class WebhookPlan(Struct, frozen=True):
 
 @asynccontextmanager
 async def webhooks_served(
-    plan: WebhookPlan, client: Client, tls: ServerTls, dependencies: CertificateDependencies, settings: Settings
+    plan: WebhookPlan,
+    client: Client,
+    tls: ServerTls,
+    dependencies: CertificateDependencies,
+    responder: ReviewResponder,
 ) -> AsyncIterator[int]:
     """Serves all webhooks while the block lasts; yields the port. Raises CannotListen and InvalidCertificate."""
     if plan.chain is not None and plan.key is not None:
@@ -156,8 +162,6 @@ async def webhooks_served(
     keeper = asyncio.ensure_future(keeping)
     keeper.add_done_callback(lambda ended: _tell(ended, dependencies))
     try:
-        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
-        responder = ReviewResponder(client.perform, given, queues=plan.queues)
         async with http_server(plan.listen, responder, LIMITS, "--webhook-listen", tls.context) as port:
             yield port
     finally:

@@ -54,7 +54,11 @@ class Resources(Struct, frozen=True, gc=False):
 
 def saturated(requests: Resources) -> tuple[str, ...]:
     """The names of which so much is requested that the exact amount is not known."""
-    return tuple([name for name, amount in requests.items if amount >= LARGEST_REQUEST])
+    names: tuple[str, ...] = ()
+    for name, amount in requests.items:
+        if amount >= LARGEST_REQUEST:
+            names = (*names, name)
+    return names
 
 
 def total(parts: Iterable[Resources]) -> Resources:

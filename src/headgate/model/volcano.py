@@ -12,6 +12,7 @@ from headgate.model.resources import Resources
 
 ROOT, DEFAULT_QUEUE = "root", "default"
 DEEPEST_QUEUE = 16  # queues above one another, the root among them
+DEVICE_CLASS = "deviceclass/"  # how a queue names what pods request through claims; not counted here
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 QUEUE_GATES = frozenset({QUEUE_GATE, "volcano.sh/queue-allocation-gate"})
 """Each is the name of a scheduling gate and of the annotation that asks for it."""
@@ -63,7 +64,7 @@ class VolcanoQueue(Struct, frozen=True, gc=False):
     capability: Resources = Resources()
     guarantee: Resources = Resources()  # kept free for it by the queues beside it
     deserved: Resources = Resources()  # what it may take back from others, and what others may not take from it
-    priority: int = 0
+    priority: int = 0  # higher ones take their turn first and give back last
     reclaimable: bool = True
     weight: int = 1  # of Volcano's proportion plugin, which its capacity plugin does not look at either
     dequeue: DequeueStrategy = DequeueStrategy.TRAVERSE

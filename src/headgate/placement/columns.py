@@ -52,14 +52,25 @@ class Columns:
         self._rows = rows
 
     def add(self, row: int, amounts: Iterable[tuple[str, int]], sign: int) -> None:
-        known = self._cells
+        known, beyond = self._cells, self._beyond
         for name, amount in amounts:
-            cells = known[name] if name in known else self.open(name).data
+            try:
+                cells = known[name]
+            except KeyError:
+                cells = self.open(name).data
             amount_there = cells[row] + sign * amount
-            if amount_there < LARGEST_SUM and not self._beyond:
+            if amount_there < LARGEST_SUM and not beyond:
                 cells[row] = amount_there
             else:
-                self._put_exactly(name, row, self._beyond.get((name, row), cells[row]) + sign * amount)
+                self._put_exactly(name, row, beyond.get((name, row), cells[row]) + sign * amount)
+
+    def exceeded(self, row: int, amounts: Iterable[tuple[str, int]], most: Columns) -> str | None:
+        """The first of these names of which the row has more here than there."""
+        here, there = self._cells, most._cells
+        for name, _ in amounts:
+            if name in here and here[name][row] > (there[name][row] if name in there else 0):
+                return name
+        return None
 
     def beyond(self) -> set[int]:
         """The rows with a sum that its cell cannot hold."""

@@ -59,6 +59,8 @@ class Nominations:
     def put(self, pod: Pod) -> bool:
         """The waiting pod has this nomination, or none; True when that may free a promise made to it before."""
         known = self._pods.get(pod.key)
+        if known is None and not pod.nominated:
+            return False
         if known is not None and _promises_the_same(known, pod):
             return False
         freed = self.drop(pod.key)
@@ -70,11 +72,13 @@ class Nominations:
 
     def drop(self, key: Key) -> bool:
         """The pod waits no longer; True when that frees a promise."""
+        if key not in self._pods:
+            return False
         if key in self._counted:
             self._discount(key)
-        known = self._pods.pop(key, None)
-        self.changes += known is not None
-        return known is not None
+        del self._pods[key]
+        self.changes += 1
+        return True
 
     @contextmanager
     def set_aside(self, pods: Iterable[Pod]) -> Iterator[None]:
@@ -91,7 +95,7 @@ class Nominations:
     def lower_on(self, nodes: Iterable[str], priority: int) -> list[Pod]:
         """The pods of lower priority nominated to these nodes: node by node in the given order, by key."""
         found: list[Pod] = []
-        for name in dict.fromkeys(nodes):
+        for name in dict.fromkeys(nodes) if self._on else ():
             here = self._on.get(name, {}).values()
             found += sorted((pod for pod in here if pod.priority < priority), key=lambda pod: pod.key)
         return found

@@ -175,11 +175,10 @@ class NodeTable:
     def shortage(self, name: str, shape: PodShape) -> str | None:
         """Which of the resources the shape asks for is charged beyond what the node has."""
         row = self._rows[name]
-        for resource, _ in shape.requests.items:
-            charged, there = self.requested.at(resource, row), self.allocatable.at(resource, row)
-            if charged > there:
-                return f"{resource}: {charged} charged, {there} there"
-        return None
+        short = self.requested.exceeded(row, shape.requests.items, self.allocatable)
+        if short is None:
+            return None
+        return f"{short}: {self.requested.at(short, row)} charged, {self.allocatable.at(short, row)} there"
 
     def _apply(self, row: int, pod: Pod, sign: int) -> None:
         self.requested.add(row, pod.shape.requests.items, sign)

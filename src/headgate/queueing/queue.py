@@ -37,6 +37,10 @@ class PodEquivalenceClass:
         self._members: dict[Key, QueuedPodInfo] = {}
         self._heap: list[tuple[QueueOrder, Key]] = []
 
+    def sort(self) -> None:
+        """The order of members has changed."""
+        self._heap = sorted((each.order, each.key) for each in self._members.values())
+
     def __len__(self) -> int:
         return len(self._members)
 
@@ -45,7 +49,7 @@ class PodEquivalenceClass:
         self._members[info.key] = info
         heapq.heappush(self._heap, (info.order, info.key))
         if len(self._heap) > 2 * len(self._members) + MOST_STALE:
-            self._heap = sorted((each.order, each.key) for each in self._members.values())
+            self.sort()
 
     def remove(self, key: Key) -> None:
         self._members.pop(key, None)
@@ -70,13 +74,13 @@ class QueueName(StrEnum):
     GATED = "gated"
 
 
-QueueOrder = tuple[int, float, Key]
+QueueOrder = tuple[int, int, float, Key]
 
 
 class QueuedPodInfo(Struct):
     """An entry of the queue: a pod, or a pod group of which all needed members are placed or none is."""
 
-    pod: Pod  # of a group, its first member
+    pod: Pod  # of a group, its oldest member
     queue: QueueName = QueueName.ACTIVE
     failures: int = 0  # attempts in a row after which a write failed; refusals do not count
     equivalence: Hashable = None  # key of its equivalence class; set when it is refused
@@ -85,6 +89,7 @@ class QueuedPodInfo(Struct):
     since: float = 0.0  # when it entered the queue; time behind gates does not count
     group: GroupKey | None = None
     pods: int = 1  # of the group
+    queue_priority: int = 0  # of the Volcano queue it is in
 
     @property
     def key(self) -> Key:
@@ -92,8 +97,8 @@ class QueuedPodInfo(Struct):
 
     @property
     def order(self) -> QueueOrder:
-        """Higher priority first, then older, then by name: the same order after a restart."""
-        return (-self.pod.priority, self.pod.created, self.pod.key)
+        """Queues of higher priority first, then higher priority, older, by name: the same order after a restart."""
+        return (-self.queue_priority, -self.pod.priority, self.pod.created, self.pod.key)
 
 
 class QueueingEvent(StrEnum):
@@ -109,10 +114,11 @@ COUNTED_BY_PLUGIN = frozenset({QueueName.UNSCHEDULABLE, QueueName.GATED})
 
 
 class PodQueue:
-    """Every entry is in exactly one queue. No call but `gated_pods` looks at all of them."""
+    """Every entry is in exactly one queue. No calls but `gated_pods` and `reorder` look at all of them."""
 
-    def __init__(self, backoff: Backoff) -> None:
+    def __init__(self, backoff: Backoff, queue_priority: Callable[[Pod], int] = lambda _: 0) -> None:
         self._backoff = backoff
+        self._queue_priority = queue_priority
         self._infos: dict[Key, QueuedPodInfo] = {}
         self._active: list[tuple[QueueOrder, Key]] = []
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
@@ -134,6 +140,13 @@ class PodQueue:
         info = self._infos.get(key)
         return info.queue if info else None
 
+    def waits_refused(self, key: Key) -> bool:
+        """Whether the entry was refused and waits for another attempt; after a failed write it only backs off."""
+        info = self._infos.get(key)
+        if info is None:
+            return False
+        return info.queue is QueueName.UNSCHEDULABLE or (info.queue is QueueName.BACKOFF and not info.failures)
+
     @property
     def sizes(self) -> Mapping[QueueName, int]:
         return self._sizes
@@ -141,21 +154,28 @@ class PodQueue:
     def add(self, pod: Pod, now: float = 0.0) -> None:
         """Adds the pod to the active queue. A known pod whose demand did not change stays where it is."""
         known = self._infos.get(pod.key)
-        if known is not None and known.queue is not QueueName.GATED and same_demand(known.pod, pod):
-            known.pod = pod
-            return
-        self.delete(pod.key)
-        self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
+        if known is not None:
+            if known.queue is not QueueName.GATED and same_demand(known.pod, pod):
+                known.pod = pod
+                return
+            self.delete(pod.key)
+        info = QueuedPodInfo(pod, since=now, queue_priority=self._queue_priority(pod))
+        self._push_active(info, QueueingEvent.POD_ADD)
 
-    def nominated(self, pod: Pod) -> None:
-        """The pod's own entry, if it has one, shows the node that the pod is nominated to, and stays where it is."""
+    def update(self, pod: Pod) -> None:
+        """The pod's own entry, if it has one, stays where it is and shows the node that the pod is nominated to.
+
+        Unless its demand changed, which is for `add` to see, it shows the pod as it is now.
+        """
         known = self._infos.get(pod.key)
         if known is not None and known.pod.uid == pod.uid:
-            known.pod = structs.replace(known.pod, nominated=pod.nominated)
+            nominated = structs.replace(known.pod, nominated=pod.nominated)
+            known.pod = pod if same_demand(nominated, pod) else nominated
 
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
         self.delete(info.key)
+        info.queue_priority = self._queue_priority(info.pod)
         if info.failures:
             self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
         else:
@@ -167,7 +187,19 @@ class PodQueue:
         if info is None or info.queue not in (QueueName.UNSCHEDULABLE, QueueName.BACKOFF):
             return
         self.delete(key)
+        info.queue_priority = self._queue_priority(info.pod)  # it may be in another queue by now
         self._push_active(info, QueueingEvent.CLUSTER_EVENT)
+
+    def reorder(self) -> None:
+        """The priority of Volcano queues has changed: every entry takes its place anew. No entry may be popped."""
+        backoff = [(until, key) for until, order, key in self._in_backoff if self._is_at(QueueName.BACKOFF, order, key)]
+        infos = self._infos
+        for info in infos.values():
+            info.queue_priority = self._queue_priority(info.pod)
+        self._active = sorted((each.order, each.key) for each in infos.values() if each.queue is QueueName.ACTIVE)
+        self._in_backoff = sorted((until, infos[key].order, key) for until, key in backoff)
+        for alike in self._classes.values():
+            alike.sort()
 
     def back_off(self, key: Key, now: float) -> None:
         """Moves an unschedulable entry to backoff: a write of the preemption on its behalf failed."""

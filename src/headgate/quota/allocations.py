@@ -54,16 +54,16 @@ class _History:
 
     def numbers_of(self, reservation: Reservation) -> tuple[int, int]:
         """What the reservation adds to `alike` and `exact`."""
-        alike = self._number((reservation.queue, reservation.priority, reservation.usage))
-        return alike, self._number(reservation.uid) * alike & _MASK
+        known, like = self._numbers, (reservation.queue, reservation.priority, reservation.usage)
+        alike = known.get(like) or self._new_number(like)
+        own = known.get(reservation.uid) or self._new_number(reservation.uid)
+        return alike, own * alike & _MASK
 
-    def _number(self, of: Hashable) -> int:
-        """A number of its own for everything, whose sums are no other's but by chance."""
-        number = self._numbers.get(of)
-        if number is None:
-            mixed = (len(self._numbers) + 1) * _STEP & _MASK
-            mixed = (mixed ^ mixed >> 61) * _STEP & _MASK
-            number = self._numbers[of] = mixed ^ mixed >> 67
+    def _new_number(self, of: Hashable) -> int:
+        """A number of its own for everything, never 0, whose sums are no other's but by chance."""
+        mixed = (len(self._numbers) + 1) * _STEP & _MASK
+        mixed = (mixed ^ mixed >> 61) * _STEP & _MASK
+        number = self._numbers[of] = mixed ^ mixed >> 67
         return number
 
     def enter(self) -> None:

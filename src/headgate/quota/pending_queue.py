@@ -13,7 +13,15 @@ from headgate.model.keys import Key
 from headgate.model.queues import ClusterQueue, PreemptionProposal, QueueingStrategy
 from headgate.quota import messages
 from headgate.quota.ledger import LocalUse
-from headgate.quota.pending_workload import EquivalenceClass, PendingWorkload, Progress, Rank, differs, has_rested
+from headgate.quota.pending_workload import (
+    EquivalenceClass,
+    PendingWorkload,
+    Progress,
+    Rank,
+    differs,
+    has_rested,
+    tells_of_gates,
+)
 
 
 class Requeue(StrEnum):
@@ -187,7 +195,7 @@ class WorkloadLines:
         Places left behind, of blocked classes, or behind others of the class are not looked at again.
         """
         found, fronts, members, blocked = [], self._fronts, self._members, self._blocked
-        for line in sorted(fronts) if len(fronts) > 1 else tuple(fronts):
+        for line in sorted(fronts):
             front = fronts[line]
             while front:
                 position = front[0]
@@ -235,7 +243,7 @@ class WorkloadLines:
         if kind not in self._blocked:
             front = self._fronts.setdefault(line, [])
             heapq.heappush(front, position)
-            if len(front) > 2 * len(self._members) + SLACK:
+            if len(front) > SLACK and len(front) > 2 * len(self._members) + SLACK:
                 self._sweep(front)
 
     def _sweep(self, positions: list[QueuePosition]) -> None:
@@ -289,7 +297,7 @@ class PendingQueue:
         self._refusals: dict[EquivalenceClass, ClassRefusal] = {}
         self._missed: dict[EquivalenceClass, None] = {}  # refused, but for flavors that may do by now
         self._skipped: dict[Key, None] = {}  # in line as long as anything goes on in the tree
-        self._priced: dict[Key, None] = {}  # their status says what preempting for them would cost
+        self._priced: dict[Key, None] = {}  # their status tells of closed gates
         self._taken: PendingWorkload | None = None
         self._woken_meanwhile = False
         self._preemptor: tuple[Key, int] | None = None  # with its generation
@@ -337,7 +345,7 @@ class PendingQueue:
     def passed_over(self, key: Key) -> tuple[PendingWorkload, ClassRefusal] | None:
         """The workload, if it is not tried because another of its class was refused since the last change; and why.
 
-        In a strict queue, if it has a price and waits behind another one.
+        In a strict queue, if it tells of closed gates and waits behind another one.
         """
         pending = self._lines.get(key)
         if pending is None:
@@ -361,7 +369,7 @@ class PendingQueue:
     def add(self, pending: PendingWorkload, now: float) -> bool:
         """The workload is new or has changed. True when this may change the head."""
         key, taken = pending.workload.key, self._taken
-        if pending.workload.status.proposal is not None:
+        if pending.kind.gated and tells_of_gates(pending.workload):
             self._priced[key] = None
         elif self._priced:
             self._priced.pop(key, None)
@@ -371,7 +379,6 @@ class PendingQueue:
             return False
         aside = self._inadmissible.pop(key, None)
         known = aside if aside is not None else self._lines.get(key)
-        former = known.kind if known is not None else pending.kind
         changed = known is None or _another_answer_is_possible(known, pending)
         if known is not None:
             pending = _going_on(pending, known)
@@ -380,8 +387,8 @@ class PendingQueue:
             self._mark_inadmissible(pending)
             return False
         self._push(pending)
-        if former != pending.kind:
-            self._drop_empty_class(former)
+        if known is not None and known.kind != pending.kind:
+            self._drop_empty_class(known.kind)
         return changed and not self._lines.is_blocked(pending.kind)
 
     def delete(self, key: Key) -> bool:
@@ -395,7 +402,6 @@ class PendingQueue:
         removed = self._lines.remove(key)
         if removed is not None:
             self._drop_empty_class(removed.kind)
-        if removed is not None:
             return True
         if self._backoffs is not None:
             self._backoffs.drop(key)

@@ -165,6 +165,11 @@ def ordered_at(workload: QueuedWorkload, settings: QuotaSettings) -> float:
     return evicted.at if evicted.reason == "AdmissionCheck" else workload.created
 
 
+def tells_of_gates(workload: QueuedWorkload) -> bool:
+    """Its status says that a closed gate keeps it from preempting, or what that would cost."""
+    return workload.status.proposal is not None or workload.gated_since is not None
+
+
 def has_failed_checks(workload: QueuedWorkload) -> bool:
     return any(check.state in (CheckState.RETRY, CheckState.REJECTED) for check in workload.status.checks)
 
@@ -180,6 +185,7 @@ def differs(old: QueuedWorkload, new: QueuedWorkload) -> bool:
         or old.status.reclaimable != new.status.reclaimable
         or old.preemption_gates != new.preemption_gates
         or old.has_closed_gate is not new.has_closed_gate
+        or (old.status.proposal is not None and new.status.proposal is None)
         or old.condition("Evicted") != new.condition("Evicted")
         or old.condition("Requeued") != new.condition("Requeued")
     )

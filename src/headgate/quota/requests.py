@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from msgspec import Struct, structs
 
@@ -12,7 +11,7 @@ from headgate.model.limits import Bounds, LimitRange
 from headgate.model.needs import ContainerNeeds, PodParts, TemplateNeeds, is_asked_of_whole_pods, total_requests
 from headgate.model.pod import PodShape
 from headgate.model.quantity import LARGEST
-from headgate.model.queues import PodSet, PodSetAssignment, QueuedWorkload
+from headgate.model.queues import PodSet, QueuedWorkload
 from headgate.model.quota_settings import QuotaSettings, Transformation
 from headgate.model.resources import Resources
 from headgate.quota.ledger import Reservation
@@ -101,13 +100,11 @@ def _first(one: int, _other: int) -> int:
     return one
 
 
-@lru_cache(maxsize=16_384)
 def _requests(needs: TemplateNeeds, limits: NamespaceLimits, overhead: Resources) -> Resources:
     asked = _total(_completed(needs, limits, overhead))
     return Resources.of({name: amount for name, amount in asked if amount})
 
 
-@lru_cache(maxsize=16_384)
 def _errors(
     needs: TemplateNeeds, limits: NamespaceLimits, overhead: Resources, index: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -261,16 +258,9 @@ def usage_held(workload: QueuedWorkload) -> Usage:
     """What its admission gave it, less the share of pods that are done for good since."""
     if workload.status.admission is None:
         return ()
-    return _usage_held(workload.status.admission.pod_sets, workload.status.reclaimable, workload.pod_sets)
-
-
-@lru_cache(maxsize=16_384)  # most that are admitted to a queue are like others
-def _usage_held(
-    given: tuple[PodSetAssignment, ...], reclaimable: tuple[tuple[str, int], ...], pod_sets: tuple[PodSet, ...]
-) -> Usage:
-    done, counts = dict(reclaimable), {pod_set.name: pod_set.count for pod_set in pod_sets}
+    done, counts = dict(workload.status.reclaimable), {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
     held: dict[FlavorResource, int] = {}
-    for one in given:
+    for one in workload.status.admission.pod_sets:
         left = min(one.count, counts.get(one.name, one.count) - done.get(one.name, 0))
         for resource, flavor in one.flavors:
             of = FlavorResource(flavor, resource)

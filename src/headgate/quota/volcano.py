@@ -14,7 +14,7 @@ from msgspec import Struct
 from headgate.model.keys import Key, Kind
 from headgate.model.queues import Quota
 from headgate.model.resources import Resources, amount_text
-from headgate.model.volcano import DEEPEST_QUEUE, DEFAULT_QUEUE, ROOT, VolcanoQueue
+from headgate.model.volcano import DEEPEST_QUEUE, DEFAULT_QUEUE, DEVICE_CLASS, ROOT, VolcanoQueue
 from headgate.quota.tree import FlavorResource, Forest, QuotaNode
 
 UNLIMITED = 2**62
@@ -44,11 +44,12 @@ class Shortage(Struct, frozen=True):
 class VolcanoQueueNode(QuotaNode):
     """A queue with what it and all queues below it use, reservations among it."""
 
-    __slots__ = ("queue", "reserved", "totals")
+    __slots__ = ("device_limit", "queue", "reserved", "totals")
 
     def __init__(self, queue: VolcanoQueue, quotas: Mapping[FlavorResource, Quota]) -> None:
         super().__init__(queue.name, queue.parent, quotas)
         self.queue = queue
+        self.device_limit = next((name for name, _ in queue.capability if DEVICE_CLASS in name), "")
         self.totals: dict[str, int] = {}
         self.reserved: dict[str, int] = {}  # of the totals, by pods without a node
 

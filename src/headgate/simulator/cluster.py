@@ -106,10 +106,10 @@ def _gates(pod: Json | None) -> object:
     return pod["spec"].get("schedulingGates") if pod is not None else None
 
 
-def installed_objects() -> tuple[Json, ...]:
-    """CRDs and webhook configurations, as `headgate install` leaves them."""
-    place = AtService("headgate-system", "headgate")
-    configurations = webhook_configurations(place, volcano=True)
+def installed_objects(settings: Settings) -> tuple[Json, ...]:
+    """CRDs and webhook configurations, as `headgate install` leaves them for a process with these settings."""
+    place, names = AtService("headgate-system", "headgate"), [each.scheduler_name for each in settings.profiles]
+    configurations = webhook_configurations(place, volcano=True, schedulers=names)
     return (*definitions(), *queue_definitions(), *volcano_definitions(), *configurations)
 
 
@@ -224,14 +224,13 @@ class SimulatedCluster:
         self.name = name
         reading = Rereading()  # an object decoded for a webhook is not decoded again when observed
         webhooks = our_webhooks(plan.settings, lookup_in(lambda: self.server), reading)
+        installed = installed_objects(plan.settings)
         self.server = ApiServer(
             seed,
             admission=(*admission_for(plan.settings.features), webhooks),
-            objects=(*INITIAL_OBJECTS, *installed_objects()),
+            objects=(*INITIAL_OBJECTS, *installed),
         )
-        self.kubectl = Kubectl(
-            self.server, {(known["kind"], known["metadata"]["name"]) for known in installed_objects()}
-        )
+        self.kubectl = Kubectl(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed})
         self.pod_counts = PodCounts()
         self._bound_once = BoundOnce()
         controllers: tuple[Controller, ...] = (

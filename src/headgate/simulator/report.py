@@ -176,6 +176,7 @@ def autoscaler_summary(clusters: Sequence[AutoscalerCounts]) -> dict[str, object
             "falseScaleUps": counts.false_scale_ups,
             "falseReasons": dict(counts.false_reasons),
             "missedScaleUps": counts.missed_scale_ups,
+            "nodesUnused": counts.nodes_unused,
             "nodeSeconds": rounded_seconds(counts.node_seconds),
             "emptyNodeSeconds": rounded_seconds(counts.empty_node_seconds),
         }

@@ -1,7 +1,9 @@
-"""What commands are given: files that options name, and suggestions for commands that are misspelt."""
+"""What commands are given: files and schedulers that options name, and suggestions for misspelt commands."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import click
 
 STANDARD_INPUT = Path("/dev/stdin")
 MOST_SUGGESTED = 3
+DNS_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def read_file(_context: click.Context, _parameter: click.Parameter, name: str | None) -> Path | None:
@@ -16,6 +19,13 @@ def read_file(_context: click.Context, _parameter: click.Parameter, name: str | 
     if name is None:
         return None
     return STANDARD_INPUT if name == "-" else Path(name)
+
+
+def read_scheduler_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if not DNS_NAME.fullmatch(name):
+            raise click.BadParameter(f"expected a name of lower-case letters, digits, '-' and '.', got {name!r}")
+    return tuple(dict.fromkeys(names))
 
 
 class SuggestingGroup(click.Group):

@@ -9,6 +9,8 @@ import click
 import yaml
 
 from headgate.api.install_manifests import AtService, AtUrl, Manifest, WebhookPlace
+from headgate.model.settings import DEFAULT_SCHEDULER_NAME
+from headgate.ui.arguments import read_scheduler_names
 from headgate.ui.output import JSON, TABLE, echo_document, output_option
 
 URL = re.compile(r"https://[^/?#@\s]+(/[^?#\s]*)?")
@@ -94,6 +96,17 @@ Examples:
     "of the namespace headgate-system.",
 )
 @click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    metavar="NAME",
+    multiple=True,
+    default=(DEFAULT_SCHEDULER_NAME,),
+    show_default=True,
+    callback=read_scheduler_names,
+    help="schedulerName that `headgate run` serves: its pods get the queue-allocation gate they ask for, and those of "
+    "others never come to our webhooks for it; may be repeated.",
+)
+@click.option(
     "--system-class-namespaces",
     metavar="LIST",
     default="kube-system",
@@ -113,6 +126,7 @@ def install(
     queues: bool,
     volcano: bool,
     fleet: bool,
+    scheduler_names: tuple[str, ...],
     system_class_namespaces: tuple[str, ...],
     dry_run: bool,
     output: str,
@@ -131,7 +145,14 @@ def install(
     place: WebhookPlace | None = url or service
     if fleet and not queues:
         raise click.UsageError("expected --fleet without --no-queues: a manager cluster has queues")
-    wanted = manifests(place, queues=queues, volcano=volcano, fleet=fleet, system_classes=system_class_namespaces)
+    wanted = manifests(
+        place,
+        queues=queues,
+        volcano=volcano,
+        fleet=fleet,
+        schedulers=scheduler_names,
+        system_classes=system_class_namespaces,
+    )
     if dry_run and output == JSON:
         echo_document({"apiVersion": "v1", "kind": "List", "items": wanted}, output)
         return

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from headgate.ui.arguments import read_file
+from headgate.ui.arguments import read_file, read_scheduler_names
 
 ROLES = ("quota", "scheduler", "fleet", "integrations")
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-DNS_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def read_roles(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -30,13 +28,6 @@ def read_namespace(_context: click.Context, _parameter: click.Parameter, text: s
     if text and not DNS_LABEL.fullmatch(text):
         raise click.BadParameter(f"expected the name of a namespace, got {text!r}")
     return text
-
-
-def read_scheduler_names(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
-        if not DNS_NAME.fullmatch(name):
-            raise click.BadParameter(f"expected a name of lower-case letters, digits, '-' and '.', got {name!r}")
-    return tuple(dict.fromkeys(names))
 
 
 @click.command(
@@ -193,6 +184,7 @@ def run(
     from headgate.gates.pre_enqueue import InvalidPlugin  # noqa: PLC0415
     from headgate.live.start import Flags, start  # noqa: PLC0415
     from headgate.ui.plugins import InstalledPlugins  # noqa: PLC0415
+    from headgate.ui.progress import cluster_reading  # noqa: PLC0415
 
     flags = Flags(
         kubeconfig=kubeconfig,
@@ -221,4 +213,5 @@ def run(
         installed = InstalledPlugins()
     except InvalidPlugin as error:
         raise click.UsageError(str(error)) from None
-    sys.exit(start(flags, installed))
+    with cluster_reading() as console:
+        sys.exit(start(flags, installed, console))

@@ -5,7 +5,7 @@ A schema is compiled once and looks at the top-level fields of an object one by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from headgate.apiserver.caches import COMPILED_SCHEMAS, SCHEMA_FIELDS, Cache, me
 from headgate.apiserver.defaulting import with_metadata_trimmed
 from headgate.apiserver.field_errors import FieldError
 from headgate.apiserver.messages import Json
-from headgate.apiserver.strategy import ResourceType
+from headgate.apiserver.strategy import PrinterColumn, ResourceType
 from headgate.apiserver.validation import AnyObject, ObjectMeta, metadata_errors, metadata_update_errors, typed
 from headgate.model.names import dns_subdomain_errors
 
@@ -94,6 +94,21 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
         rules=CustomResourceStrategy(schema, namespaced, has_status),
         has_status=has_status,
         short_names=tuple(names.get("shortNames") or ()),
+        singular=names["singular"],
+        categories=tuple(names.get("categories") or ()),
+        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
+        schema=version["schema"]["openAPIV3Schema"],
+    )
+
+
+def _column(column: Json) -> PrinterColumn:
+    return PrinterColumn(
+        name=column["name"],
+        type=column["type"],
+        path=column["jsonPath"],
+        format=column.get("format") or "",
+        description=column.get("description") or "",
+        priority=column.get("priority") or 0,
     )
 
 
@@ -141,10 +156,10 @@ class Schema:
         """The paths of fields that `prune` drops."""
         if not self._is_simple:
             return [path.removeprefix(".") for path in dropped_fields(value, self.prune(value))]
-        found = [name for name in value if name not in self._fields]
+        found = [] if self._names.issuperset(value) else [name for name in value if name not in self._fields]
         for name, part in self._rewriting:
-            if name in value:
-                found += part.unknown_fields(value[name], name)
+            if name in value and (unknown := part.unknown_fields(value[name])):
+                found += [f"{name}{path}" for path in unknown]
         return found
 
     def errors(self, value: Any, path: str = "") -> list[FieldError]:
@@ -222,10 +237,9 @@ class SchemaField:
         """The value defaulted and pruned; identical for identical values."""
         return (self._checked.get(id(value)) or self._check(value)).completed
 
-    def unknown_fields(self, value: Any, path: str) -> Iterator[str]:
-        """Undeclared fields below the value, which is found at that path."""
-        known = self._checked.get(id(value)) or self._check(value)
-        return (f"{path}{part}" for part in known.unknown)
+    def unknown_fields(self, value: Any) -> Sequence[str]:
+        """The paths of undeclared fields below the value."""
+        return (self._checked.get(id(value)) or self._check(value)).unknown
 
     def _is_cached_valid(self, value: Any) -> bool:
         return (self._checked.get(id(value)) or self._check(value)).valid

@@ -153,8 +153,8 @@ ReducedObject = tuple[bytes | None, ...]
 class _ReducedField:
     """One top-level field that is read. Revisions share its values, so each value is reduced once."""
 
-    def __init__(self, name: str, reduced: Reduction) -> None:
-        self.name, self._reduced = name, reduced
+    def __init__(self, reduced: Reduction) -> None:
+        self._reduced = reduced
         self._known: Cache[int, tuple[Any, bytes]] = Cache(REDUCED_FIELDS)
 
     def text(self, value: Any) -> bytes:
@@ -175,7 +175,7 @@ class ObjectView:
         fields = visible_fields(schema, root=True)
         read = fields_read(fields, reads)
         self._parts = [
-            _ReducedField(name, compile_reduction(fields[name], of_field)) for name, of_field in read.items()
+            (name, _ReducedField(compile_reduction(fields[name], of_field))) for name, of_field in read.items()
         ]
 
     def of(self, value: Any) -> ReducedObject | None:
@@ -184,7 +184,10 @@ class ObjectView:
             return ()
         if not self._is_known or type(value) is not dict:
             return None
-        return tuple([part.text(value[part.name]) if part.name in value else None for part in self._parts])
+        found: list[bytes | None] = []
+        for name, part in self._parts:
+            found.append(part.text(value[name]) if name in value else None)
+        return tuple(found)
 
 
 def has_rules(schema: Any) -> bool:

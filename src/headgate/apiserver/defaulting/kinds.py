@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from headgate.apiserver.defaulting.fields import JOB_SPEC, with_canonical_quantities, without_unknown
 from headgate.apiserver.defaulting.pods import default_pod_spec
 from headgate.apiserver.messages import Json
@@ -129,3 +131,12 @@ def new_budget(budget: Json) -> Json:
 
 def default_config_map(config_map: Json) -> Json:
     return config_map if config_map.get("data") is not None else {**config_map, "data": {}}
+
+
+def default_secret(secret: Json) -> Json:
+    """With a type, and with what is given as text among the data."""
+    text = secret.get("stringData") or {}
+    added = {key: b64encode(str(value).encode()).decode() for key, value in text.items()}
+    data = {"data": {**(secret.get("data") or {}), **added}} if added else {}
+    kept = {name: value for name, value in secret.items() if name != "stringData"}
+    return {**kept, **data, "type": secret.get("type") or "Opaque"}

@@ -1,6 +1,6 @@
 """Request handlers: how each verb and subresource reads, changes or removes stored objects."""
 
-from headgate.apiserver.handlers.decoding import decode_object, decode_patch, valid_utf8
+from headgate.apiserver.handlers.decoding import as_json, decode_object, decode_patch, valid_utf8
 from headgate.apiserver.handlers.deletion import (
     FOREGROUND,
     ORPHAN,
@@ -16,12 +16,14 @@ from headgate.apiserver.handlers.field_validation import (
     validated_patch,
 )
 from headgate.apiserver.handlers.pods import bind, decode_binding, decode_eviction, evict
+from headgate.apiserver.handlers.protobuf import MEDIA_TYPE as PROTOBUF
 from headgate.apiserver.handlers.reading import ListScope, Watch, WatchEvent, known_version, list_objects
 from headgate.apiserver.handlers.writing import Writer, get_existing
 
 __all__ = [
     "FOREGROUND",
     "ORPHAN",
+    "PROTOBUF",
     "DeleteOptions",
     "Deleter",
     "FieldValidation",
@@ -30,6 +32,7 @@ __all__ = [
     "Watch",
     "WatchEvent",
     "Writer",
+    "as_json",
     "bind",
     "decode_binding",
     "decode_eviction",

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from headgate.apiserver.caches import DECODED_FIELDS, memoized
+from headgate.apiserver.handlers.protobuf import InvalidProtobuf, decode_protobuf
 from headgate.apiserver.messages import Json
 from headgate.apiserver.patches import (
     PatchFailed,
@@ -58,6 +59,14 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 def valid_utf8(body: bytes) -> bytes:
     """The body as UTF-8; like a real server, replaces each invalid byte by U+FFFD."""
     return INVALID_UTF8.sub("\ufffd", body.decode(errors="surrogateescape")).encode()
+
+
+def as_json(body: bytes) -> bytes:
+    """The object in a protobuf body, as JSON."""
+    try:
+        return msgspec.json.encode(decode_protobuf(body))
+    except InvalidProtobuf as error:
+        raise bad_request(str(error)) from None
 
 
 def decode_object(body: bytes, served: ServedResource, registry: Registry) -> Json:

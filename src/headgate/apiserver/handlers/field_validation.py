@@ -70,7 +70,8 @@ def _unknown_fields(served: ServedResource, value: Json, validation: FieldValida
     """A sentence for each unknown field, as a server words it."""
     if validation is FieldValidation.IGNORE or (validation is None and not served.custom):
         return ()
-    return [f"unknown field {quote(path)}" for path in served.type.rules.unknown_fields(value)]
+    unknown = served.type.rules.unknown_fields(value)
+    return [f"unknown field {quote(path)}" for path in unknown] if unknown else ()
 
 
 def _strict_error(unknown: Sequence[str]) -> str:

@@ -63,6 +63,7 @@ class Watch:
     def __init__(self, store: Store, view: ListScope, since: int | None, *, bookmarks: bool, marks_end: bool) -> None:
         self._store, self._view, self._bookmarks = store, view, bookmarks
         self.collection = view.served.collection
+        self.resource = view.served.type
         self._seen = store.version if since is None else since
         self._reported = self._seen
         self._initial = [] if since is not None else self._initial_events()

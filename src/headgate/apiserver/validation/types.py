@@ -398,6 +398,14 @@ class ConfigMap(ApiType, frozen=True):
     immutable: bool | None = None
 
 
+class Secret(ApiType, frozen=True):
+    metadata: ObjectMeta | None = None
+    data: Labels = None
+    string_data: Labels = None
+    type: str | None = None
+    immutable: bool | None = None
+
+
 def typed(value: Json, shape: type[AnyType]) -> AnyType:
     """The object as this type; refused with the field's path if a field has another JSON type."""
     try:

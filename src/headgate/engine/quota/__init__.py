@@ -13,5 +13,5 @@
 
 The arithmetic of quota is in `headgate.quota`, the search for victims in `headgate.preemption.quota`, the transitions
 of a workload's conditions in `headgate.lifecycle`. What is kept by name or shape goes with its last
-user (test_quota_memory.py), but for `lru_cache`s of pure functions, which are bounded.
+user (test_quota_memory.py), but for `lru_cache`s of pure functions, which are bounded and name the benchmark that pays.
 """

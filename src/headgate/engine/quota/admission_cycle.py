@@ -293,22 +293,15 @@ class _Cycle:
                 nominees.append(self._nominate(head, progress))
             else:
                 outcomes.append(why_not)
-                self._plan(why_not)
+                self._note_inadmissible(head)
         with self._ledger.trial():
             outcomes += [self._decide(nominee) for nominee in self._in_turn(nominees)]
         return outcomes
 
-    def _plan(self, outcome: Outcome) -> None:
-        """Heads that follow in this cycle are checked for circles against the allocation this outcome leads to."""
-        head = outcome.head
+    def _note_inadmissible(self, head: PendingWorkload) -> None:
         node = self._ledger.forest.queues.get(head.queue)
         plan = self._tree(node.root).plan if node is not None else None
-        if plan is None:
-            return
-        if isinstance(outcome, Admitted | Preempting):
-            victims = outcome.victims if isinstance(outcome, Preempting) else ()
-            plan.admit(reservation_for(head, outcome.assignment.usage, 0.0), [victim.reservation for victim in victims])
-        else:
+        if plan is not None:
             plan.refuse(head.workload.uid)
 
     def _in_turn(self, nominees: Sequence[_Nominee]) -> Iterable[_Nominee]:
@@ -370,7 +363,7 @@ class _Cycle:
         shares = nominee.victims and nominee.shares_victims
         outcome = self._decided_anew(nominee) if shares else self._outcome(nominee)
         if nominee.tree.plan is not None:
-            self._plan(outcome)
+            _follow(nominee.tree.plan, outcome)
         return outcome
 
     def _decided_anew(self, nominee: _Nominee) -> Outcome:
@@ -533,6 +526,19 @@ def _of_fewer_pods(whole: _Nominee, search: FlavorAssigner, victims: VictimsFor)
         return nominee if nominee.may_go else None
 
     return most_pods(head.kind.pod_set_requests, attempt)
+
+
+def _follow(plan: AllocationPlan, outcome: Outcome) -> None:
+    """Heads that come next in this cycle are checked for circles against the allocation this outcome leads to."""
+    if isinstance(outcome, Waits):
+        plan.refuse(outcome.head.workload.uid)
+    elif isinstance(outcome, Admitted):
+        plan.admit(reservation_for(outcome.head, outcome.assignment.usage, 0.0))
+    elif isinstance(outcome, Preempting):
+        victims = [victim.reservation for victim in outcome.victims]
+        plan.admit(reservation_for(outcome.head, outcome.assignment.usage, 0.0), victims)
+    else:
+        plan.refuse(outcome.head.workload.uid)
 
 
 def _nobody(ledger: Ledger, preemptor: QuotaPreemptor) -> tuple[Victim, ...]:

@@ -144,10 +144,11 @@ class AdmissionLoop:
         if found is None:
             return
         head, why = found
+        proposal = why.proposal if self._records.keeps_proposals else None
         if why.reason is Unreserved.GATED:
-            self._refuse(head, record, Refusal(why.reason.value, messages.GATED, IS_GATED, why.proposal), now)
-        elif shown is None or shown.reason in BETTER_TOLD or _tells_otherwise(record, why.proposal):
-            self._refuse(head, record, Refusal(why.reason.value, why.message, proposal=why.proposal), now)
+            self._refuse(head, record, Refusal(why.reason.value, messages.GATED, IS_GATED, proposal), now)
+        elif shown is None or shown.reason in BETTER_TOLD or _tells_otherwise(record, proposal):
+            self._refuse(head, record, Refusal(why.reason.value, why.message, proposal=proposal), now)
 
     def _settle(self, outcome: Outcome, pending: PendingQueues, ledger: Ledger, now: float) -> None:
         """Applies the outcome to the quota cache, and decides what is written, journaled and emitted."""
@@ -176,7 +177,9 @@ class AdmissionLoop:
                 self.report_bypassed(bypassed, now)
 
     def _proposal(self, outcome: Outcome) -> PreemptionProposal | None:
-        """What preempting for the head would cost, if a gate of it is closed and it was found out."""
+        """What preempting for the head would cost, if a gate of it is closed, it was found out, and can be written."""
+        if not self._records.keeps_proposals:
+            return None
         if isinstance(outcome, Gated):
             return self._price(outcome.victims)
         is_infeasible = isinstance(outcome, Waits) and outcome.requeue in SPEAKS_FOR_CLASS
@@ -260,7 +263,8 @@ class AdmissionLoop:
         """Whether its status says all that is to be said, of a gated one its requests as well: the text is constant."""
         if workload.status.proposal != refusal.proposal or not _shows(workload, refusal):
             return False
-        return refusal.proposal is None or workload.status.resource_requests == self._requests_shown(workload)
+        is_constant = refusal.reason == Unreserved.GATED.value or refusal.proposal is not None
+        return not is_constant or workload.status.resource_requests == self._requests_shown(workload)
 
     def _requests_shown(self, workload: QueuedWorkload) -> tuple[tuple[str, Resources], ...]:
         pod_set_requests = pod_set_requests_of(workload, self._settings, self._objects.adjustments(workload))

@@ -74,9 +74,13 @@ class Turned(NamedTuple):
 
 def turned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Turned:
     was = {one.type for one in before if one.status == "True"}
-    is_true = {one.type: one for one in after if one.status == "True"}
-    came = {type_: one for type_, one in is_true.items() if type_ not in was}
-    return Turned(came, released=QUOTA_RESERVED in was and QUOTA_RESERVED not in is_true)
+    came: dict[str, Condition] = {}
+    for one in after:
+        if one.status == "True" and one.type not in was:
+            came[one.type] = one
+        elif one.status == "True":
+            was.discard(one.type)
+    return Turned(came, released=QUOTA_RESERVED in was)
 
 
 def waits_over(after: QueuedWorkload, came: Came, now: float) -> list[tuple[str, float]]:

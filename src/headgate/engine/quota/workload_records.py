@@ -192,6 +192,7 @@ class WorkloadRecords:
         self._refusal_limiter = RateLimiter(interval=0.125, burst=REFUSAL_BURST)
         self._signals: dict[Key, WorkloadRecord] = {}  # those of them that change what is said of preemption gates
         self._signal_limiter = RateLimiter(interval=0.01, burst=SIGNAL_BURST)
+        self.keeps_proposals = True  # False once the server dropped one, as the installed CRD does not have the field
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._records)
@@ -213,7 +214,7 @@ class WorkloadRecords:
             record.apply_writes()
             if record.wanted is not None:
                 self._forget(record)  # decided on what is no longer so
-        elif record.shows_what_was_sent():
+        elif record.shows_what_was_sent() or self._drops_proposals(record):
             events = record.take_events()
             self.writes.confirm(key)
             record.settle()
@@ -221,6 +222,15 @@ class WorkloadRecords:
         else:
             self._conclude(record, self.writes.observe(key, workload.version))
         return ()
+
+    def _drops_proposals(self, record: WorkloadRecord) -> bool:
+        """The observed workload is what was sent but for its proposal: then none is sent from now on."""
+        sent, observed = record.sent, record.observed
+        if not isinstance(sent, QueuedWorkloadStatus) or sent.proposal is None or observed.version == record.base:
+            return False
+        dropped = structs.replace(sent, proposal=None) == observed.status
+        self.keeps_proposals = self.keeps_proposals and not dropped
+        return dropped
 
     def lose(self, key: Key, uid: str) -> WorkloadRecord | None:
         """The workload is gone; None when another one has taken its place."""
@@ -334,7 +344,8 @@ class WorkloadRecords:
         events = record.take_events() if trouble is None else ()
         if result is WriteResult.REFUSED:
             record.refused_version = record.base
-        self._conclude(record, result)
+        if result is not WriteResult.PENDING:  # as long as it is, all is assumed that was
+            self._conclude(record, result)
         return events
 
     def _conclude(self, record: WorkloadRecord, result: WriteResult | None) -> None:

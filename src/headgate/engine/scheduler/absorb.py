@@ -19,7 +19,9 @@ from headgate.engine.scheduler.queue_gates import QueueGates
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.effects import Effect
+from headgate.model.groups import GroupKey, Workload
 from headgate.model.keys import Key, Kind
+from headgate.model.node import Node
 from headgate.model.objects import Object
 from headgate.model.pod import Pod
 from headgate.model.resources import saturated
@@ -66,6 +68,10 @@ class AbsorbStage:
             return self._observe_pod(found, now)
         if isinstance(found, VolcanoQueue):
             self._queue_capacity.observe(self._cache.volcano_queues.get(found.name), found)
+        elif isinstance(found, Node):
+            self._queue_capacity.nodes_changed()
+        elif isinstance(found, Workload):
+            self._queue_capacity.groups_changed()
         return self._observe_again(self._cache.observe(found), now)
 
     def lose(self, key: Key, uid: str, now: float) -> list[Effect]:
@@ -75,9 +81,12 @@ class AbsorbStage:
         if known is not None and known.uid == uid:
             self._lose_pod(known)
         elif key.kind in GROUP_KINDS:
+            self._queue_capacity.groups_changed()
             self._journal.forget(key)
         elif key.kind is Kind.VOLCANO_QUEUE:
             self._queue_capacity.lose(key.name)
+        elif key.kind is Kind.NODE:
+            self._queue_capacity.nodes_changed()
         return effects
 
     def drop(self, pod: Pod) -> None:
@@ -86,7 +95,6 @@ class AbsorbStage:
         nominated = self._stops_waiting(pod)
         self._gangs.gone(pod)
         self._capacity.release(pod.key)
-        self._gates.forget(pod.key)
         if self._cache.nodes.release(pod.key) or reserved or nominated:
             self._cache.note(ClusterEvent.ROOM_FREED)
             self._preempt.left(pod)
@@ -109,7 +117,8 @@ class AbsorbStage:
             self._cache.note(ClusterEvent.CANDIDATES_CHANGED)
 
     def _observe_pod(self, observed: Pod, now: float) -> list[Effect]:
-        cache, effects = self._cache, list[Effect]()
+        cache = self._cache
+        effects: list[Effect] = []
         if observed.key in self._gangs.quarantine:
             self._gangs.quarantined(observed.key, None)
         known = cache.pods.get(observed.key)
@@ -118,7 +127,8 @@ class AbsorbStage:
             known = None
         if known is not None and _changed_group(known, observed):
             self._leave_group(known)
-        pod = self._as_assumed(self._with_group_priority(observed, known))
+        ranked = observed if observed.group is None else self._with_group_priority(observed, observed.group, known)
+        pod = self._as_assumed(ranked)
         cache.pods[pod.key] = pod
         if (known is None or known.shape is not pod.shape) and (names := saturated(pod.shape.requests)):
             entry = saturated_entry(pod.key, names, now)
@@ -133,9 +143,9 @@ class AbsorbStage:
         elif pod.scheduler_name in self._ours:
             if cache.nominations.put(pod):
                 cache.note(ClusterEvent.ROOM_FREED)
-            same = known is not None and same_demand(known, pod) and known.gates == pod.gates
-            if not same and self._pre_enqueue.is_member_that_matters(pod):
-                cache.note(ClusterEvent.MEMBERS_CHANGED)
+            if pod.group is not None and self._pre_enqueue.is_member_that_matters(pod):
+                same = known is not None and same_demand(known, pod) and known.gates == pod.gates
+                cache.note(*() if same else (ClusterEvent.MEMBERS_CHANGED,))
             if pod.annotations or pod.gates or self._queue_capacity.in_use:
                 effects += self._gates.observed(pod)
             effects += self._pre_enqueue.enqueue(pod, now)
@@ -150,18 +160,16 @@ class AbsorbStage:
             self._queue_statuses.observe_pod(pod)
         return pod
 
-    def _with_group_priority(self, observed: Pod, known: Pod | None) -> Pod:
+    def _with_group_priority(self, observed: Pod, group: GroupKey, known: Pod | None) -> Pod:
         """The pod with the priority of its workload, which may have to report one pod more."""
-        if observed.group is None:
-            return observed
         self._cache.groups.put_pod(observed)
         if known is None or _changed_group(known, observed):
-            self._cache.touch_workload(observed.group.workload)
+            self._cache.touch_workload(group.workload)
         return self._cache.groups.ranked(observed)
 
     def _leave_group(self, pod: Pod) -> None:
         """The pod names another group: the one it was in does not count it, and no node is kept for it there."""
-        self._preempt.leaves_queue(pod.key, self._gangs.queue_key(pod))
+        self._preempt.leaves_queue(pod)
         self._gangs.gone(pod)
         self._drop_member(pod)
 
@@ -209,12 +217,13 @@ class AbsorbStage:
         self._bind.settle(key)
         self._conditions.forget(key)
         self._pre_enqueue.forget(key)
-        self._preempt.waits_no_more(key, self._gangs.queue_key(pod))
+        self._preempt.waits_no_more(pod)
         self._queue.delete(key)
         return self._cache.nominations.drop(key)
 
     def _lose_pod(self, pod: Pod) -> None:
         self.drop(pod)
+        self._gates.forget(pod.key)
         self._drop_member(pod)
         self._queue_statuses.lose_pod(pod)
         del self._cache.pods[pod.key]

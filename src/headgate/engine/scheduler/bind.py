@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -106,9 +106,14 @@ class BindStage:
             assumed.counted = True
             self._metrics.bound(assumed.info.pod.scheduler_name, assumed.attempt)
 
-    def due(self, now: float) -> list[Bind]:
-        """The bindings to be sent again."""
-        return [bind for _, bind, _ in self.writes.due(now)]
+    def due(self, now: float) -> list[Effect]:
+        """The bindings to be sent again, each with what its binder puts before it: that may be what did not arrive."""
+        return [
+            effect for pod, bind, _ in self.writes.due(now) for effect in self._again(self._assumed[pod].info, bind)
+        ]
+
+    def _again(self, info: QueuedPodInfo, bind: Bind) -> Iterable[Effect]:
+        return self._profiles[info.pod.scheduler_name].binder.bind(info.pod, bind.node)
 
     def unreserve(self, key: Key) -> bool:
         """Gives back what an assumed pod reserved; False when it is not assumed."""

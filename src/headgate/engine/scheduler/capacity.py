@@ -70,18 +70,15 @@ class CapacityStages:
 
         The caller acts on each before it asks for the next, so that what was placed is charged.
         """
+        if batch.group is not None:
+            yield self._gang(batch)
+            return
         pods, start = batch.pods if self._stages else [], 0
         while start < len(pods):
             refused = self._check(pods[start:] if start else pods, batch.needed)
             if refused is None:
                 break
             stage, not_now = refused
-            if batch.group is not None:
-                if not_now.allowed < batch.needed:
-                    yield DeferredEntry(batch.infos[0], stage, not_now)
-                else:
-                    yield batch.first_members(not_now.allowed)
-                return
             end = start + not_now.allowed
             if start < end:
                 yield batch.part(start, end)
@@ -89,6 +86,19 @@ class CapacityStages:
             start = end + 1
         if start < len(batch.infos):
             yield batch.part(start, len(batch.infos)) if start else batch
+
+    def _gang(self, batch: Batch) -> Batch | DeferredEntry:
+        """The gang with the members that are allowed, if they are enough: any members in any order."""
+        members, first = batch.members, None
+        while len(members) >= batch.needed and (refused := self._check(members, batch.needed)) is not None:
+            first = first or refused
+            allowed = refused[1].allowed
+            too_much = members[allowed].shape.requests
+            others = [pod for pod in members[allowed + 1 :] if pod.shape.requests != too_much]
+            members = [*members[:allowed], *others]
+        if first is None:
+            return batch
+        return batch.with_members(members) if len(members) >= batch.needed else DeferredEntry(batch.infos[0], *first)
 
     def charge(self, pod: Pod) -> None:
         for stage in self._stages:

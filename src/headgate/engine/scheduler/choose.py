@@ -34,8 +34,8 @@ class Batch(Struct, frozen=True):
     def part(self, start: int, end: int) -> Batch:
         return msgspec.structs.replace(self, infos=self.infos[start:end])
 
-    def first_members(self, count: int) -> Batch:
-        return msgspec.structs.replace(self, members=self.members[:count])
+    def with_members(self, members: list[Pod]) -> Batch:
+        return msgspec.structs.replace(self, members=members)
 
 
 class ChooseStage:

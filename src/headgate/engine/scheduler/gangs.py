@@ -150,8 +150,8 @@ class GangTracker:
             yield from self._update(group, keys, now)
 
     def members(self, group: GroupKey) -> list[Pod]:
-        """The members without a node, oldest first."""
-        return sorted(self._gangs[group].ready.values(), key=lambda pod: (pod.created, pod.key))
+        """The members without a node, oldest first; those that wait behind a gate after those that were let go."""
+        return sorted(self._gangs[group].ready.values(), key=lambda pod: (bool(pod.gates), pod.created, pod.key))
 
     def needed(self, info: QueuedPodInfo) -> int:
         """How many pods of a queue entry are placed together."""
@@ -241,7 +241,8 @@ class GangTracker:
             return
         tracked.troubled = False
         members = self.members(group)
-        info = QueuedPodInfo(members[0], since=now, group=group, pods=len(members), failures=tracked.failures)
+        oldest = min(members, key=lambda pod: (pod.created, pod.key))
+        info = QueuedPodInfo(oldest, since=now, group=group, pods=len(members), failures=tracked.failures)
         self._queue.add_group(info, now)
 
     def _members_of(self, group: GroupKey) -> TrackedGang:

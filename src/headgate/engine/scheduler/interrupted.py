@@ -53,6 +53,8 @@ class InterruptedPreemptions:
 
     def observed(self, pod: Pod) -> None:
         """Takes in the pod as it is now; the gang of a marked pod on a node is checked."""
+        if not (pod.preempted or self._marked or self._removing):
+            return
         self._marked.pop(pod.key, None)
         if pod.preempted and pod.holds_room:
             self._marked[pod.key] = pod

@@ -29,7 +29,7 @@ from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
-from headgate.engine.scheduler.queue_capacity import QueueCapacity
+from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
 from headgate.engine.scheduler.queue_gates import queue_gates
 from headgate.engine.scheduler.queue_preempt import QueuePreemptStage
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
@@ -91,7 +91,14 @@ class SchedulerPlane:
         self._max_in_flight = settings.max_in_flight
         self._journal = journal
         self._cache = cache = ClusterCache(profiles, settings.seed)
-        self._queue = queue = PodQueue(backoff)
+        self._queue_capacity = QueueCapacity(
+            cache.volcano_queues,
+            cache.groups,
+            settings.volcano.reservation_timeout,
+            note=cache.note,
+            node_is_coming=cache.node_is_coming,
+        )
+        self._queue = queue = PodQueue(backoff, self._queue_capacity.priority_of)
         self._gangs = gangs = GangTracker(cache.groups, queue, cache.nominations)
         self._metrics = SchedulerMetrics(queue)
         self._conditions = PodConditions(journal, WritePolicy(backoff))
@@ -112,13 +119,6 @@ class SchedulerPlane:
             view=CacheView(cache),
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
-        self._queue_capacity = QueueCapacity(
-            cache.volcano_queues,
-            cache.groups,
-            settings.volcano.reservation_timeout,
-            note=cache.note,
-            node_is_coming=cache.node_is_coming,
-        )
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
         self._capacity = CapacityStages((self._queue_capacity, *capacity))
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
@@ -168,11 +168,11 @@ class SchedulerPlane:
         match event:
             case Observed(object=found):
                 return self._absorb.observe(found, now)
+            case Outcome(effect=Bind() as bind):
+                return self._bind_answered(bind, event, now)
             case Gone(key=key, uid=uid, quarantined_in=group):
                 self._gangs.quarantined(key, group)
                 return self._absorb.lose(key, uid, now)
-            case Outcome(effect=Bind() as bind):
-                return self._bind_answered(bind, event, now)
             case Outcome(effect=PatchStatus() as patch):
                 return self._patch_answered(patch, event, now)
             case Outcome(effect=Evict() as evict):
@@ -196,7 +196,7 @@ class SchedulerPlane:
         if self._pre_enqueue.released:
             yield from self._pre_enqueue.report_queued()
         if self._pre_enqueue.newly_gated:
-            yield from self._preempt.cancel_for(self._pre_enqueue.take_newly_gated())
+            yield from self._stop_trying(self._pre_enqueue.take_newly_gated())
         yield from self._preempt.settle(now)
         if self._timer.at <= now:
             yield from self._send_again(now)
@@ -205,6 +205,12 @@ class SchedulerPlane:
         if self._queue_capacity.in_use or self._cache.touched_pod_groups:
             yield from self._queue_statuses.settle(now)
         yield from self._wake_later(now)
+
+    def _stop_trying(self, gated: Iterable[Pod]) -> Iterator[Effect]:
+        pods = list(gated)
+        for pod in pods:
+            self._queue_capacity.stops_waiting(pod.key)
+        yield from self._preempt.cancel_for(pods)
 
     def _schedule(self, now: float) -> Iterator[Effect]:
         for batch in self._choose.run(self._most_bindings):
@@ -222,7 +228,7 @@ class SchedulerPlane:
         changed, self._queue_capacity.changed = self._queue_capacity.changed, {}
         pods = [pod for key in changed if (pod := self._cache.pods.get(key)) is not None]
         entries = dict.fromkeys(self._gangs.queue_key(pod) for pod in pods)
-        waiting = [entry for entry in entries if self._queue.queue_of(entry) is QueueName.UNSCHEDULABLE]
+        waiting = [entry for entry in entries if self._queue.waits_refused(entry)]
         for entry in waiting:
             self._queue.activate(entry)
         return bool(waiting)
@@ -323,6 +329,8 @@ class SchedulerPlane:
         """Moves the pods that cluster events may concern, those whose backoff is over, and now and then all."""
         effects: list[Effect] = []
         self._reservations_changed(now)
+        if self._queue_capacity.take_reordered():
+            self._queue.reorder()
         cluster_events = self._cache.take_events()
         if self._flush_at is not None and self._flush_at <= now:
             self._flush_at = None
@@ -349,12 +357,12 @@ class SchedulerPlane:
 
     def _place_and_bind(self, batch: Batch, now: float) -> Iterator[Effect]:
         for info, found in self._place.run(batch):
-            yield from self._act(info, found, batch.members or [info.pod], now)
+            yield from self._act(info, found, batch.members, now)
             if self._gangs.touched:
                 yield from self._pre_enqueue.enqueue_gangs(now)
 
-    def _act(self, info: QueuedPodInfo, found: Found | None, pods: list[Pod], now: float) -> Iterable[Effect]:
-        """`pods` are those of the entry that every capacity stage allows."""
+    def _act(self, info: QueuedPodInfo, found: Found | None, members: list[Pod], now: float) -> Iterable[Effect]:
+        """`members` are those of a gang that every capacity stage allows."""
         if found is None:
             self._queue.requeue(info)
             return ()
@@ -366,16 +374,16 @@ class SchedulerPlane:
             case GroupPlacement(placements=placements):
                 self._queue.done(info)
                 attempt = GroupAttempt(len(placements))
-                members = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
-                return [effect for member, each in members for effect in self._assume(member, each, now, attempt)]
+                placed = [(_member(info, self._cache.pods[pod.key]), placement) for pod, placement in placements]
+                return [effect for member, each in placed for effect in self._assume(member, each, now, attempt)]
             case NoPlacement():
-                return self._refuse(info, found, pods, now)
+                return self._refuse(info, found, members or [info.pod], now)
             case _:
                 assert_never(found)
 
     def _assume(self, info: QueuedPodInfo, found: Placement, now: float, attempt: GroupAttempt | None) -> list[Effect]:
         pod = info.pod
-        self._preempt.waits_no_more(pod.key, self._gangs.queue_key(pod))
+        self._preempt.waits_no_more(pod)
         if self._cache.nominations.drop(pod.key) and pod.nominated != found.node:
             self._cache.note(ClusterEvent.ROOM_FREED)
         self._preempt.charged(found.node, pod.priority)
@@ -433,7 +441,11 @@ class SchedulerPlane:
             if made.says:
                 not_now = structs.replace(not_now, message=f"{not_now.message}; {made.says}")
         for pod in pods:
-            effects += self._report_deferred(pod, deferred.stage, not_now, now)
+            if deferred.stage == self._queue_capacity.name and not_now.reason != reason_for(pod):
+                said = structs.replace(not_now, reason=reason_for(pod))  # of a gang some may have asked for the gate
+                effects += self._report_deferred(pod, deferred.stage, said, now)
+            else:
+                effects += self._report_deferred(pod, deferred.stage, not_now, now)
         return effects
 
     def _report_deferred(self, pod: Pod, stage: str, not_now: NotNow, now: float) -> list[events.Report]:

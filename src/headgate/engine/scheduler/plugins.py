@@ -76,7 +76,7 @@ class DefaultBinder:
     """Removes the queue-allocation gates first, those at the end before those at the front, as places shift."""
 
     def bind(self, pod: Pod, node: str) -> Iterator[RemoveGate | Bind]:
-        for index in range(len(pod.gates) - 1, -1, -1):
+        for index in range(len(pod.gates) - 1, -1, -1) if pod.gates else ():
             if pod.gates[index] in QUEUE_GATES:
                 yield RemoveGate(pod.target, pod.gates[index], index)
         yield Bind(pod.target, node)

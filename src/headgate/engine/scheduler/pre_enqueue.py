@@ -55,7 +55,7 @@ class PreEnqueueStage:
             return self._gate(pod, held, now)
         if self._in_group(pod):
             self._gangs.ready(pod)
-            self._queue.nominated(pod)
+            self._queue.update(pod)
             return []
         self._queue.add(pod, now)
         self._passed(pod, now)

@@ -23,10 +23,10 @@ from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.counting import counted
-from headgate.model.effects import Effect, Evict, Nomination, PatchStatus
+from headgate.model.effects import Effect, EmitEvent, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, WriteError
 from headgate.model.groups import GroupKey
-from headgate.model.keys import Key
+from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
 from headgate.placement.placer import NoPlacement, Placer
 from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
@@ -39,7 +39,7 @@ class AwaitedVictims:
     """Which preemptors wait for which victims, so that each is tried again when its last victim is gone, not before."""
 
     def __init__(self) -> None:
-        self._expected: dict[Key, dict[Key, None]] = {}  # victims by queue entry
+        self.victims_of: dict[Key, dict[Key, None]] = {}  # by queue entry
         self._awaiting: dict[Key, dict[Key, None]] = {}  # queue entries by victim
 
     def expect(self, entry: Key, pods: Iterable[Key]) -> None:
@@ -47,12 +47,12 @@ class AwaitedVictims:
         self.forget(entry)
         expected = dict.fromkeys(pods)
         if expected:
-            self._expected[entry] = expected
+            self.victims_of[entry] = expected
         for pod in expected:
             self._awaiting.setdefault(pod, {})[entry] = None
 
     def forget(self, entry: Key) -> None:
-        for pod in self._expected.pop(entry, {}):
+        for pod in self.victims_of.pop(entry, {}):
             self._awaiting[pod].pop(entry)
             if not self._awaiting[pod]:
                 del self._awaiting[pod]
@@ -61,10 +61,10 @@ class AwaitedVictims:
         """The victim is gone; returns the entries that wait for no other one."""
         places = list(self._awaiting.pop(pod, ()))
         for entry in places:
-            del self._expected[entry][pod]
-        done = [entry for entry in places if not self._expected[entry]]
+            del self.victims_of[entry][pod]
+        done = [entry for entry in places if not self.victims_of[entry]]
         for entry in done:
-            del self._expected[entry]
+            del self.victims_of[entry]
         return done
 
 
@@ -85,6 +85,13 @@ class PendingEviction(Struct, frozen=True):
     evict: Evict
     entry: Key  # of the preemptor in the queue
     with_others: bool  # its whole gang is evicted
+
+
+class PreemptorNews(Struct):
+    """The event of a preemptor, told once: with the first eviction for it that the server accepts."""
+
+    event: EmitEvent
+    told: bool = False
 
 
 class PostFilterResult(Struct, frozen=True):
@@ -143,6 +150,7 @@ class PreemptStage:
         self._entry_of: dict[Key, Key] = {}  # the queue entry of each pod with a node in an assumed preemption
         # by pod about to be evicted with others, then by queue entry of the preemptor: the mark, if one is written
         self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
+        self._news: dict[Target, PreemptorNews] = {}  # by victim whose eviction is not answered yet
         self._awaited = AwaitedVictims()
         self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
 
@@ -150,19 +158,18 @@ class PreemptStage:
 
     def as_assumed(self, pod: Pod) -> Pod:
         """The pod with the assumed effect of writes that are not observed yet."""
-        flight = self.evicting.get(pod.key)
-        if flight is not None and (pod.deleted is not None or pod.uid != flight.write.evict.target.uid):
-            self.evicting.confirm(pod.key)
-        elif flight is not None:
-            pod = msgspec.structs.replace(pod, deleted=flight.write.evict.at + pod.grace)
+        if (eviction := self.evicting.get(pod.key)) is not None:
+            evict = eviction.write.evict
+            if pod.deleted is not None or pod.uid != evict.target.uid:
+                self.evicting.confirm(pod.key)
+            else:
+                pod = msgspec.structs.replace(pod, deleted=evict.at + pod.grace)
         self._interrupted.observed(pod)
         node = self._nominated_node(pod.key)
-        if node is None:
-            return pod
-        if node == pod.nominated:
-            self.nominating.see(pod.key)
-            return pod
-        return msgspec.structs.replace(pod, nominated=node)
+        if node is None or node != pod.nominated:
+            return pod if node is None else msgspec.structs.replace(pod, nominated=node)
+        self.nominating.see(pod.key)
+        return pod
 
     def _nominated_node(self, pod: Key) -> str | None:
         """The node of a nomination that is in flight; None when there is none."""
@@ -188,14 +195,16 @@ class PreemptStage:
         for pod in self._nominations.lower_on((node,), below):
             self._queue.activate(self._gangs.queue_key(pod))
 
-    def waits_no_more(self, pod: Key, entry: Key) -> None:
+    def waits_no_more(self, pod: Pod) -> None:
         """The pod is bound, assumed or gone: no victim is evicted for it any more."""
-        self.nominating.forget(pod)
-        self.leaves_queue(pod, entry)
+        self.nominating.forget(pod.key)
+        if self._assumed or self._awaited.victims_of:
+            self.leaves_queue(pod)
 
-    def leaves_queue(self, pod: Key, entry: Key) -> None:
+    def leaves_queue(self, pod: Pod) -> None:
         """Abandons the preemption of the queue entry that the pod has left."""
-        for each in dict.fromkeys((entry, self._entry_of.get(pod, entry))):
+        entry = self._gangs.queue_key(pod)
+        for each in dict.fromkeys((entry, self._entry_of.get(pod.key, entry))):
             self._abandon(each)
             self._awaited.forget(each)
 
@@ -372,14 +381,20 @@ class PreemptStage:
         With the rest of its gang a pod is evicted in whatever version.
         """
         key, flight = evict.target.key, self.evicting.get(evict.target.key)
+        news = self._news.pop(evict.target, None)
         if outcome.trouble is None:
             yield preemption_events.victim_event(evict, now)
+            if news is not None and not news.told:
+                news.told = True
+                yield msgspec.structs.replace(news.event, at=now)
         if flight is None or flight.write.evict != evict:
             return
         eviction = flight.write
         outdated = outcome.trouble is WriteError.CONFLICT and eviction.with_others
         if may_take_effect_later(outcome) or outdated:
             self.evicting.retry(key, eviction, now)
+            if news is not None:
+                self._news[evict.target] = news
         elif outcome.trouble is None:
             self.evicting.answer(key, eviction, None, "", now)
         else:
@@ -408,6 +423,7 @@ class PreemptStage:
     def _keep(self, evict: Evict) -> None:
         key = evict.target.key
         self.evicting.forget(key)
+        self._news.pop(evict.target, None)
         charge = self._nodes.charge_of(key)
         if charge is not None and charge[1].uid == evict.target.uid:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
@@ -508,11 +524,12 @@ class PreemptStage:
         yield from self._displace_nominations(assumed)
         together = {pod.key: mark_of(unit) for unit in plan.victims for pod in unit.pods}
         self._forget_marking(entry, assumed)
+        news = PreemptorNews(preemption_events.preemptor_event(assumed.preemptor, plan, now))
         for pod in victims:
+            self._news[pod.target] = news
             text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] is not None))
-        yield from preemption_events.preemptor_events(assumed.preemptor, plan, now)
         self._await_victims(entry, plan.placements)
 
     def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from headgate.engine.journal import Entry
 from headgate.model.effects import EmitEvent, EventType, Evict
@@ -107,15 +107,15 @@ def not_evicted_event(evict: Evict, entry: Entry) -> EmitEvent:
     return EmitEvent(evict.target, EventType.WARNING, entry.reason, "Preempting", entry.message, entry.at)
 
 
-def preemptor_events(preemptor: Preemptor, plan: Plan, now: float) -> Iterator[EmitEvent]:
-    """One event, on the pod or on the first member of the group."""
+def preemptor_event(preemptor: Preemptor, plan: Plan, now: float) -> EmitEvent:
+    """On the pod, or on the first member of the group."""
     own = preemptor.pods[0].key.namespace
     mine = [f"pod {pod.key.name}" for unit in plan.victims for pod in unit.pods if pod.key.namespace == own]
     others = sum(len(unit.pods) for unit in plan.victims) - len(mine)
     text = ", ".join([*mine[:SHOWN], *([f"{len(mine) - SHOWN} more"] if len(mine) > SHOWN else [])])
     text += (" and " if text else "") + f"{counted(others, 'pod')} of other namespaces" if others else ""
     message = f"Preempting {text}"[:EVENT_LIMIT]
-    yield EmitEvent(preemptor.pods[0].target, EventType.NORMAL, "Preempting", "Preempting", message, now)
+    return EmitEvent(preemptor.pods[0].target, EventType.NORMAL, "Preempting", "Preempting", message, now)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ two reservations can wait for each other.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from headgate.engine.planes import Number
 from headgate.engine.scheduler.capacity import NotNow
-from headgate.engine.scheduler.groups import Groups
+from headgate.engine.scheduler.groups import Described, Groups
 from headgate.model.cluster_events import ClusterEvent
 from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Kind
@@ -87,15 +88,20 @@ class QueueCapacity:
         self._pods: dict[str, dict[Key, None]] = {}  # of these, by queue
         self.use_changes = 0  # how often the use or the limits of a queue changed
         self._reserving: dict[Key, QueueReservation] = {}  # in force or not
+        self._groups_reserving: Counter[GroupKey] = Counter()  # the number of these by group
         self.in_force: dict[Key, QueueReservation] = {}
-        self._refused: dict[Key, str] = {}  # the queue that had no capacity, by pod
-        self._heads: dict[str, tuple[QueueOrder, Key]] = {}  # of fifo queues: the first pod that was refused
+        self._asked: dict[Key, str] = {}  # the queue that each waiting pod was checked for last; empty: none
+        self._refused: dict[Key, tuple[str, QueueOrder]] = {}  # of these, those that wait for their queue
+        self._lines: dict[str, list[tuple[QueueOrder, Key]]] = {}  # of fifo queues: heaps of the refused, also earlier
         self._fitting: set[Key] = set()  # pods that were found to fit since the last refresh
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
+        self._priorities: dict[str, int] = {}  # of queues that have one other than 0
+        self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
         self._stale = False
+        self._overdue = False  # whether time was over for a reservation when they were settled last
         self.in_use = False  # whether a queue, or a pod that belongs to one, was ever seen
         self.next_deadline: float | None = None  # when a reservation expires, or may be made anew
         self._now = self._settled_at = 0.0
@@ -114,9 +120,16 @@ class QueueCapacity:
         self.use_changes += 1
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
+    def nodes_changed(self) -> None:
+        """A node that is being brought up keeps reservations in force whose time is over."""
+        self._stale |= self._overdue
+
+    def groups_changed(self) -> None:
+        """A group is described differently: how many of its pods start together may be another number."""
+        self._stale |= bool(self._groups_reserving)
+
     def lose(self, queue: str) -> None:
         self.touched[queue] = None
-        self._heads.pop(queue, None)
         self.queues_changed()
 
     def queue_of(self, pod: Pod) -> str:
@@ -133,13 +146,33 @@ class QueueCapacity:
         self.in_use |= bool(named)
         return named
 
+    def priority_of(self, pod: Pod) -> int:
+        """The priority of its queue, by which queues take their turn; 0 for a pod that is in none."""
+        return self._priorities.get(self.queue_of(pod), 0) if self._priorities else 0
+
+    def take_reordered(self) -> bool:
+        """Whether priorities of queues have changed since the last call."""
+        reordered, self._reordered = self._reordered, False
+        return reordered
+
+    def in_order(self, reservations: Iterable[QueueReservation]) -> list[QueueReservation]:
+        """As their pods take their turn."""
+        return sorted(reservations, key=lambda one: (-self._priorities.get(one.queue, 0), one.order))
+
     def charge(self, pod: Pod) -> None:
-        queue, known = self.queue_of(pod), self._use.get(pod.key)
+        known = self._use.get(pod.key)
+        if known is None and not pod.annotations and pod.group is None:
+            return
+        queue = self.queue_of(pod)
         if known is None and not queue:
             return
         use = PodUse(queue, pod.shape.requests)
+        if pod.key in self._asked:
+            self.stops_waiting(pod.key)
         if known == use:
             return
+        if known is not None:
+            self._freed()
         in_force = self.in_force.get(pod.key)
         held = in_force is not None and PodUse(in_force.queue, in_force.pod.shape.requests) == use
         self._drop(pod.key)
@@ -150,26 +183,34 @@ class QueueCapacity:
         self.use_changes += 1
         self._add(use)
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
+        self._stale |= pod.group in self._groups_reserving  # fewer of the others start together
 
     def release(self, pod: Key) -> None:
         if self._drop(pod):
-            self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
-            self._stale |= len(self._reserving) > len(self.in_force)
-        queue = self._refused.pop(pod, None)
-        if queue is not None:
-            self._pass_head(queue, pod)
+            self._freed()
+        self.stops_waiting(pod)
+
+    def stops_waiting(self, pod: Key) -> None:
+        """The pod waits for its queue no longer, so nobody waits behind it."""
+        self._asked.pop(pod, None)
+        self._passes(pod)
+
+    def _freed(self) -> None:
+        self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+        self._stale |= len(self._reserving) > len(self.in_force)
 
     def waits(self, pod: Pod) -> None:
         """Takes in a pod of ours without a node: whether it reserves capacity, and of which queue."""
-        known = self._reserving.get(pod.key)
-        if known is None and not pod.annotations:
+        known, asked = self._reserving.get(pod.key), self._asked.get(pod.key)
+        if known is None and asked is None and not pod.annotations:
             return
         queue = self.queue_of(pod)
-        if self._refused.get(pod.key, queue) != queue:
+        if asked is not None and asked != queue:
+            self.stops_waiting(pod.key)
             self.changed[pod.key] = None
         if not queue or pod.gates or not opted_in(pod):
-            if known is not None:
-                self.release(pod.key)
+            if known is not None and self._drop(pod.key):
+                self._freed()
             return
         found = QueueReservation(pod, queue)
         if known is not None and _same(known, found):
@@ -177,10 +218,13 @@ class QueueCapacity:
             if pod.key in self.in_force:
                 self.in_force[pod.key] = found
             return
-        if known is not None:
-            self.release(pod.key)
+        if known is not None and self._drop(pod.key):
+            self._freed()
         self._reserving[pod.key] = found
-        if pod.key in self._fitting and pod.key not in self._use:
+        if pod.group is not None:
+            self._groups_reserving[pod.group] += 1
+        whole = pod.group is None or len(self._reserving) == len(self.in_force) + 1  # no member has lost it
+        if pod.key in self._fitting and pod.key not in self._use and whole:
             self._reserve(found)
             self.in_force[pod.key] = found
             self._wake_at((found,), self._now)
@@ -193,6 +237,8 @@ class QueueCapacity:
         held = self.in_force.pop(pod, None)
         if held is not None:
             self._unreserve(held)
+        if reserving is not None and reserving.pod.group is not None:
+            self._groups_reserving -= Counter((reserving.pod.group,))
         if use is not None:
             self.use_changes += 1
             self._pods[use.queue].pop(pod)
@@ -241,6 +287,9 @@ class QueueCapacity:
             self._settle(now)
 
     def _rebuild(self) -> None:
+        priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
+        self._reordered |= priorities != self._priorities
+        self._priorities = priorities
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
         self._answers.clear()
@@ -248,7 +297,10 @@ class QueueCapacity:
             self._add(use)
         for held in self.in_force.values():
             self._reserve(held)
-        self._heads = {name: head for name, head in self._heads.items() if name in self._queues}
+        self.touched |= dict.fromkeys(self._queues)  # another place in the tree is another state, and other totals
+        self._lines = {}
+        for pod, (queue, order) in self._refused.items():
+            self._stand_in_line(queue, order, pod)
         self._stale = True
 
     def _settle(self, now: float) -> None:
@@ -256,37 +308,54 @@ class QueueCapacity:
         for held in before.values():
             self._unreserve(held)
         self._stale, self.next_deadline = False, None
-        units = _units(self._reserving.values())
-        coming = self._node_is_coming() if any(self._is_over(unit, now) for unit in units) else False
+        units = self._units()
+        self._overdue = any(self._is_over(unit, now) for unit in units)
+        coming = self._overdue and self._node_is_coming()
         for unit in units:
             over = self._is_over(unit, now)
             self._wake_at(unit, now)
             if self._settled_at < self._rests_until(unit, now) <= now:
                 self.changed.update((each.pod.key, None) for each in unit)
-            if (over and not (coming and now < self._rests_until(unit, now))) or not self._fit_together(unit):
+            if over and not (coming and now < self._rests_until(unit, now)):
                 continue
-            for each in unit:
-                self._reserve(each)
-                self.in_force[each.pod.key] = each
+            self._reserve_together(unit)
         self._settled_at = now
         differ = before.keys() ^ self.in_force.keys()
         self.changed.update(dict.fromkeys(sorted(differ)))
         if before.keys() - self.in_force.keys():
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
-    def _fit_together(self, unit: Sequence[QueueReservation]) -> bool:
+    def _units(self) -> list[list[QueueReservation]]:
+        """Pods by themselves, and those of a gang that has not started, in the order of the queue."""
+        units: dict[Key | GroupKey, list[QueueReservation]] = {}
+        waiting = {group for group in self._groups_reserving if self._needed(group) > 0}
+        for each in self.in_order(self._reserving.values()):
+            group = each.pod.group
+            units.setdefault(group if group is not None and group in waiting else each.pod.key, []).append(each)
+        return list(units.values())
+
+    def _needed(self, group: GroupKey) -> int:
+        """How many pods of the group start together: none of one that is no gang, or that has started."""
+        members = [pod for pod in self._groups.pods_of(group.workload) if pod.group == group]
+        described = self._groups.describe(members[0]) if members else None
+        gang = described.group.gang if isinstance(described, Described) else None
+        there = sum(pod.key in self._use and pod.deleted is None for pod in members)
+        return gang.min_count - there if gang is not None else 0
+
+    def _reserve_together(self, unit: Sequence[QueueReservation]) -> None:
+        """Puts those in force that fit, if they are as many as start together: any members of a gang, as in `check`."""
         taken: list[QueueReservation] = []
         for each in unit:
             node = self._tree.get(each.queue)
-            if node is None or not node.queue.is_open or not node.fits(each.pod.shape.requests):
-                break
-            node.add(each.pod.shape.requests)
-            taken.append(each)
-        for each in taken:
-            node = self._tree.get(each.queue)
-            assert node is not None
-            node.remove(each.pod.shape.requests)
-        return len(taken) == len(unit)
+            if node is not None and node.queue.is_open and node.fits(each.pod.shape.requests):
+                self._reserve(each)
+                taken.append(each)
+        group = unit[0].pod.group
+        if len(taken) < len(unit) and group is not None and len(taken) < self._needed(group):
+            for each in taken:
+                self._unreserve(each)
+            return
+        self.in_force |= {each.pod.key: each for each in taken}
 
     def _since(self, unit: Sequence[QueueReservation], now: float) -> float:
         return max(each.since(now) for each in unit)
@@ -330,19 +399,30 @@ class QueueCapacity:
             self.refresh(self._now)
         taken: list[tuple[VolcanoQueueNode, Resources]] = []
         displaced: dict[Key, QueueReservation] = {}
-        found = None
+        found, passed = None, list[Key]()
+        oldest = pods[0] if needed == 1 else min(pods, key=lambda pod: (pod.created, pod.key))
         for allowed, pod in enumerate(pods):
             queue = self.queue_of(pod)
+            if self.in_use:
+                self._asked[pod.key] = queue
             if not queue or pod.key in self.in_force:
                 continue
-            found = self._group_refusal(pod, queue, allowed) or self._refusal(pod, queue, allowed, taken, displaced)
+            first = oldest if allowed < needed else pod  # whose place in the queue it is: that of its gang
+            order = QueuedPodInfo(first).order
+            if self._refused.get(first.key, (queue, order)) != (queue, order):
+                self._passes(first.key)  # its place was another one
+            found = self._group_refusal(pod, queue, allowed)
+            found = found or self._refusal(pod, queue, order, allowed, taken=taken, displaced=displaced)
             if found is not None:
-                self._refused[pod.key] = queue
+                self._refused[first.key] = queue, order
+                self._stand_in_line(queue, order, first.key)
                 break
             if not displaced:
                 self._fitting.add(pod.key)
-            if self._refused.pop(pod.key, None) is not None:
-                self._pass_head(queue, pod.key)
+            if pod.key in self._refused:
+                passed.append(pod.key)
+        for key in passed if found is None or found.allowed >= needed else ():
+            self._passes(key)
         for node, requests in reversed(taken):
             node.remove(requests)
         for each in displaced.values():
@@ -367,7 +447,9 @@ class QueueCapacity:
         self,
         pod: Pod,
         queue: str,
+        order: QueueOrder,
         allowed: int,
+        *,
         taken: list[tuple[VolcanoQueueNode, Resources]],
         displaced: dict[Key, QueueReservation],
     ) -> NotNow | None:
@@ -384,15 +466,14 @@ class QueueCapacity:
             return _not_now(
                 pod, f"waiting for queue {queue} to be open: it is {state}", {"queue": queue}, allowed, alike
             )
-        head = self._heads.get(queue)
-        order = QueuedPodInfo(pod).order
-        if head is not None and node.queue.dequeue is DequeueStrategy.FIFO and head[0] < order:
+        if pod.shape.claims and (limited := _limits_devices(node, pod)):
+            return _not_now(pod, f"waiting for its queue: {limited}", {"queue": queue}, allowed, (*alike, limited))
+        head = self._head(queue)
+        if head is not None and head[0] < order:
             message = f"waiting behind {head[1].namespace}/{head[1].name}, the first in queue {queue}"
             return _not_now(pod, message, {"queue": queue}, allowed, alike)
         if not node.fits(requests) and not self._displace(node, pod, displaced):
             short = node.shortage(requests)
-            if head is None or order < head[0]:
-                self._heads[queue] = order, pod.key
             numbers: dict[str, int | str] = {"queue": queue}
             if short is not None:
                 numbers |= {
@@ -410,11 +491,16 @@ class QueueCapacity:
         return None
 
     def _displace(self, node: VolcanoQueueNode, pod: Pod, displaced: dict[Key, QueueReservation]) -> bool:
-        """Whether the pod fits once reservations of lower priority, the last in order first, are set aside."""
+        """Whether the pod fits once reservations of lower priority, the last in order first, are set aside.
+
+        Those of queues of higher priority stay: they come first.
+        """
+        ours = self.priority_of(pod)
         lower = [each for each in self.in_force.values() if each.pod.priority < pod.priority]
+        lower = [each for each in lower if self._priorities.get(each.queue, 0) <= ours]
         lower = [each for each in lower if each.pod.key not in displaced]
         aside: list[QueueReservation] = []
-        for each in sorted(lower, key=lambda one: one.order, reverse=True):
+        for each in reversed(self.in_order(lower)):
             self._unreserve(each)
             aside.append(each)
             if node.fits(pod.shape.requests):
@@ -424,11 +510,28 @@ class QueueCapacity:
             self._reserve(each)
         return False
 
-    def _pass_head(self, queue: str, pod: Key) -> None:
-        head = self._heads.get(queue)
-        if head is not None and head[1] == pod:
-            del self._heads[queue]
+    def _head(self, queue: str) -> tuple[QueueOrder, Key] | None:
+        """The first of those that wait for a fifo queue: nobody behind it may start."""
+        line = self._lines.get(queue)
+        while line:
+            order, pod = line[0]
+            if self._refused.get(pod) == (queue, order):
+                return line[0]
+            heapq.heappop(line)
+        return None
+
+    def _stand_in_line(self, queue: str, order: QueueOrder, pod: Key) -> None:
+        node = self._tree.get(queue)
+        if node is not None and node.queue.dequeue is DequeueStrategy.FIFO:
+            heapq.heappush(self._lines.setdefault(queue, []), (order, pod))
+
+    def _passes(self, pod: Key) -> None:
+        """The pod waits no longer: it may start, is gone, or is in another queue."""
+        refused = self._refused.pop(pod, None)
+        if refused is not None and refused[0] in self._lines:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+            if self._head(refused[0]) is None:
+                del self._lines[refused[0]]
 
     # what is shown
 
@@ -456,7 +559,7 @@ class QueueCapacity:
     def collect(self) -> Iterator[Number]:
         """Pods of each queue that reserve capacity of it, and that wait for some."""
         reserved = Counter(each.queue for each in self.in_force.values())
-        waiting = Counter(self._refused.values())
+        waiting = Counter(queue for queue, _ in self._refused.values())
         for metric, pods in (("headgate_queue_reserved_pods", reserved), ("headgate_queue_waiting_pods", waiting)):
             for queue in sorted({*self._queues, *pods}):
                 yield metric, (("queue", queue),), pods[queue]
@@ -467,6 +570,21 @@ def opted_in(pod: Pod) -> bool:
     if asks_for_gate(pod.annotations) or pod.reserved_at is not None:
         return True
     return any(gate in QUEUE_GATES for gate in pod.gates)
+
+
+def _limits_devices(node: VolcanoQueueNode, pod: Pod) -> str:
+    """Why the pod may not use devices: a queue limits them, and which ones a claim takes is not counted here."""
+    if not any(claim.kind is Kind.DEVICE_CLAIM for claim in pod.shape.claims):
+        return ""
+    level = next((each for each in node.path() if each.device_limit), None)
+    if level is None:
+        return ""
+    return f"queue {level.name} limits {level.device_limit}, and devices of resource claims are not counted"
+
+
+def reason_for(pod: Pod) -> str:
+    """The reason of a pod that its queue does not allow: without having asked for the gate, that of Volcano."""
+    return GATED if opted_in(pod) else UNSCHEDULABLE
 
 
 def _limits(queue: VolcanoQueue) -> VolcanoQueue:
@@ -482,16 +600,7 @@ def _same(one: QueueReservation, other: QueueReservation) -> bool:
     return same_order and same_pod and one.queue == other.queue and one.pod.shape.requests == other.pod.shape.requests
 
 
-def _units(reserving: Iterable[QueueReservation]) -> list[list[QueueReservation]]:
-    """Pods by themselves and groups as a whole, in the order of the queue."""
-    units: dict[Key | GroupKey, list[QueueReservation]] = {}
-    for each in sorted(reserving, key=lambda one: one.order):
-        units.setdefault(each.pod.group or each.pod.key, []).append(each)
-    return list(units.values())
-
-
 def _not_now(
     pod: Pod, message: str, numbers: Mapping[str, int | str], allowed: int, alike: tuple[object, ...]
 ) -> NotNow:
-    """Pods that did not ask for the gate are called unschedulable, as Volcano does."""
-    return NotNow(GATED if opted_in(pod) else UNSCHEDULABLE, message, WAKE_ON, numbers, allowed, alike)
+    return NotNow(reason_for(pod), message, WAKE_ON, numbers, allowed, alike)

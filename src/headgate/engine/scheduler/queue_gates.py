@@ -121,8 +121,10 @@ class GatedByQueue:
 
     def unplaced(self, pods: Iterable[Pod], now: float) -> list[PatchSpec]:
         effects: list[PatchSpec] = []
-        for pod in pods:
-            if opted_in(pod) and pod.key not in self._capacity.in_force and self._capacity.queue_of(pod):
+        waiting = list(pods)
+        asked = any(opted_in(pod) for pod in waiting)  # a gang reserves as a whole, also for members that did not
+        for pod in waiting if asked else ():
+            if pod.key not in self._capacity.in_force and self._capacity.queue_of(pod):
                 effects.append(self.removals.reserve(pod, now))
                 self._capacity.waits(self.as_assumed(pod))
         return effects

@@ -15,7 +15,7 @@ from headgate.model.groups import Workload
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import ENDED, Phase, Pod
 from headgate.model.resources import Resources
-from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState, VolcanoQueue
+from headgate.model.volcano import ROOT, PodGroupPhase, QueueCounts, QueueState, VolcanoQueue
 
 WAITING_PHASES = frozenset({PodGroupPhase.PENDING, PodGroupPhase.INQUEUE})
 SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
@@ -46,6 +46,7 @@ class VolcanoStatuses:
             if queue:
                 self._pods[pod.key] = queue
                 self._served[queue] += 1
+                self._touched[queue] = None
         if queue and pod.group is not None:
             self._cache.touch_workload(pod.group.workload)
 
@@ -79,7 +80,7 @@ class VolcanoStatuses:
         groups, self._cache.touched_pod_groups = self._cache.touched_pod_groups, {}
         if not touched and not groups:
             return
-        for queue in list(touched):
+        for queue in self._sharing_with(touched):
             groups |= {key: None for key, phase in self._phases.get(queue, {}).items() if phase in WAITING_PHASES}
         for key in groups:
             yield from self._settle_group(key, touched, now)
@@ -88,6 +89,18 @@ class VolcanoStatuses:
         served = {level.name for queue in self._served for level in self._path(queue)} | self._served.keys()
         for queue in touched:
             yield from self._settle_queue(queue, served)
+
+    def _sharing_with(self, touched: dict[str, None]) -> list[str]:
+        """The queues with PodGroups for which it may matter what one of these uses."""
+        tops = {self._top(queue) for queue in touched}
+        return [queue for queue in self._phases if queue in touched or self._top(queue) in tops]
+
+    def _top(self, queue: str) -> str:
+        """The highest queue above it that has a limit of its own for all below it: the root, or one right below it."""
+        path = [level.name for level in self._path(queue)]
+        root = self._capacity.node(ROOT)
+        limited = root is not None and root.queue.capability.items
+        return queue if not path else path[-1] if limited or len(path) == 1 else path[-2]
 
     def _path(self, queue: str) -> Iterator[VolcanoQueue]:
         node = self._capacity.node(queue)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -50,9 +49,8 @@ def role_of(pod: Pod) -> str:
     return pod.annotations.get(ROLE_HASH) or role_hash(pod.shape, pod.priority)
 
 
-@lru_cache(maxsize=16_384)
 def role_hash(shape: PodShape, priority: int) -> str:
-    """Pods of one template share their shape, so this is worked out once for all of them."""
+    """Equal for pods of one template, whatever image they run."""
     plain = replace(shape, images=(), node_name="", bound_to=None)
     return hashlib.sha256(msgspec.json.encode((plain, priority))).hexdigest()[:_DIGITS]
 

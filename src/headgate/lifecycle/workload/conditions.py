@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -45,7 +44,6 @@ def edited(workload: QueuedWorkload, now: float, *updates: ConditionUpdate, **fi
     return structs.replace(workload.status, **fields)
 
 
-@lru_cache(maxsize=4096)  # the very same for all of whom the same is said in the same second
 def _with(
     shown: tuple[Condition, ...], at: float, generation: int, updates: tuple[ConditionUpdate, ...]
 ) -> tuple[Condition, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from headgate.quota.ledger import Ledger, LocalUse, Reservation
 from headgate.quota.tree import FlavorResource, QuotaNode, Usage, within_nominal
 
 
-class _Claim(Enum):
+class _Claim(IntEnum):
     """What a preemptor has over a candidate."""
 
     OWN_QUEUE = auto()

@@ -29,6 +29,7 @@ from headgate.ui.arguments import read_file
 from headgate.ui.explain.workload_command import Moment, cluster_options, scenario_options, simulated
 from headgate.ui.output import TABLE, age, echo_document, output_option, table
 from headgate.ui.plugins import InstalledPlugins
+from headgate.ui.progress import cluster_reading
 
 DONE, NOT_FOUND, WRONG_INPUT = 0, 1, 2
 
@@ -79,7 +80,8 @@ def pod(
         else:
             flags, settings, now = ClusterFlags(kubeconfig, context, insecure), _settings(config), time.time()
             key = Key(Kind.POD, namespace or default_namespace(flags), name)
-            objects = read_cluster(flags, KindsToRead(CACHED_KINDS), lambda _seen: []).objects
+            with cluster_reading() as reading:
+                objects = read_cluster(flags, KindsToRead(CACHED_KINDS), lambda _seen: [], reading.read).objects
     except (ClusterReadError, InvalidScenario, InvalidPlugin, NeverSettles) as error:
         _fail(str(error), WRONG_INPUT)
     found = explain_pod(objects, settings, key, now)

@@ -45,7 +45,7 @@ from headgate.ui.explain.names import InvalidName, NoSuchWorkload, WorkloadName
 from headgate.ui.explain.output import render, to_json
 from headgate.ui.output import TABLE, echo_document, output_option
 from headgate.ui.plugins import InstalledPlugins
-from headgate.ui.progress import progress_bar
+from headgate.ui.progress import cluster_reading, progress_bar
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -211,7 +211,8 @@ def _on_cluster(
     settings = load_settings(config, InstalledPlugins().names)
     reference = WorkloadName.parse(name, namespace or default_namespace(flags))
     kinds = KindsToRead(READ, NEARBY, reference.namespace)
-    found = read_cluster(flags, kinds, lambda seen: _also_read(reference, seen))
+    with cluster_reading() as reading:
+        found = read_cluster(flags, kinds, lambda seen: _also_read(reference, seen), reading.read)
     if Kind.KUEUE_WORKLOAD in found.unserved:
         raise ClusterReadError(NO_QUEUES)
     for complaint in found.left_out:

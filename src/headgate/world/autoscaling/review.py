@@ -2,14 +2,18 @@
 
 An order of a node is false if, of the pods it was placed for,
 
-* one could not start for want of quota: it has a scheduling gate, or its Kueue Workload is not admitted; or
+* one could not start for want of quota: it has a scheduling gate, its Kueue Workload is not admitted, or its Volcano
+  queue has no capacity for it beside the pods that run and those that come before it; or
 * all would fit on nodes that pods preempted for them are leaving; or
-* none mattered in the end: no pod was ever bound to that node before it was removed, or within a minute.
+* one still waited in vain: nobody used that node before it was removed, or within a minute.
+
+A node that nobody used because its pods had found another place before it came is counted, and is not false: they
+needed it when it was ordered.
 
 A scale-up is missed, and counted once for each pod, if quota allows a pod to start, no node and no upcoming node has
 capacity for it beside the other such pods, a node group could still grow for it, and all that stays so for longer than
-the autoscaler's reaction time. Whether the pod says that it is unschedulable does not matter here: that is what the
-autoscaler reads.
+the autoscaler's reaction time. Neither what the pod's condition says nor whether it has a queue-allocation gate matters
+here: these are the signals under review.
 """
 
 from __future__ import annotations
@@ -23,14 +27,16 @@ from msgspec import Struct
 
 from headgate.model.effects import Effect, WakeAt
 from headgate.model.events import Event, Gone, Observed, TimerFired
+from headgate.model.groups import Workload
 from headgate.model.keys import Kind
 from headgate.model.node import Node
 from headgate.model.pod import Pod
 from headgate.model.queues import QueuedWorkload
 from headgate.model.resources import CPU, MEMORY
-from headgate.model.volcano import QUEUE_GATES
+from headgate.model.volcano import QUEUE_GATES, VolcanoQueue
 from headgate.world.autoscaling.cloud_provider import CloudProvider, Instance
 from headgate.world.autoscaling.snapshot import SchedulingSnapshot, Simulation, pack
+from headgate.world.autoscaling.volcano_quota import VolcanoQuota
 from headgate.world.controller import Controller
 
 USE_TIME = 60.0  # seconds a node that is not removed must have been there before it counts as never used
@@ -66,6 +72,7 @@ class AutoscalerCounts(Struct, frozen=True):
     false_reasons: tuple[tuple[str, int], ...] = ()
     node_seconds: float = 0.0  # of ordered nodes, from registered to removed
     empty_node_seconds: float = 0.0  # of these, without any pod
+    nodes_unused: int = 0  # ordered nodes that no pod was ever bound to; few of them are false
 
     def __add__(self, other: AutoscalerCounts) -> AutoscalerCounts:
         reasons = {reason.value: 0 for reason in FalseReason}
@@ -80,6 +87,7 @@ class AutoscalerCounts(Struct, frozen=True):
             tuple(reasons.items()),
             self.node_seconds + other.node_seconds,
             self.empty_node_seconds + other.empty_node_seconds,
+            self.nodes_unused + other.nodes_unused,
         )
 
 
@@ -95,13 +103,15 @@ class NodeUse(Struct):
 class ScaleUpReview:
     """Watches a cluster with an autoscaler, and writes nothing. It knows the quota that the autoscaler cannot see."""
 
-    reads = (Kind.NODE, Kind.POD, Kind.KUEUE_WORKLOAD)
+    reads = (Kind.NODE, Kind.POD, Kind.KUEUE_WORKLOAD, Kind.VOLCANO_QUEUE, Kind.VOLCANO_POD_GROUP)
 
     def __init__(self, autoscaler: Autoscaler) -> None:
         self._cloud, self._reaction_time = autoscaler.cloud, autoscaler.reaction_time
         self._snapshot = SchedulingSnapshot(lambda pod: pod.node)
         self._waiting: dict[str, Pod] = {}  # by uid: pods that want a node
         self._leaving: dict[str, Pod] = {}  # by uid: preempted and still on their node
+        self._waited_until: dict[str, float] = {}  # by uid: pods that wait no longer
+        self._queues = VolcanoQuota()
         self._workloads: dict[str, QueuedWorkload] = {}  # by uid
         self._workload_of: dict[str, str] = {}  # uid of the Workload by the uid of a pod or job that owns it
         self._nodes: dict[str, str] = {}  # uids by name
@@ -129,7 +139,7 @@ class ScaleUpReview:
         ordered = [each for each in self._cloud.instances if each.ordered is not None]
         reasons = dict.fromkeys(FalseReason, 0)
         for instance in ordered:
-            reason = self._verdicts.get(id(instance)) or self._unused(instance, now)
+            reason = self._verdicts.get(id(instance)) or self._in_vain(instance, now)
             if reason is not None:
                 reasons[reason] += 1
         registered = [each for each in ordered if each.registered is not None]
@@ -142,6 +152,7 @@ class ScaleUpReview:
             false_reasons=tuple((reason.value, count) for reason, count in reasons.items()),
             node_seconds=sum(_lifetime(each, now) for each in registered),
             empty_node_seconds=sum(self._empty_seconds(each, now) for each in registered),
+            nodes_unused=sum(self._unused_until(each, now) is not None for each in ordered),
         )
 
     # what is observed
@@ -156,9 +167,14 @@ class ScaleUpReview:
                 self._uses.setdefault(node.uid, NodeUse({}, empty_since=now))
             case Observed(QueuedWorkload() as workload):
                 self._observe_workload(workload)
+            case Observed(VolcanoQueue() as queue):
+                self._queues.observe_queue(queue)
+            case Observed(Workload() as group):
+                self._queues.observe_group(group)
             case Gone(key, uid) if key.kind is Kind.POD:
                 self._snapshot.drop_pod(key)
-                self._waiting.pop(uid, None)
+                self._queues.lose_pod(uid)
+                self._stop_waiting(uid, now)
                 self._leaving.pop(uid, None)
                 self._leave_node(uid, now)
             case Gone(key, uid) if key.kind is Kind.NODE:
@@ -166,6 +182,8 @@ class ScaleUpReview:
                     self._snapshot.drop_node(key.name)
                     del self._nodes[key.name]
                 self._end_use(uid, now)
+            case Gone(key) if key.kind in (Kind.VOLCANO_QUEUE, Kind.VOLCANO_POD_GROUP):
+                self._queues.lose(key)
             case Gone(_, uid):
                 self._forget_workload(uid)
             case TimerFired():
@@ -174,18 +192,23 @@ class ScaleUpReview:
 
     def _observe_pod(self, pod: Pod, now: float) -> None:
         self._snapshot.put_pod(pod)
-        for known, holds in (
-            (self._waiting, pod.wants_node),
-            (self._leaving, pod.preempted and pod.holds_room and pod.deleted is not None),
-        ):
-            if holds:
-                known[pod.uid] = pod
-            else:
-                known.pop(pod.uid, None)
+        self._queues.observe_pod(pod)
+        if pod.wants_node:
+            self._waiting[pod.uid] = pod
+        else:
+            self._stop_waiting(pod.uid, now)
+        if pod.preempted and pod.holds_room and pod.deleted is not None:
+            self._leaving[pod.uid] = pod
+        else:
+            self._leaving.pop(pod.uid, None)
         if pod.holds_room and pod.uid not in self._node_of and pod.node in self._nodes:
             self._join_node(pod.uid, self._nodes[pod.node], now)
         elif not pod.holds_room:
             self._leave_node(pod.uid, now)
+
+    def _stop_waiting(self, uid: str, now: float) -> None:
+        if self._waiting.pop(uid, None) is not None:
+            self._waited_until[uid] = now
 
     def _join_node(self, pod: str, node: str, now: float) -> None:
         self._node_of[pod], use = node, self._uses[node]
@@ -219,22 +242,21 @@ class ScaleUpReview:
 
     # what quota allows
 
-    def allows(self, pod: Pod) -> bool:
-        """Whether quota lets the pod start: it has no scheduling gate, and its Workload, if any, is admitted.
-
-        A Volcano queue may take back what it reserved, and a gate cannot be put back: then the condition says so.
-        """
+    def _is_admitted(self, pod: Pod) -> bool:
+        """Whether its Kueue Workload is, if it has one."""
         owner = pod.owner.uid if pod.owner is not None else ""
         workload = self._workloads.get(self._workload_of.get(pod.uid) or self._workload_of.get(owner, ""))
-        taken_back = _is_called_gated(pod) and any(pod.annotations.get(gate) == "true" for gate in QUEUE_GATES)
-        return not pod.gates and not taken_back and (workload is None or workload.is_true(ADMITTED))
+        return workload is None or workload.is_true(ADMITTED)
 
     # false
 
     def _review_orders(self) -> None:
+        if self._reviewed == len(self._cloud.scale_ups):
+            return
+        beyond = self._queues.beyond(self._waiting.values())
         for scale_up in self._cloud.scale_ups[self._reviewed :]:
             for instance in scale_up.instances:
-                if not all(self.allows(pod) for pod in instance.pods):
+                if any(pod.gates or pod.uid in beyond or not self._is_admitted(pod) for pod in instance.pods):
                     self._verdicts[id(instance)] = FalseReason.QUOTA
                 elif self._have_places(instance.pods):
                     self._verdicts[id(instance)] = FalseReason.VICTIMS
@@ -249,11 +271,25 @@ class ScaleUpReview:
                 simulation.release(leaving.key)
             return all(simulation.place(pod) for pod in pods)
 
-    def _unused(self, instance: Instance, now: float) -> FalseReason | None:
+    def _in_vain(self, instance: Instance, now: float) -> FalseReason | None:
+        """Nobody used the node although one of its pods still waited for one.
+
+        Members of a gang may have waited for the nodes of the others: of these, only those count that still wait.
+        """
+        until = self._unused_until(instance, now)
+        if until is None:
+            return None
+        waited = ((pod, self._waited_until.get(pod.uid, math.inf)) for pod in instance.pods)
+        in_vain = any(end > (until if pod.group is None else now) for pod, end in waited)
+        return FalseReason.UNUSED if in_vain else None
+
+    def _unused_until(self, instance: Instance, now: float) -> float | None:
+        """When it was clear that nobody uses the node: it was removed, or has been there for USE_TIME."""
         if instance.registered is None or self._uses[instance.uid].ever:
             return None
-        had_time = instance.removed is not None or _lifetime(instance, now) >= USE_TIME
-        return FalseReason.UNUSED if had_time else None
+        if instance.removed is not None:
+            return min(instance.removed, instance.registered + USE_TIME)
+        return instance.registered + USE_TIME if now >= instance.registered + USE_TIME else None
 
     def _empty_seconds(self, instance: Instance, now: float) -> float:
         use = self._uses[instance.uid]
@@ -275,7 +311,8 @@ class ScaleUpReview:
 
         Pods are packed the largest first, as room is used best, and a pod that a node is on order for is never short.
         """
-        pods = [pod for pod in self._waiting.values() if self._is_demand(pod)]
+        beyond = self._queues.beyond(self._waiting.values())
+        pods = [pod for pod in self._waiting.values() if pod.uid not in beyond and self._is_demand(pod)]
         if not pods:
             return []
         upcoming = list(self._cloud.upcoming())
@@ -287,9 +324,14 @@ class ScaleUpReview:
             return [pod.uid for pod in self._helped(simulation, left) if pod.uid not in on_order]
 
     def _is_demand(self, pod: Pod) -> bool:
-        """Quota allows it, it waits for no victim and, as one of a gang, not for the rest of its gang to be created."""
-        incomplete = pod.group is not None and _is_called_gated(pod)
-        return not pod.nominated and not incomplete and self.allows(pod) and self._reaction_time(pod) < math.inf
+        """It has no gate but that of its queue, its Workload is admitted, and it waits neither for victims nor for
+        the rest of its gang; nor did it give back what it reserved in its queue, for which no node came in time.
+        """
+        if pod.nominated or self._reaction_time(pod) == math.inf or not self._is_admitted(pod):
+            return False
+        left = [gate for gate in pod.gates if gate not in QUEUE_GATES]
+        gave_back = pod.reserved_at is not None or pod.group is not None
+        return not left and not (gave_back and not pod.gates and _is_called_gated(pod))
 
     def _helped(self, simulation: Simulation, pods: list[Pod]) -> list[Pod]:
         """Those of the pods that all groups together could take if they grew as far as they may."""

@@ -1,0 +1,71 @@
+"""Who may ask the API server that we serve: one administrator, by token or by client certificate.
+
+The authority, the certificates and the token are made anew for each server, and handed out in a kubeconfig that only
+its owner can read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from headgate.live.certificates import ClusterCertificates
+from headgate.live.http_server import HttpRequest
+
+ADMINISTRATOR = "headgate-admin"
+ADMINISTRATORS = "system:masters"
+BEARER = "bearer "
+
+
+class Administrator(Struct, frozen=True):
+    """The one user there is."""
+
+    certificates: ClusterCertificates
+    token: str
+
+    def authenticate(self, request: HttpRequest) -> str | None:
+        """The name of whoever asks: by the token, or by a certificate that the handshake has verified."""
+        given = request.headers.get("authorization", "")
+        if given[: len(BEARER)].lower() == BEARER:
+            known = secrets.compare_digest(given[len(BEARER) :].strip().encode(), self.token.encode())
+            return ADMINISTRATOR if known else None
+        return ADMINISTRATOR if request.certificate else None
+
+    def kubeconfig(self, url: str, name: str) -> dict[str, Any]:
+        """A kubeconfig with a context of this name."""
+        client, authority = self.certificates.client, self.certificates.server.authority
+        user = {
+            "token": self.token,
+            "client-certificate-data": _text(client.chain),
+            "client-key-data": _text(client.key),
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority-data": _text(authority)}}],
+            "users": [{"name": name, "user": user}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+            "current-context": name,
+        }
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def write_private(file: Path, document: dict[str, Any]) -> None:
+    """Writes the file whole or not at all; nobody but its owner can read it. Raises OSError."""
+    made = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:  # noqa: PTH123
+        yaml.safe_dump(document, out, sort_keys=False)
+    made.replace(file)
+
+
+def _text(pem: bytes) -> str:
+    return b64encode(pem).decode()

@@ -1,0 +1,188 @@
+"""The small Kubernetes on the wire: HTTP requests in, answers and watches out.
+
+`ApiFront` is a handler for `http_server`. Everything a client may ask is decided in `apiserver`; here are only the
+forms of the wire: who asks, query, compression, and watches that go on until the client leaves or their time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from headgate.apiserver.handlers.reading import Watch, WatchEvent
+from headgate.apiserver.messages import Json, Request, Response
+from headgate.apiserver.printing import Render, rendering
+from headgate.apiserver.server import ApiServer
+from headgate.apiserver.status import ApiError, failure, unauthorized
+from headgate.apiserver.storage import Collection
+from headgate.live.api_credentials import ADMINISTRATOR, ADMINISTRATORS, Administrator, new_token, write_private
+from headgate.live.certificates import ServerTls, made_for_cluster
+from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimits, http_server
+
+JSON = "application/json"
+PROBES = ("/livez", "/readyz", "/healthz")
+LIMITS = ServerLimits(
+    connections=2048,
+    per_peer=2048,
+    head=64 * 1024,
+    body=3 * 1024 * 1024,
+    buffered=256 * 1024 * 1024,
+    answer_seconds=60.0,
+    idle_seconds=90.0,
+    streams=1024,
+)
+COMPRESSED_FROM = 128 * 1024  # bytes, as on a real server
+COMPRESSION = 1  # the fastest: the network is mostly our own machine
+WATCH_SECONDS = 1800.0  # of a watch that says nothing else
+BOOKMARK_SECONDS = 60.0
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+Authenticate = Callable[[HttpRequest], str | None]
+"""The name of whoever asks; None for somebody unknown."""
+
+
+@asynccontextmanager
+async def served(
+    server: ApiServer, listen: Listen, name: str, kubeconfig: Path, limits: ServerLimits = LIMITS
+) -> AsyncIterator[ApiFront]:
+    """Serves the API server over TLS while the block lasts; the kubeconfig, with a context of this name, is written
+    when it can be asked. Raises CannotListen and OSError.
+    """
+    hosts = dict.fromkeys((listen.host, *LOOPBACK))
+    certificates = made_for_cluster(list(hosts), ADMINISTRATOR, ADMINISTRATORS, time.time())
+    administrator = Administrator(certificates, new_token())
+    tls = ServerTls(certificates.server.authority)
+    tls.show(certificates.server)
+    front = ApiFront(server, administrator.authenticate, time.time)
+    async with http_server(listen, front, limits, "--port", tls.context) as port:
+        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        write_private(kubeconfig, administrator.kubeconfig(f"https://{host}:{port}", name))
+        yield front
+
+
+class ApiFront:
+    """Answers the requests to one API server and keeps its watches informed."""
+
+    def __init__(self, server: ApiServer, authenticate: Authenticate, now: Callable[[], float]) -> None:
+        self._server, self._authenticate, self._now = server, authenticate, now
+        self._waiting: dict[Collection, tuple[int, asyncio.Event]] = {}  # the version known to those who wait
+
+    async def __call__(self, request: HttpRequest) -> HttpReply:
+        if request.path in PROBES:
+            return HttpReply(200, b"ok")
+        user = self._authenticate(request)
+        if user is None:
+            return _reply(request, Response(401, failure(unauthorized())))
+        query = dict(parse_qsl(request.query, keep_blank_values=True))
+        accept = request.headers.get("accept", "")
+        if request.method == "GET" and query.get("watch") in ("true", "1"):
+            return self._watch(request, query, accept)
+        kind = request.headers.get("content-type", JSON).partition(";")[0].strip()
+        asked = Request(request.method, unquote(request.path), query, request.body, kind, user, accept)
+        answer = self._server.handle(asked, self._now())
+        if request.method != "GET":
+            self.inform()
+        return _reply(request, answer)
+
+    def inform(self) -> None:
+        """Wakes the watches of what has changed. To be called after whatever else writes to the server."""
+        for collection, (version, news) in list(self._waiting.items()):
+            if collection.version != version:
+                del self._waiting[collection]
+                news.set()
+
+    def _watch(self, request: HttpRequest, query: dict[str, str], accept: str) -> HttpReply:
+        try:
+            watch = self._server.watch(unquote(request.path), query)
+            render = rendering(watch.resource, accept, query)
+            seconds = _seconds(query)
+        except ApiError as refusal:
+            return _reply(request, Response(refusal.code, failure(refusal)))
+        return HttpReply(200, content_type=JSON, headers=_UNCACHED, stream=self._stream(watch, render, seconds))
+
+    async def _stream(self, watch: Watch, render: Render | None, seconds: float) -> AsyncGenerator[bytes, None]:
+        until = self._loop_time() + seconds
+        encode = _lines if render is None else _RenderedLines(render, self._now)
+        while True:
+            try:
+                events = watch.drain()
+            except ApiError as lost:
+                yield _line(b"ERROR", msgspec.json.encode(failure(lost)))
+                return
+            if events:
+                yield encode(events)
+            left = until - self._loop_time()
+            if left <= 0:
+                return
+            await self._news(watch.collection, min(left, BOOKMARK_SECONDS))
+
+    async def _news(self, collection: Collection, seconds: float) -> None:
+        """Returns when the collection has changed, or after that time."""
+        _, news = self._waiting.setdefault(collection, (collection.version, asyncio.Event()))
+        try:
+            async with asyncio.timeout(seconds):
+                await news.wait()
+        except TimeoutError:
+            return
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class _RenderedLines:
+    """The lines of a watch in another form. Of tables only the first one names the columns."""
+
+    def __init__(self, render: Render, now: Callable[[], float]) -> None:
+        self._render, self._now, self._first = render, now, True
+
+    def __call__(self, events: Iterable[WatchEvent]) -> bytes:
+        return b"".join(_line(event.type.encode(), msgspec.json.encode(self._shown(event))) for event in events)
+
+    def _shown(self, event: WatchEvent) -> Json:
+        if event.type == "BOOKMARK":
+            return event.value
+        shown = self._render(event.value, self._now())
+        if "columnDefinitions" not in shown:
+            return shown
+        first, self._first = self._first, False
+        return shown if first else {**shown, "columnDefinitions": None}
+
+
+_UNCACHED = (("Cache-Control", "no-cache, private"),)
+
+
+def _line(kind: bytes, value: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind, value)
+
+
+def _lines(events: Iterable[WatchEvent]) -> bytes:
+    return b"".join(_line(event.type.encode(), event.raw) for event in events)
+
+
+def _seconds(query: dict[str, str]) -> float:
+    text = query.get("timeoutSeconds", "")
+    return float(text) if text.isascii() and text.isdigit() and int(text) > 0 else WATCH_SECONDS
+
+
+def _reply(request: HttpRequest, response: Response) -> HttpReply:
+    body = response.body
+    warnings = tuple(("Warning", f'299 - "{_quoted(text)}"') for text in response.warnings)
+    headers = (*_UNCACHED, *warnings)
+    if len(body) >= COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        body = gzip.compress(body, COMPRESSION)
+        headers = (*headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+    return HttpReply(response.code, body, response.content_type, headers)
+
+
+def _quoted(text: str) -> str:
+    """For a header: one line, in ASCII, with quotes escaped."""
+    line = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return line.encode("ascii", "replace").decode()

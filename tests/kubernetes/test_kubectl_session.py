@@ -1,0 +1,123 @@
+"""One kubectl session on the small Kubernetes and on a real one: same exit codes and lines, but for ages and times."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import protobuf_fields
+import pytest
+from assets import program
+from children import Child, eventually
+from cluster import Cluster
+
+SPACE = "kubectl-session"
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: a, labels: {app: web}}
+spec:
+  schedulerName: nobody
+  containers: [{name: c, image: busybox, resources: {requests: {cpu: 100m}}}]
+"""
+QUEUED = POD.replace("name: a", "name: gated").replace(
+    "schedulerName: nobody", "schedulingGates: [{name: example.org/g}]"
+)
+WRONG = POD.replace("name: a", "name: wrong").replace("image: busybox", "images: busybox")
+CLASS = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: session-high}, value: 7}"
+MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {k: v}}"
+SESSION: tuple[tuple[str, str], ...] = (
+    ("create namespace kubectl-session", ""),
+    ("get namespace kubectl-session", ""),
+    ("create -f -", POD),
+    ("create -f -", POD),
+    ("create -f -", QUEUED),
+    ("create -f -", WRONG),
+    ("apply -f -", MAP),
+    ("apply -f -", MAP),
+    ("apply -f -", MAP.replace("k: v", "k: w")),
+    ("get configmap m -o jsonpath={.data.k}", ""),
+    ("create configmap n --from-literal=a=b", ""),
+    ("create secret generic s --from-literal=a=b", ""),
+    ("create serviceaccount robot", ""),
+    ("create job j --image=busybox", ""),
+    ("create priorityclass session-low --value=3", ""),
+    ("create quota q --hard=pods=100", ""),
+    ("create -f -", CLASS),
+    ("get pods", ""),
+    ("get pods -o wide", ""),
+    ("get pods --show-labels", ""),
+    ("get pods -l app=web -o name", ""),
+    ("get pods --field-selector=status.phase=Running", ""),
+    ("get pod,cm,secret", ""),
+    ("get jobs", ""),
+    ("get priorityclass session-high session-low", ""),
+    ("get pod nope", ""),
+    ("get nonsense", ""),
+    ("label pod a tier=front", ""),
+    ("label pod a tier=back", ""),
+    ("label pod a tier=back --overwrite", ""),
+    ("annotate pod a note=one", ""),
+    ('patch pod a -p {"metadata":{"labels":{"x":"1"}}}', ""),
+    ('patch pod a --type=merge -p {"metadata":{"labels":{"y":"2"}}}', ""),
+    ('patch pod a --type=json -p [{"op":"add","path":"/metadata/labels/z","value":"3"}]', ""),
+    ('patch pod a --type=json -p [{"op":"test","path":"/metadata/labels/z","value":"4"}]', ""),
+    ('patch pod a --type=merge -p {"spec":{"nodeName":"n"}}', ""),
+    ("get pod a -o jsonpath={.metadata.labels}", ""),
+    ("replace -f -", MAP.replace("k: v", "k: x")),
+    ("wait --for=jsonpath={.data.k}=x configmap/m --timeout=5s", ""),
+    ("wait --for=condition=Ready pod/a --timeout=1s", ""),
+    ("delete configmap n", ""),
+    ("delete pod a gated --wait=true --timeout=20s", ""),
+    ("delete priorityclass session-high session-low", ""),
+    ("delete namespace kubectl-session --wait=false", ""),
+)
+AGE = re.compile(r"\b\d+(?:s|m\d*s?|h\d*m?|d\d*h?|y\d*d?)(?=\s|$)")
+CHANGING = (AGE, re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"))
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a `headgate apiserver`."""
+    folder = tmp_path_factory.mktemp("ours")
+    file = folder / "kubeconfig"
+    command = [sys.executable, "-m", "headgate", "apiserver", "--kubeconfig", file]
+    server = Child(command, folder / "apiserver.log")
+    eventually("our API server is up", file.exists)
+    yield file
+    server.terminate()
+    assert server.wait() == 0, server.written()
+
+
+def run(kubeconfig: Path, command: str, text: str) -> tuple[int, str, str]:
+    space = [] if "namespace" in command or "priorityclass" in command else [f"--namespace={SPACE}"]
+    asked = [str(program("kubectl")), f"--kubeconfig={kubeconfig}", *command.split(" "), *space]
+    done = subprocess.run(asked, input=text, capture_output=True, text=True, check=False)
+    return done.returncode, shown(done.stdout), shown(done.stderr)
+
+
+def shown(text: str) -> str:
+    """The lines without what differs from run to run; columns are as wide as what stands in them.
+
+    Left out is also the difference of Go's own structs that a real server adds to a forbidden update.
+    """
+    text = re.sub("\n@@ .*", "\n", text, flags=re.DOTALL)
+    for each in CHANGING:
+        text = each.sub("#", text)
+    return re.sub(" {2,}", "  ", text)
+
+
+def test_the_same_session_reads_the_same(cluster: Cluster, ours: Path):
+    differing = []
+    for command, text in SESSION:
+        real, small = (run(file, command, text) for file in (cluster.administrator, ours))
+        if real != small:
+            differing.append(f"kubectl {command}\n  real: {real}\n  ours: {small}")
+    assert not differing, "\n".join(differing)
+
+
+def test_the_table_of_protobuf_fields_is_that_of_the_pinned_kubernetes():
+    assert protobuf_fields.FILE.read_text() == protobuf_fields.rendered()
