@@ -21,8 +21,6 @@ from headgate.api.install_manifests import (
     AtService,
     AtUrl,
     queue_definitions,
-    rights,
-    tenant_rights,
     volcano_definitions,
 )
 from headgate.api.requests import Call
@@ -483,88 +481,6 @@ async def test_what_the_server_refuses_is_named():
     with pytest.raises(NotInstalled, match=r"CustomResourceDefinition workloads.*: you may not"):
         async for _ in install(manifests(None), forbid, asyncio.sleep):
             pass
-
-
-def test_a_dry_run_prints_everything_as_yaml_and_asks_nobody():
-    result = CliRunner().invoke(main, ["install", "--dry-run", "--service", "headgate-system/headgate:8443"])
-    printed = list(yaml.safe_load_all(result.output))
-    assert result.exit_code == 0
-    assert printed == list(manifests(AtService("headgate-system", "headgate", 8443)))
-    without = CliRunner().invoke(main, ["install", "--dry-run", "--no-queues"])
-    assert [one["kind"] for one in yaml.safe_load_all(without.output)] == [
-        "CustomResourceDefinition",
-        *(one["kind"] for one in (*rights(queues=False), *tenant_rights(queues=False))),
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-    ]
-
-
-def test_without_queues_nobody_is_asked_about_jobs_and_other_pods_than_annotated_ones_and_nothing_more_is_allowed():
-    flags = ["install", "--dry-run", "--no-queues", "--service", "a/b"]
-    printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
-    hooks = [hook["name"] for one in printed for hook in one.get("webhooks", ())]
-    gate = "default.pods-gated-by-queue.headgate.dev"
-    assert hooks == ["default.workloads.headgate.dev", gate, "validate.workloads.headgate.dev"]
-    assert "headgate-quota" not in {one["metadata"]["name"] for one in printed}
-    [policy] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicy"]
-    asked = [rule["resources"][0] for rule in policy["matchConstraints"]["resourceRules"]]
-    assert asked == ["workloads", "podgroups", "podgroups"]
-
-
-def test_only_a_manager_cluster_gives_the_right_to_read_secrets_and_only_in_our_namespace():
-    def about_secrets(*flags: str) -> list[tuple[str, list[str]]]:
-        printed = yaml.safe_load_all(CliRunner().invoke(main, ["install", "--dry-run", *flags]).output)
-        return [
-            (one["metadata"].get("namespace", "everywhere"), rule["verbs"])
-            for one in printed
-            for rule in one.get("rules", ())
-            if "secrets" in rule.get("resources", ()) and "resourceNames" not in rule
-        ]
-
-    create = ("headgate-system", ["create"])
-    assert about_secrets() == [create]
-    assert about_secrets("--fleet") == [create, ("headgate-system", ["list", "watch"])]
-    refused = CliRunner().invoke(main, ["install", "--dry-run", "--fleet", "--no-queues"])
-    assert (refused.exit_code, "a manager cluster has queues" in refused.output) == (2, True)
-
-
-def test_the_namespaces_of_system_classes_can_be_chosen():
-    flags = ["install", "--dry-run", "--system-class-namespaces", "kube-system, storage"]
-    printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))
-    [binding] = [one["spec"] for one in printed if one["kind"] == "ValidatingAdmissionPolicyBinding"]
-    [elsewhere] = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
-    assert elsewhere["values"] == ["kube-system", "storage"]
-
-
-def test_the_gate_is_for_pods_of_the_schedulers_that_are_named():
-    def condition(*flags: str) -> str:
-        printed = CliRunner().invoke(main, ["install", "--dry-run", "--service", "a/b", *flags]).output
-        hooks = [hook for one in yaml.safe_load_all(printed) for hook in one.get("webhooks", ())]
-        [gate] = [hook for hook in hooks if hook["name"] == "default.pods-gated-by-queue.headgate.dev"]
-        return next(one["expression"] for one in gate["matchConditions"] if one["name"] == "of-our-schedulers")
-
-    assert condition() == 'object.spec.schedulerName in ["headgate"]'
-    named = condition("--scheduler-name", "volcano", "--scheduler-name", "headgate")
-    assert named == 'object.spec.schedulerName in ["headgate","volcano"]'
-
-
-@pytest.mark.parametrize(
-    "flags, said",
-    [
-        pytest.param(["--scheduler-name", "A'"], "expected a name of lower-case letters", id="a bad scheduler name"),
-        pytest.param(["--service", "x"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, got 'x'", id="no namespace"),
-        pytest.param(["--service", "a/b:0"], "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT", id="no port"),
-        pytest.param(["--webhook-url", "http://x"], "expected a URL such as https://10.0.0.5:10271", id="without TLS"),
-        pytest.param(["--system-class-namespaces", "A b"], "expected names of namespaces", id="a bad namespace"),
-        pytest.param(["--system-class-namespaces", ","], "expected at least one namespace", id="no namespace"),
-        pytest.param(["--service", "a/b", "--webhook-url", "https://x"], "not both", id="two places"),
-        pytest.param(["--kubeconfig", "/nowhere/at/all"], "expected a readable file", id="no such cluster"),
-    ],
-)
-def test_wrong_input_is_told_in_a_line(flags: list[str], said: str, capfd: pytest.CaptureFixture[str]):
-    result = CliRunner().invoke(main, ["install", *flags])
-    assert result.exit_code == 2
-    assert said in result.output
 
 
 KUBECONFIG = """
