@@ -99,8 +99,10 @@ def controller(metadata: WireMetadata) -> Target | None:
 
 
 def is_of_daemon_set(metadata: WireMetadata) -> bool:
-    references = metadata.owner_references or ()
-    return any(each.controller and (each.api_version, each.kind) == ("apps/v1", "DaemonSet") for each in references)
+    for each in metadata.owner_references or ():
+        if each.kind == "DaemonSet" and each.api_version == "apps/v1" and each.controller:
+            return True
+    return False
 
 
 def decode_service(raw: Buffer) -> Service:

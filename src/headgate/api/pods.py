@@ -92,8 +92,8 @@ def group_and_total(
         return GroupKey(Key(Kind.POD_GROUP, space, scheduling.pod_group_name)), 0
     if volcano := annotations.get(GROUP_NAME) or annotations.get(VOLCANO_GROUP_NAME):
         return GroupKey(Key(Kind.VOLCANO_POD_GROUP, space, volcano)), 0
-    start_singly = any(annotations.get(each) == "true" for each in KUEUE_ONE_BY_ONE)
-    if (total := annotations.get(KUEUE_TOTAL)) and not start_singly:
+    total = annotations.get(KUEUE_TOTAL)
+    if total and not any(annotations.get(each) == "true" for each in KUEUE_ONE_BY_ONE):
         return _group_of_kueue(space, labels.get(KUEUE_GROUP) or annotations.get(KUEUE_GROUP), total)
     return None, 0
 
