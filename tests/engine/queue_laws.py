@@ -6,6 +6,7 @@ Answers fail or are lost, reservations expire, and the process restarts at any m
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from random import Random
 
 from histories import PLAIN, BrokenLaw, History, said
@@ -88,7 +89,7 @@ class QueueHistory(History):
         before = QueueView(self.cluster.objects)
         after = QueueView(self.cluster.objects | self._performed(effects))
         freed = {each.key for each in after.pods if has_started(before.objects[each.key], each)}
-        self._within(after, before)
+        self._within(after, before.shown)
         for key in sorted(freed):
             self._whole(after, after.objects[key])
             overtaken = [each for each in before.overtaken(before.objects[key]) if each.key not in freed]
@@ -106,11 +107,11 @@ class QueueHistory(History):
                     changed[done.key] = done
         return changed
 
-    def _within(self, view: QueueView, before: QueueView) -> None:
-        """Usage and reservations exceed a capability at no level, beyond what was in use already."""
+    def _within(self, view: QueueView, already: Mapping[str, int]) -> None:
+        """Usage and reservations exceed a capability at no level, beyond what was there already."""
         for name in view.queues:
             limit, used = view.limit(name), view.shown[name]
-            if limit is not None and used > max(limit, before.in_use[name]):
+            if limit is not None and used > max(limit, already[name]):
                 numbers = f"{view.in_use[name]} in use, {used} with what is reserved, of {limit}"
                 raise BrokenLaw(f"queue {name}: {numbers}\n{self.story}")
 
@@ -124,7 +125,7 @@ class QueueHistory(History):
     def check(self) -> None:
         """What must hold at rest, by the objects alone."""
         view = QueueView(self.cluster.objects)
-        self._within(view, view)
+        self._within(view, view.in_use)
         for unit in view.waiting():
             if view.allows(unit):
                 names = ", ".join(one.key.name for one in unit)

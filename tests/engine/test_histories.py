@@ -15,6 +15,18 @@ def test_decisions_are_those_of_a_fresh_process(first):
         decisions_are_those_of_a_fresh_process(seed)
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(500_527, id="a promised member of a group without a gang loses its node to another pod"),
+        pytest.param(24_578, id="a promised member that goes by itself belongs to a gang that needs more pods now"),
+        pytest.param(22_992, id="an eviction without an answer was for a gang that has another priority by now"),
+    ],
+)
+def test_histories_that_were_decided_otherwise_once(seed):
+    decisions_are_those_of_a_fresh_process(seed)
+
+
 def test_the_law_sees_a_pod_that_nobody_tried_again():
     """A pod the engine was never told of is one a fresh process would bind."""
     history = History(0)

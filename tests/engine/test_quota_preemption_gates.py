@@ -317,6 +317,8 @@ def test_the_price_counts_victims_priorities_and_work_and_names_nobody():
     steps.see(gated(cpu=4))
     assert proposal(steps, "high") == PreemptionProposal(True, 2, 2, 1, 4, 7.0)
     assert proposal(steps, "high").work_lost(100.0) == 4 * 93
+    (entry,) = steps.journal.about(steps["high"].key)
+    assert entry.numbers == {"queue": "cq", "victims": 2, "highest_priority": 2, "pods": 4}
 
 
 def test_time_alone_changes_no_price():

@@ -273,12 +273,8 @@ def queued_workload(dice: Random, name: str) -> Json:
         "reclaimablePods": [{"name": "main", "count": 1}],
         "admissionChecks": [
             {
-                "name": "a",
-                "state": "Retry",
-                "message": "m",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-                "requeueAfterSeconds": 5,
-                "retryCount": 1,
+                **{"name": "a", "state": "Retry", "message": "m", "lastTransitionTime": AT},
+                **{"requeueAfterSeconds": 5, "retryCount": 1},
                 "podSetUpdates": [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {"c": "d"}}],
             }
         ],
@@ -402,6 +398,26 @@ def _flat(kind: Kind, fields: Json, namespaced: bool = False) -> Any:
     return lambda _dice, name: {"metadata": metadata(kind, name, namespaced=namespaced), **copy.deepcopy(fields)}
 
 
+def volcano_queue(dice: Random, name: str) -> Json:
+    spec = {
+        "capability": {"cpu": dice.choice(("1000", "1", "0")), "memory": "1Ti"},
+        **{"guarantee": {"resource": {"cpu": "1"}}, "deserved": {"cpu": "2"}},
+        "parent": dice.choice(("root", "root", "default", "q", "a", "b")),
+        **{"priority": dice.choice((0, 5)), "weight": 1, "reclaimable": True},
+        "dequeueStrategy": dice.choice(("fifo", "traverse")),
+    }
+    state = dice.choice(("Open", "Open", "Closing", "Closed", "Unknown"))
+    status = {"state": state, "allocated": {"cpu": "1"}, "reservation": {"resource": {"cpu": "1"}}, "pending": 1}
+    return {"metadata": metadata(Kind.VOLCANO_QUEUE, name, namespaced=False), "spec": spec, "status": status}
+
+
+def volcano_pod_group(dice: Random, name: str) -> Json:
+    spec = {"minMember": dice.choice((0, 1, 2)), "queue": dice.choice(("q", "a", "root")), "priorityClassName": "high"}
+    spec |= {"minResources": _LIMITS} if dice.random() < 0.5 else {}
+    status = {"phase": "Pending", "conditions": [CONDITION], "running": 1, "succeeded": 1, "failed": 1}
+    return {"metadata": metadata(Kind.VOLCANO_POD_GROUP, name), "spec": spec, "status": status}
+
+
 _TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}}
 _REPLICAS = {"replicas": 2, "selector": SELECTOR, "template": _TEMPLATE}
 _LIMITS = {"cpu": "1", "memory": "1Gi"}
@@ -512,25 +528,8 @@ MAKERS: dict[Kind, Any] = {
         },
         {"conditions": [CONDITION]},
     ),
-    Kind.VOLCANO_POD_GROUP: _spec_of(
-        Kind.VOLCANO_POD_GROUP,
-        {"minMember": 2, "queue": "q", "priorityClassName": "high", "minResources": _LIMITS},
-        {"phase": "Pending"},
-    ),
-    Kind.VOLCANO_QUEUE: _spec_of(
-        Kind.VOLCANO_QUEUE,
-        {
-            "capability": {"cpu": "1000", "memory": "1Ti"},
-            "guarantee": {"resource": {"cpu": "1"}},
-            "deserved": {"cpu": "2"},
-            "parent": "root",
-            "priority": 1,
-            "reclaimable": True,
-            "weight": 1,
-            "dequeueStrategy": "fifo",
-        },
-        {"state": "Open", "allocated": {"cpu": "1"}, "reservation": {"resource": {"cpu": "1"}}},
-    ),
+    Kind.VOLCANO_POD_GROUP: volcano_pod_group,
+    Kind.VOLCANO_QUEUE: volcano_queue,
     Kind.KUEUE_WORKLOAD: queued_workload,
     Kind.CLUSTER_QUEUE: cluster_queue,
     Kind.LOCAL_QUEUE: _spec_of(

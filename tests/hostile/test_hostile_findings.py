@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from builders import bound, gang, member, node, workload
+from builders import amounts, bound, gang, member, node, workload
 from msgspec.structs import replace
 from steps import Steps
+from volcano_scenes import Queues, elsewhere, grouped, pod_group, queue, queued
 
 from headgate.api.admission import InvalidReview, answer
 from headgate.api.decode import InvalidObject, decode, decode_list, decode_watch, identity
@@ -20,6 +21,7 @@ from headgate.model.admission import (
 )
 from headgate.model.keys import Key, Kind
 from headgate.model.quota_settings import QuotaSettings
+from headgate.model.volcano import DequeueStrategy
 
 META = {"name": "a", "namespace": "d"}
 
@@ -136,3 +138,59 @@ def test_a_class_that_was_never_seen_can_be_gone():
 def test_a_webhook_leaves_what_is_not_well_typed_to_the_server(webhook, new):
     request = AdmissionRequest("d", new, None)
     assert HANDLERS[webhook](request, WebhookSettings(QuotaSettings(), lambda *_: "")) == AdmissionAllowed()
+
+
+MANY = 10_000
+
+
+def far_down():
+    """A queue below a queue, and so on."""
+    return [queue(f"q{number}", 1000, f"q{number - 1}" if number else "root", guarantee=1) for number in range(MANY)]
+
+
+def all_around():
+    """A queue below a queue, and the first below the last."""
+    return [queue(f"q{number}", 1000, f"q{(number - 1) % MANY}", guarantee=1) for number in range(MANY)]
+
+
+@pytest.mark.parametrize("queues", [far_down, all_around])
+def test_a_chain_or_a_circle_of_very_many_queues_harms_those_in_it_alone(queues):
+    steps = Queues(queue("fine", 1000), *queues(), node("n"), queued("lost", of=f"q{MANY - 1}"), queued("a", of="fine"))
+    assert steps.bound == {"a": "n"}
+    assert steps.messages["lost"] == "waiting for its queue: more than 16 queues are above one another"
+
+
+ABSURD = 10**18
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"capability": amounts(-1000)}, id="a capability below zero"),
+        pytest.param({"guarantee": -1000}, id="a guarantee below zero"),
+        pytest.param({"guarantee": ABSURD}, id="a guarantee beyond everything"),
+        pytest.param({"deserved": ABSURD, "priority": -(2**31)}, id="deserving everything, with a priority below zero"),
+        pytest.param({"weight": -1, "priority": 2**31 - 1}, id="a weight below zero, with the highest priority"),
+        pytest.param({"parent": ""}, id="a second root"),
+    ],
+)
+def test_a_queue_with_absurd_numbers_keeps_nobody_elses_pods_from_nodes(odd):
+    strange = queue("odd", **{"capability": amounts(500), **odd})
+    steps = Queues(queue("team", 1000), strange, node("n"), queued("b", 700, "odd"), queued("a", created=1.0))
+    assert steps.bound == {"a": "n"}
+
+
+def test_a_tenant_of_a_queue_without_a_limit_cannot_reserve_all_there_is():
+    """Two requests that together are the largest number there is, and no queue above that has a limit."""
+    most = [elsewhere("m0", 2**62 - 1, of="free"), elsewhere("m1", 1, of="free", created=1.0)]
+    steps = Queues(queue("free"), queue("team", 1000), *most)
+    assert steps.let_go == ["m0", "m1"]
+    steps.see(node("n"), queued("a", created=2.0))
+    assert steps.binds == {"a": "n"}
+
+
+def test_a_group_that_wants_more_members_than_there_can_be_holds_back_nobody_else():
+    fifo = queue("team", 1000, dequeue=DequeueStrategy.FIFO)
+    group = pod_group(members=2**31 - 1, volcano={"min_resources": amounts(-1, ABSURD)})
+    steps = Queues(fifo, group, node("n"), grouped("m0"), queued("a", created=1.0))
+    assert steps.bound == {"a": "n"}

@@ -10,7 +10,7 @@ from headgate.api.jobs import COMPLETION_INDEX
 from headgate.model.keys import Key, Kind
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod, PodShape
-from headgate.world.job_indexes import IndexProgress, backoff_after, indexes_in, intervals_of
+from headgate.world.job_indexes import IndexProgress, backoff_after, intervals_of
 
 
 def pod(name: str, index: int, phase: Phase = Phase.RUNNING, deleted: float | None = None) -> Pod:
@@ -20,20 +20,24 @@ def pod(name: str, index: int, phase: Phase = Phase.RUNNING, deleted: float | No
 
 @given(st.sets(st.integers(0, 50)))
 def test_a_list_of_indexes_says_which(indexes):
-    assert set(indexes_in(intervals_of(indexes), 51)) == indexes
+    progress = IndexProgress()
+    progress.update(JobIndexes(intervals_of(indexes), ""), 51)
+    assert progress.completed == indexes
 
 
 @pytest.mark.parametrize(
     "text, indexes",
     [
-        pytest.param("", [], id="none"),
-        pytest.param("0,2-4", [0, 2, 3, 4], id="single ones and runs"),
-        pytest.param("x,1,-,3-", [1, 3], id="what is no index is left out"),
-        pytest.param("3-9999999999,²", [3, 4], id="what the Job has no pods for is left out"),
+        pytest.param("", set(), id="none"),
+        pytest.param("0,2-4", {0, 2, 3, 4}, id="single ones and runs"),
+        pytest.param("1,x,3", {1}, id="what comes after a mistake is left out"),
+        pytest.param("3-9999999999,²", {3, 4}, id="what the Job has no pods for is left out"),
     ],
 )
 def test_lists_of_indexes(text, indexes):
-    assert list(indexes_in(text, 5)) == indexes
+    progress = IndexProgress()
+    progress.update(JobIndexes("", text), 5)
+    assert progress.failed == indexes
 
 
 def test_an_index_fails_for_good_after_more_failures_than_its_limit():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -106,7 +107,7 @@ def decode_job(raw: Buffer) -> Job:
         suspension_shown=is_true(status.conditions, "Suspended"),
         owner=controller(metadata) if metadata.owner_references else None,
         generation=metadata.generation,
-        failed_indexes=count_indexes(status.failed_indexes, spec.completions or 0) if status.failed_indexes else 0,
+        failed_indexes=sum(map(len, index_ranges(status.failed_indexes or "", spec.completions or 0))),
         indexes=_indexes(spec, status) if spec.completion_mode == "Indexed" else None,
         spec=_specs.decode(raw).spec.copy() if spec.managed_by == MULTIKUEUE else Raw(b""),
     )
@@ -117,18 +118,18 @@ def _indexes(spec: WireJobSpec, status: WireJobStatus) -> JobIndexes:
     return JobIndexes(completed, failed, spec.backoff_limit_per_index, spec.max_failed_indexes)
 
 
-def count_indexes(intervals: str, below: int) -> int:
-    """How many indexes below that bound are listed, as in "1,3-5". What comes after a mistake does not count."""
-    count, following = 0, 0
-    for interval in intervals.split(","):
+def index_ranges(listed: str, below: int) -> Iterator[range]:
+    """The indexes below that bound in a list such as "1,3-5". What comes after a mistake does not count."""
+    following = 0
+    for interval in listed.split(","):
         first, dash, last = interval.partition("-")
         if not _INDEX.fullmatch(first) or (dash and not _INDEX.fullmatch(last)):
-            break
+            return
         start, end = int(first), int(last or first)
         if start < following or end < start:
-            break
-        count, following = count + max(0, min(end + 1, below) - start), end + 1
-    return count
+            return
+        following = end + 1
+        yield range(start, min(following, below))
 
 
 def _uncounted(pods: WireUncountedPods | None) -> int:

@@ -172,7 +172,7 @@ def _kind(group: str, version: str, kind: str) -> Json:
 
 def _own_kind(resource: ResourceType) -> tuple[str, str, str]:
     """A built-in resource names no group and version of its own; clients read those above it."""
-    return (resource.group, resource.version, resource.kind) if resource.singular else ("", "", resource.kind)
+    return (resource.group, resource.version, resource.kind) if resource.schema is not None else ("", "", resource.kind)
 
 
 def _subresources(resource: ResourceType) -> tuple[_Subresource, ...]:

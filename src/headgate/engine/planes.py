@@ -1,4 +1,7 @@
-"""The planes of the engine: each decides about its own objects, and they know each other only by what is observed."""
+"""The planes of the engine: each decides about its own objects, and they know each other only by what is observed.
+
+What several of them report in the same words is here too: requests that are too large to be counted.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from headgate.engine.distributions import Distribution, Labels
-from headgate.model.effects import Effect, FleetEffect
+from headgate.engine.journal import Entry
+from headgate.model.effects import Effect, EmitEvent, EventType, FleetEffect
 from headgate.model.events import Event
-from headgate.model.keys import Key, Kind
+from headgate.model.keys import Key, Kind, Target
+from headgate.model.resources import LARGEST_REQUEST, amount_text
 
 Number = tuple[str, Labels, int | float | Distribution]
 """A metric, its labels sorted by name, and its value."""
@@ -43,3 +48,13 @@ class Plane(Protocol):
 
     def collect(self) -> Iterator[Number]:
         """What can be counted or measured now, by metric, labels and value."""
+
+
+def saturated_entry(key: Key, names: tuple[str, ...], now: float) -> Entry:
+    most = ", ".join(f"{name} {amount_text(name, LARGEST_REQUEST)}" for name in names)
+    message = f"requests more than can be counted, which no node has; it counts as {most}"
+    return Entry(now, key, "saturate", "RequestsTooLarge", message)
+
+
+def saturated_event(target: Target, entry: Entry) -> EmitEvent:
+    return EmitEvent(target, EventType.WARNING, entry.reason, "Scheduling", entry.message, entry.at)

@@ -65,8 +65,8 @@ def manifests(
     *,
     queues: bool = True,
     volcano: bool = False,
-    schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,),
     fleet: bool = False,
+    schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,),
     system_classes: Sequence[str] = SYSTEM_CLASS_NAMESPACES,
 ) -> tuple[Manifest, ...]:
     """All that is to be installed, in order; no webhook configurations without a place to find the webhooks at.

@@ -63,8 +63,8 @@ class RunPlan(Struct, frozen=True):
     record: BinaryIO | None = None
     plugins: tuple[PreEnqueue, ...] = ()  # written by others
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
-    reading: ReadProgress = Unwatched()
     namespace: str = "kube-system"  # our own
+    reading: ReadProgress = Unwatched()
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -165,16 +165,9 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
     plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
     clocks = (time.perf_counter, time.time)
     return TermDependencies(
-        plan.settings,
-        plugins,
-        reflector,
-        metrics,
-        log,
-        recorder,
-        *clocks,
-        Quarantine(),
-        plan.reading,
-        plan.namespace,
+        *(plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine()),
+        reading=plan.reading,
+        namespace=plan.namespace,
     )
 
 

@@ -17,7 +17,8 @@ from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import DEEPEST_QUEUE, DEFAULT_QUEUE, DEVICE_CLASS, ROOT, VolcanoQueue
 from headgate.quota.tree import FlavorResource, Forest, QuotaNode
 
-UNLIMITED = 2**62
+UNLIMITED = 2**127
+"""More than any number of pods can request: what one tenant requests never is all of a root without a limit."""
 
 
 class Shortage(Struct, frozen=True):

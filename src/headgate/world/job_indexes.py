@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 
-from headgate.api.jobs import COMPLETION_INDEX
+from headgate.api.jobs import COMPLETION_INDEX, index_ranges
 from headgate.model.objects import JobIndexes
 from headgate.model.pod import Phase, Pod
 
 FIRST_BACKOFF = 10.0  # seconds before a failed pod is replaced; doubles with each failure
 LONGEST_BACKOFF = 600.0
-_INDEX = re.compile(r"[0-9]{1,10}")
 
 
 class IndexProgress(Struct):
@@ -27,8 +25,8 @@ class IndexProgress(Struct):
 
     def update(self, shown: JobIndexes, completions: int) -> None:
         """What the status of the Job has stays."""
-        self.completed.update(indexes_in(shown.completed, completions))
-        self.failed.update(indexes_in(shown.failed, completions))
+        self.completed.update(*index_ranges(shown.completed, completions))
+        self.failed.update(*index_ranges(shown.failed, completions))
 
     def add_pod(self, pod: Pod, now: float) -> None:
         index = index_of(pod)
@@ -79,14 +77,6 @@ def backoff_after(failures: Collection[float]) -> float:
 def index_of(pod: Pod) -> int | None:
     text = pod.annotations.get(COMPLETION_INDEX, "")
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-def indexes_in(intervals: str, below: int) -> Iterator[int]:
-    """The indexes below that bound of a list such as `0,2-4`; what is no interval is left out."""
-    for interval in intervals.split(","):
-        first, _, last = interval.partition("-")
-        if _INDEX.fullmatch(first) and _INDEX.fullmatch(last or first):
-            yield from range(int(first), min(int(last or first) + 1, below))
 
 
 def intervals_of(indexes: Iterable[int]) -> str:

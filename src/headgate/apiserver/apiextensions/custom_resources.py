@@ -94,7 +94,7 @@ def _resource_type(spec: Json, version: Json) -> ResourceType:
         rules=CustomResourceStrategy(schema, namespaced, has_status),
         has_status=has_status,
         short_names=tuple(names.get("shortNames") or ()),
-        singular=names["singular"],
+        singular=names.get("singular") or "",
         categories=tuple(names.get("categories") or ()),
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
         schema=version["schema"]["openAPIV3Schema"],

@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -53,8 +52,7 @@ def decode_protobuf(body: bytes) -> Json:
         elif number == 2:
             raw = _bytes(value)
     api_version, name = kind.get(1, ""), kind.get(2, "")
-    kinds = _table()[0]
-    message = kinds.get(f"{api_version} {name}") or kinds.get(name)
+    message = KINDS.get(f"{api_version} {name}") or KINDS.get(name)
     if message is None:
         raise InvalidProtobuf(f'no kind "{name}" is registered for version "{api_version}"')
     return {"apiVersion": api_version, "kind": name, **_decoded(message, raw, 0)}
@@ -62,21 +60,11 @@ def decode_protobuf(body: bytes) -> Json:
 
 def message_of(api_version: str, kind: str) -> str | None:
     """The message that describes objects of the kind; None where there is none."""
-    return _table()[0].get(f"{api_version} {kind}")
+    return KINDS.get(f"{api_version} {kind}")
 
 
 def message_fields(message: str) -> Iterable[FieldType]:
-    return _table()[1][message].values()
-
-
-@cache  # it is read once: the table never changes
-def _table() -> tuple[Mapping[str, str], Mapping[str, Mapping[int, FieldType]]]:
-    document = msgspec.json.decode(files(__package__).joinpath(FILE).read_bytes())
-    messages = {
-        message: {number: _described(name, kind) for number, name, kind in of}
-        for message, of in document["messages"].items()
-    }
-    return document["kinds"], messages
+    return MESSAGES[message].values()
 
 
 def _described(name: str, kind: str) -> FieldType:
@@ -91,10 +79,17 @@ def _described(name: str, kind: str) -> FieldType:
     )
 
 
+_TABLE = msgspec.json.decode((files("headgate.apiserver.handlers") / FILE).read_bytes())
+KINDS: Mapping[str, str] = _TABLE["kinds"]
+MESSAGES: Mapping[str, Mapping[int, FieldType]] = {
+    message: {number: _described(name, kind) for number, name, kind in of} for message, of in _TABLE["messages"].items()
+}
+
+
 def _decoded(message: str, data: bytes, level: int) -> Json:
     if level > MOST_LEVELS:
         raise InvalidProtobuf(f"more than {MOST_LEVELS} levels")
-    known, found = _table()[1][message], dict[str, Any]()
+    known, found = MESSAGES[message], dict[str, Any]()
     for number, value in _fields(data):
         field = known.get(number)
         if field is None:

@@ -43,7 +43,11 @@ def _summary(given: Admission) -> dict[str, int | str]:
 
 
 def refused(head: PendingWorkload, refusal: Refusal, now: float) -> Entry:
-    return Entry(now, head.key, "wait", refusal.reason, refusal.message, {"queue": head.queue})
+    numbers: dict[str, int | str] = {"queue": head.queue}
+    cost = refusal.proposal
+    if cost is not None and cost.can_preempt:
+        numbers |= {"victims": cost.victims, "highest_priority": cost.highest_priority, "pods": cost.pods}
+    return Entry(now, head.key, "wait", refusal.reason, refusal.message, numbers)
 
 
 def preempted(victim: QueuedWorkload, head: PendingWorkload, chosen: Victim, message: str, now: float) -> Entry:

@@ -9,7 +9,7 @@ from typing import assert_never
 from headgate.engine.deadlines import Timer
 from headgate.engine.extension_points import ADMISSION, PluginObserver, unwatched
 from headgate.engine.journal import Journal
-from headgate.engine.planes import Number
+from headgate.engine.planes import Number, saturated_entry, saturated_event
 from headgate.engine.quota import events
 from headgate.engine.quota.admission_cycle import AdmissionCycle
 from headgate.engine.quota.admission_loop import AdmissionLoop
@@ -28,7 +28,6 @@ from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.rate_limiter import RateLimiter
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
-from headgate.engine.saturation import saturated_entry, saturated_event
 from headgate.lifecycle.terminating.holds import running_since
 from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
 from headgate.lifecycle.workload.deadlines import next_deadline

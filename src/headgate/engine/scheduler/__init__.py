@@ -7,7 +7,7 @@ A pod passes the stages in this order; `plane` owns them and holds nothing else:
 * `choose`: takes the next gang, or equal pods, from the queue.
 * `capacity`: stages that may say "not now, because", such as `queue_capacity` of Volcano's queues with `queue_gates`.
 * `place`: finds nodes, after `resolving` what the pods name.
-* `bind`: reserves, assumes and binds; or `preempt`: nominates, marks and evicts.
+* `bind`: reserves, assumes and binds; or `post_filter` finds whom to preempt and `preempt` nominates, marks and evicts.
 
 Every decision is a journal entry; conditions and events are rendered from it (`events`, `preemption_events`).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.engine.journal import Journal
-from headgate.engine.saturation import saturated_entry, saturated_event
+from headgate.engine.planes import saturated_entry, saturated_event
 from headgate.engine.scheduler.bind import AssumedPod, BindStage
 from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.capacity import CapacityStages
@@ -107,6 +107,8 @@ class AbsorbStage:
             if pod.group is not None:
                 self._cache.touch_workload(pod.group.workload)
                 self._gangs.touch_all(pod.group)
+            if self._pre_enqueue.is_member_that_matters(pod):
+                self._cache.note(ClusterEvent.MEMBERS_CHANGED)
             self._candidate_changed(self._cache.pods[pod.key])
         return effects
 

@@ -27,6 +27,7 @@ from headgate.engine.scheduler.interrupted import DISRUPTION_TARGET
 from headgate.engine.scheduler.metrics import AttemptResult, GroupAttempt, SchedulerMetrics
 from headgate.engine.scheduler.place import Found, PlaceStage
 from headgate.engine.scheduler.plugins import plugins_for
+from headgate.engine.scheduler.post_filter import PostFilterStage
 from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
@@ -123,20 +124,19 @@ class SchedulerPlane:
         self._capacity = CapacityStages((self._queue_capacity, *capacity))
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
-        self._preempt = PreemptStage(
+        search = watch(
+            PREEMPTIONS[settings.preemption.gangs](cache.nodes, cache.running, cache.budgets, certifier), POST_FILTER
+        )
+        self._preempt = PreemptStage(cache, queue, gangs, self._place, search, journal=journal, backoff=backoff)
+        self._post_filter = PostFilterStage(
             cache,
-            queue,
             gangs,
             self._place,
-            watch(
-                PREEMPTIONS[settings.preemption.gangs](cache.nodes, cache.running, cache.budgets, certifier),
-                POST_FILTER,
-            ),
+            search,
+            self._preempt,
             placers=placers,
             enabled=preempting,
-            journal=journal,
             metrics=self._metrics,
-            backoff=backoff,
         )
         self._queue_preemption = QueuePreemptStage(cache, self._queue_capacity, self._preempt, preempting)
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
@@ -337,7 +337,7 @@ class SchedulerPlane:
             cluster_events = dict.fromkeys(ClusterEvent)
             effects += self._pre_enqueue.recheck_all(now)
         if cluster_events:
-            self._preempt.forget_failed_searches()
+            self._post_filter.forget_failed_searches()
             if self._queue_capacity.in_use:
                 self._queue_preemption.forget_failed_searches()
             effects += self._pre_enqueue.recheck(cluster_events, now)
@@ -394,7 +394,7 @@ class SchedulerPlane:
     def _refuse(self, info: QueuedPodInfo, found: NoPlacement, pods: list[Pod], now: float) -> list[Effect]:
         self._queue.set_equivalence(info, self._place.equivalence(info))
         info.rejected_by = found.filters
-        post_filter = self._preempt.run(info, found, now)
+        post_filter = self._post_filter.run(info, found, now)
         result = AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE
         self._metrics.attempted(info, result, info.pods)
         self._queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)

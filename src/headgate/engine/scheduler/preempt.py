@@ -1,4 +1,4 @@
-"""The preempt stage: every nomination is written before the first victim is evicted.
+"""The preempt stage carries out plans of preemption: every nomination is written before the first victim is evicted.
 
 So a process that dies in between leaves either nominations for which no pod was evicted, or all nominations of the
 plan: its successor finds them on the pods and goes on with the same victims.
@@ -7,7 +7,7 @@ plan: its successor finds them on the pods and goes on with the same victims.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 
 import msgspec
 from msgspec import Struct, field
@@ -19,20 +19,17 @@ from headgate.engine.scheduler.cache import ClusterCache
 from headgate.engine.scheduler.events import may_take_effect_later
 from headgate.engine.scheduler.gangs import GangTracker
 from headgate.engine.scheduler.interrupted import InterruptedPreemptions, mark_of
-from headgate.engine.scheduler.metrics import SchedulerMetrics
 from headgate.engine.scheduler.place import PlaceStage
 from headgate.model.cluster_events import ClusterEvent
-from headgate.model.counting import counted
 from headgate.model.effects import Effect, EmitEvent, Evict, Nomination, PatchStatus
 from headgate.model.events import Outcome, WriteError
-from headgate.model.groups import GroupKey
 from headgate.model.keys import Key, Target
 from headgate.model.pod import Pod
-from headgate.placement.placer import NoPlacement, Placer
-from headgate.preemption.search import NoPlan, Plan, Preemption, Preemptor
+from headgate.placement.placer import Placer
+from headgate.preemption.search import Plan, Preemption, Preemptor
 from headgate.preemption.units import Unit
 from headgate.queueing.backoff import Backoff
-from headgate.queueing.queue import PodQueue, QueuedPodInfo
+from headgate.queueing.queue import PodQueue
 
 
 class AwaitedVictims:
@@ -68,7 +65,6 @@ class AwaitedVictims:
         return done
 
 
-NOT_ALLOWED = "preemption is not allowed by preemptionPolicy Never"
 NominatedNodes = tuple[tuple[Pod, str], ...]
 
 
@@ -94,28 +90,8 @@ class PreemptorNews(Struct):
     told: bool = False
 
 
-class PostFilterResult(Struct, frozen=True):
-    """What is done for an entry that no node fits, in words and in effects."""
-
-    says: str
-    effects: tuple[Effect, ...] = ()
-    helps: bool = False  # its victims will leave it a node
-    wake_on: frozenset[ClusterEvent] = frozenset()  # the events after which a search may find a plan
-
-
-class FailedSearch(Struct, frozen=True):
-    """A search that found no plan, and the counts of load and nomination changes it was made at."""
-
-    changes: tuple[int, int]
-    found: NoPlan
-
-    @property
-    def says(self) -> str:
-        return self.found.reason if self.found.candidates else ""
-
-
 class PreemptStage:
-    """For entries of the queue that no node fits: nominates, marks, checks once more and evicts, in this order."""
+    """Nominates, marks, checks once more and evicts, in this order, by the plans that `post_filter` finds."""
 
     def __init__(
         self,
@@ -125,10 +101,7 @@ class PreemptStage:
         place: PlaceStage,
         search: Preemption,
         *,
-        placers: Mapping[str, Placer],
-        enabled: frozenset[str],  # the schedulerNames whose profile has preemption on
         journal: Journal,
-        metrics: SchedulerMetrics,
         backoff: Backoff,
     ) -> None:
         self._cache = cache
@@ -138,10 +111,7 @@ class PreemptStage:
         self._gangs = gangs
         self._place = place
         self._search = search
-        self._placers = placers
-        self._enabled = enabled
         self._journal = journal
-        self._metrics = metrics
         self._interrupted = InterruptedPreemptions(cache.groups, cache.nodes, journal)
         self._assumed: dict[Key, AssumedPreemption] = {}  # by key of the queue entry
         until_observed = WritePolicy(backoff, patience=math.inf)
@@ -152,7 +122,6 @@ class PreemptStage:
         self._marking: dict[Key, dict[Key, PatchStatus | None]] = {}
         self._news: dict[Target, PreemptorNews] = {}  # by victim whose eviction is not answered yet
         self._awaited = AwaitedVictims()
-        self._failed_searches: dict[Hashable, FailedSearch] = {}  # by demand; forgotten at the next cluster event
 
     # what is now true
 
@@ -176,7 +145,8 @@ class PreemptStage:
         flight = self.nominating.get(pod)
         return flight.write.change.node if flight and isinstance(flight.write.change, Nomination) else None
 
-    def _with_nomination(self, pod: Pod) -> Pod:
+    def with_nomination(self, pod: Pod) -> Pod:
+        """The pod with its nomination that is in flight, if there is one."""
         node = self._nominated_node(pod.key)
         return pod if node is None else msgspec.structs.replace(pod, nominated=node)
 
@@ -205,103 +175,22 @@ class PreemptStage:
         """Abandons the preemption of the queue entry that the pod has left."""
         entry = self._gangs.queue_key(pod)
         for each in dict.fromkeys((entry, self._entry_of.get(pod.key, entry))):
-            self._abandon(each)
+            self.abandon(each)
             self._awaited.forget(each)
-
-    def forget_failed_searches(self) -> None:
-        """Called for every cluster event: whatever wakes a refused preemptor also makes it searched for again."""
-        self._failed_searches.clear()
 
     # what to do
 
-    def run(self, info: QueuedPodInfo, found: NoPlacement, now: float) -> PostFilterResult:
-        """What can be done for an entry that no node fits."""
-        profile = info.pod.scheduler_name
-        if profile not in self._enabled:
-            return PostFilterResult("")
-        preemptor = self._place.preemptor(info) if found.nodes and not found.everywhere else None
-        if preemptor is None:
-            return PostFilterResult("", self.withdrawn(self._gangs.pods_of(info)))
-        placer = self._placers[profile]
-        lacking = self._unfit_gang(info.pod, placer, now)
-        if lacking is not None:
-            return self._without_plan(lacking, preemptor)
-        return self._post_filter(info.key, info.equivalence, preemptor, placer, now)
+    def begin(self, entry: Key, assumed: AssumedPreemption, now: float) -> list[Effect]:
+        """Carries out the plan for the queue entry, in place of one that was being carried out for it or its pods."""
+        self._assume(entry, assumed)
+        effects = list(self._nominate(assumed))
+        if not assumed.unanswered:
+            effects += self._proceed(entry, assumed, now)
+        return effects
 
-    def _unfit_gang(self, pod: Pod, placer: Placer, now: float) -> FailedSearch | None:
-        """Why nobody is evicted for a pod that goes by itself: the gang it belongs to would not fit all the same."""
-        gang = self._place.gang_of_lone_member(pod, self._cache.pods)
-        if gang is None:
-            return None
-        if len(gang.pods) < gang.needed:
-            missing = NoPlan(f"only {len(gang.pods)} wait", candidates=1)
-            found: Plan | FailedSearch = FailedSearch((0, 0), missing)
-        else:
-            found = self._known_plan(gang, None, placer, now)
-        if isinstance(found, Plan):
-            return None
-        reason = f"its gang needs {counted(gang.needed, 'pod')} more to start: {found.found.reason}"
-        wake_on = found.found.wake_on | {ClusterEvent.MEMBERS_CHANGED, ClusterEvent.NEIGHBOURS_CHANGED}
-        return FailedSearch(found.changes, NoPlan(reason, found.found.candidates, wake_on))
-
-    def _post_filter(
-        self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
-    ) -> PostFilterResult:
-        """Waits for victims that are being evicted, evicts others, or finds that nothing helps."""
-        assumed = self._assumed.get(entry)
-        if assumed is not None and not _is_part(assumed.preemptor, preemptor):
-            self._abandon(entry)
-            assumed = None
-        if not all(pod.preempts for pod in preemptor.pods):
-            return PostFilterResult(NOT_ALLOWED)
-        if assumed is not None and assumed.unanswered:
-            return PostFilterResult(preemption_events.preempting_text(assumed.plan), helps=True)
-        members = tuple(self._with_nomination(pod) for pod in preemptor.pods)
-        preemptor = msgspec.structs.replace(preemptor, pods=members)
-        promised = preemptor.needed_first()
-        nominated_nodes = nominations_of(promised)
-        if len(nominated_nodes) >= preemptor.needed and self._search.holds(promised, nominated_nodes, placer):
-            self._await_victims(entry, nominated_nodes)
-            return PostFilterResult(
-                preemption_events.preempting_text(assumed.plan)
-                if assumed
-                else preemption_events.awaiting_text(nominated_nodes),
-                helps=True,
-            )
-        return self._search_for(entry, equivalence, preemptor, placer, now)
-
-    def _search_for(
-        self, entry: Key, equivalence: Hashable, preemptor: Preemptor, placer: Placer, now: float
-    ) -> PostFilterResult:
-        found = self._known_plan(preemptor, equivalence, placer, now)
-        if isinstance(found, FailedSearch):
-            return self._without_plan(found, preemptor)
-        self._failed_searches.clear()
-        planned = tuple(pod for pod, _ in found.placements)
-        surplus = self.withdrawn(pod for pod in preemptor.pods if pod not in planned)
-        part = msgspec.structs.replace(preemptor, pods=planned)
-        assumed = self._assume(entry, AssumedPreemption(part, found, placer))
-        nominations = (*surplus, *self._nominate(assumed))
-        evictions = () if assumed.unanswered else tuple(self._proceed(entry, assumed, now))
-        return PostFilterResult(preemption_events.preempting_text(found), (*nominations, *evictions), helps=True)
-
-    def _known_plan(
-        self, preemptor: Preemptor, equivalence: Hashable, placer: Placer, now: float
-    ) -> Plan | FailedSearch:
-        """A plan; a search that failed is not repeated while nothing has changed."""
-        changes, alike = (self._nodes.load_changes.end, self._nominations.changes), (equivalence, _demand(preemptor))
-        known = self._failed_searches.get(alike)
-        if known is not None and known.changes == changes:
-            return known
-        found = self._search.plan(preemptor, placer, now)
-        self._metrics.searched(isinstance(found, Plan), for_group=isinstance(preemptor.key, GroupKey))
-        if isinstance(found, Plan):
-            return found
-        failed = self._failed_searches[alike] = FailedSearch(changes, found)
-        return failed
-
-    def _without_plan(self, failed: FailedSearch, preemptor: Preemptor) -> PostFilterResult:
-        return PostFilterResult(failed.says, self.withdrawn(preemptor.pods), wake_on=failed.found.wake_on)
+    def assumed_for(self, entry: Key) -> AssumedPreemption | None:
+        """The plan being carried out for the queue entry."""
+        return self._assumed.get(entry)
 
     def nominated(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a nomination; after the last one of a plan its victims are marked or evicted."""
@@ -323,7 +212,7 @@ class PreemptStage:
             self.nominating.forget(pod)
             if pod in self._cache.pods:
                 self._gangs.nominated(self._cache.pods[pod], "")
-            self._abandon(entry)
+            self.abandon(entry)
             self._queue.back_off(entry, now)
             for each in placed_there:  # an earlier try may have been accepted after all
                 yield self._write(each, "")
@@ -341,6 +230,7 @@ class PreemptStage:
                 yield eviction.evict
             else:
                 self._keep(eviction.evict)
+                self._queue.back_off(eviction.entry, now)  # it waits for a victim that stays
 
     def marked(self, patch: PatchStatus, outcome: Outcome, now: float) -> Iterator[Effect]:
         """Takes in the answer to a DisruptionTarget condition; after the last one the victims are evicted."""
@@ -351,7 +241,7 @@ class PreemptStage:
         assumed = self._assumed[entry]
         assumed.unanswered.pop(pod, None)
         if outcome.trouble is not None:
-            self._abandon(entry)
+            self.abandon(entry)
             self._queue.back_off(entry, now)
             return
         self._interrupted.marked(pod)
@@ -429,15 +319,15 @@ class PreemptStage:
             self._nodes.charge(msgspec.structs.replace(charge[1], deleted=None), charge[0])
             self._gangs.scheduled(msgspec.structs.replace(charge[1], deleted=None), charge[0])
 
-    def _assume(self, entry: Key, assumed: AssumedPreemption) -> AssumedPreemption:
+    def _assume(self, entry: Key, assumed: AssumedPreemption) -> None:
         for each in dict.fromkeys((entry, *(self._entry_of.get(pod.key, entry) for pod, _ in assumed.plan.placements))):
-            self._abandon(each)
+            self.abandon(each)
         self._assumed[entry] = assumed
         for pod, _ in assumed.plan.placements:
             self._entry_of[pod.key] = entry
-        return assumed
 
-    def _abandon(self, entry: Key) -> None:
+    def abandon(self, entry: Key) -> None:
+        """The plan for the queue entry is not carried out any further; marks that were set for it are checked."""
         assumed = self._assumed.pop(entry, None)
         if assumed is None:
             return
@@ -471,7 +361,7 @@ class PreemptStage:
     def cancel_for(self, pods: Iterable[Pod]) -> Iterator[Effect]:
         """Abandons the preemptions for these pods and withdraws their nominations: they are not tried any more."""
         for pod in pods:
-            self._abandon(self._entry_of.get(pod.key, pod.key))
+            self.abandon(self._entry_of.get(pod.key, pod.key))
             yield from self.withdrawn((pod,))
 
     def keep(self, pod: Pod, node: str) -> PatchStatus:
@@ -480,7 +370,7 @@ class PreemptStage:
 
     def withdrawn(self, pods: Iterable[Pod]) -> tuple[Effect, ...]:
         """Withdraws the nominations of these pods."""
-        return tuple(self._write(pod, "") for pod in map(self._with_nomination, pods) if pod.nominated)
+        return tuple(self._write(pod, "") for pod in map(self.with_nomination, pods) if pod.nominated)
 
     def _write(self, pod: Pod, node: str) -> PatchStatus:
         if pod.nominated:
@@ -493,7 +383,7 @@ class PreemptStage:
     def _proceed(self, entry: Key, assumed: AssumedPreemption, now: float) -> Iterator[Effect]:
         """All nominations are written: marks the pods that are evicted together, or evicts."""
         if not self._preemptor_unchanged(entry, assumed):
-            self._abandon(entry)
+            self.abandon(entry)
             self._queue.activate(entry)
             return
         for unit in assumed.plan.victims:
@@ -517,7 +407,7 @@ class PreemptStage:
         if outdated or not self._search.holds(assumed.preemptor, plan.placements, assumed.placer):
             for pod in victims:
                 self._nodes.charge(pod, pod.node)
-            self._abandon(entry)
+            self.abandon(entry)
             self._queue.activate(entry)
             return
         self._journal.write(preemption_events.preempting(assumed.preemptor, plan, now))
@@ -530,13 +420,13 @@ class PreemptStage:
             text = preemption_events.victim_text(pod, assumed.preemptor, together[pod.key])
             evict = Evict(pod.target, preemption_events.BY_SCHEDULER, text, now)
             yield from self._evict(pod, assumed, PendingEviction(evict, entry, together[pod.key] is not None))
-        self._await_victims(entry, plan.placements)
+        self.await_victims(entry, plan.placements)
 
     def _preemptor_unchanged(self, entry: Key, assumed: AssumedPreemption) -> bool:
         """Whether the queue entry is still the preemptor of the plan, with the same demand."""
         info = self._queue.get(entry)
         there = self._place.preemptor(info) if info is not None else None
-        return there is not None and _is_part(assumed.preemptor, there)
+        return there is not None and is_part(assumed.preemptor, there)
 
     def _evict(self, pod: Pod, assumed: AssumedPreemption, eviction: PendingEviction) -> Iterator[Effect]:
         evict = eviction.evict
@@ -568,11 +458,11 @@ class PreemptStage:
         for pod in self._nominations.lower_on(nodes, assumed.preemptor.priority):
             if pod.key not in own:
                 entry = self._entry_of.get(pod.key, pod.key)
-                self._abandon(entry)
+                self.abandon(entry)
                 yield self._write(pod, "")
                 self._queue.activate(entry)
 
-    def _await_victims(self, entry: Key, nominated_nodes: NominatedNodes) -> None:
+    def await_victims(self, entry: Key, nominated_nodes: NominatedNodes) -> None:
         """The entry is activated when all pods being deleted from these nodes are gone."""
         nodes = dict.fromkeys(node for _, node in nominated_nodes)
         going = {pod.key: None for node in nodes for pod in self._nodes.pods_on(node) if pod.deleted is not None}
@@ -589,17 +479,17 @@ def nominations_of(preemptor: Preemptor) -> NominatedNodes:
     return tuple((pod, pod.nominated) for pod in preemptor.pods if pod.nominated)
 
 
-def _is_part(one: Preemptor, other: Preemptor) -> bool:
+def is_part(one: Preemptor, other: Preemptor) -> bool:
     """Whether both are the same pod or group, and all pods of the first belong to it with the same demand.
 
     Pods that came since are surplus: they do not undo what was promised to the others.
     """
     there = {pod.key: pod for pod in other.pods}
     others = tuple(there[pod.key] for pod in one.pods if pod.key in there)
-    return one.key == other.key and _demand(one) == _demand(msgspec.structs.replace(other, pods=others))
+    return one.key == other.key and demand_of(one) == demand_of(msgspec.structs.replace(other, pods=others))
 
 
-def _demand(preemptor: Preemptor) -> Hashable:
+def demand_of(preemptor: Preemptor) -> Hashable:
     """All of the preemptor that decides a search; of a single pod the equivalence class has the labels that matter."""
     pods = tuple((pod.shape, pod.priority, pod.preempts) for pod in preemptor.pods)
     if preemptor.single:

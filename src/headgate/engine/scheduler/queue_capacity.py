@@ -34,7 +34,7 @@ from headgate.model.volcano import (
     asks_for_gate,
     queue_named,
 )
-from headgate.queueing.queue import QueuedPodInfo, QueueOrder
+from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
@@ -298,9 +298,7 @@ class QueueCapacity:
         for held in self.in_force.values():
             self._reserve(held)
         self.touched |= dict.fromkeys(self._queues)  # another place in the tree is another state, and other totals
-        self._lines = {}
-        for pod, (queue, order) in self._refused.items():
-            self._stand_in_line(queue, order, pod)
+        self._form_lines()
         self._stale = True
 
     def _settle(self, now: float) -> None:
@@ -414,8 +412,9 @@ class QueueCapacity:
             found = self._group_refusal(pod, queue, allowed)
             found = found or self._refusal(pod, queue, order, allowed, taken=taken, displaced=displaced)
             if found is not None:
-                self._refused[first.key] = queue, order
-                self._stand_in_line(queue, order, first.key)
+                if first.key not in self._refused:
+                    self._refused[first.key] = queue, order
+                    self._stand_in_line(queue, order, first.key)
                 break
             if not displaced:
                 self._fitting.add(pod.key)
@@ -522,8 +521,18 @@ class QueueCapacity:
 
     def _stand_in_line(self, queue: str, order: QueueOrder, pod: Key) -> None:
         node = self._tree.get(queue)
-        if node is not None and node.queue.dequeue is DequeueStrategy.FIFO:
-            heapq.heappush(self._lines.setdefault(queue, []), (order, pod))
+        if node is None or node.queue.dequeue is not DequeueStrategy.FIFO:
+            return
+        line = self._lines.setdefault(queue, [])
+        heapq.heappush(line, (order, pod))
+        if len(line) > 2 * len(self._refused) + MOST_STALE:
+            self._form_lines()
+
+    def _form_lines(self) -> None:
+        """Of those that wait now, without those that stood there once."""
+        self._lines = {}
+        for pod, (queue, order) in self._refused.items():
+            self._stand_in_line(queue, order, pod)
 
     def _passes(self, pod: Key) -> None:
         """The pod waits no longer: it may start, is gone, or is in another queue."""
