@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -326,7 +327,12 @@ async def run_servers(names: list[str], workloads: int) -> None:
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := (await reader.readline()).decode().split():
-        asked = {"connected": servers.connected, "submit": servers.submit, "signal": servers.signal}[line[0]]
+        known: dict[str, Callable[..., Awaitable[object]]] = {
+            "connected": servers.connected,
+            "submit": servers.submit,
+            "signal": servers.signal,
+        }
+        asked = known[line[0]]
         print(json.dumps(await asked(*map(int, line[1:]))), flush=True)
 
 

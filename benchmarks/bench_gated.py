@@ -25,7 +25,7 @@ import uvloop
 from msgspec.structs import replace
 
 from headgate.engine.loop import Engine
-from headgate.model.effects import Bind, Effect
+from headgate.model.effects import Bind, Effect, FleetEffect
 from headgate.model.events import Gone, Observed, Outcome
 from headgate.model.pod import Pod
 from headgate.model.settings import Settings
@@ -73,7 +73,7 @@ class Rehearsal:
         assert bound == len(coming), f"{bound} of {len(coming)} placed"
         return time.process_time() - start
 
-    def _step(self, batch: Sequence[Observed | Outcome | Gone]) -> list[Effect]:
+    def _step(self, batch: Sequence[Observed | Outcome | Gone]) -> list[Effect | FleetEffect]:
         effects = self._engine.step(batch, 1.0)
         self._engine.journal.take()
         return effects

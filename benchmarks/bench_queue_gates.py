@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from headgate.api.install_manifests import volcano_definitions
 from headgate.api.requests import calls_for
 from headgate.engine.loop import Engine
-from headgate.model.effects import Bind, Effect, PatchSpec, PatchStatus, QueueReservation, RemoveGate
+from headgate.model.effects import Bind, Effect, FleetEffect, PatchSpec, PatchStatus, QueueReservation, RemoveGate
 from headgate.model.events import Event, Gone, Observed, Outcome
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.pod import Pod, PodShape
@@ -105,13 +105,13 @@ class Rehearsal:
         return spent
 
     def _run(self, batch: list[Event]) -> None:
-        effects: list[Effect] = self._engine.step(batch, self.now)
+        effects = self._engine.step(batch, self.now)
         while answers := [answer for effect in effects for answer in self._performed(effect)]:
             self._engine.journal.take()
             effects = self._engine.step(answers, self.now)
         self._engine.journal.take()
 
-    def _performed(self, effect: Effect) -> list[Event]:
+    def _performed(self, effect: Effect | FleetEffect) -> list[Event]:
         match effect:
             case RemoveGate(target):
                 if target.key in self._pods:

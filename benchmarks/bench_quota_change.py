@@ -22,7 +22,7 @@ from headgate.engine.quota.admission_cycle import AdmissionCycle, QuotaSnapshot,
 from headgate.engine.quota.admission_cycle import Outcome as Decided
 from headgate.lifecycle.workload.conditions import with_status
 from headgate.lifecycle.workload.eviction import finished
-from headgate.model.effects import Effect, PatchStatus
+from headgate.model.effects import Effect, FleetEffect, PatchStatus
 from headgate.model.events import Event, Observed, Outcome
 from headgate.model.keys import Key, Kind
 from headgate.model.kueue_names import IN_USE
@@ -83,7 +83,7 @@ class Cluster:
             self.do(effect)
         return took
 
-    def do(self, effect: Effect) -> None:
+    def do(self, effect: Effect | FleetEffect) -> None:
         if not isinstance(effect, PatchStatus):
             return
         found = self.objects[effect.target.key]

@@ -31,12 +31,12 @@ class Cluster:
         self._authority = Authority(folder)
         self._server_certificate = self._authority.issue_to_server()
         self._signing_key = self._authority.signing_key()
-        self._etcd_port = free_port() if beside is None else beside._etcd_port
+        self._etcd_port: int = free_port() if beside is None else beside._etcd_port
         self._etcd_peer_port, self.port = free_port(), free_port()
         self.administrator = self.kubeconfig_of_user(*ADMINISTRATOR)
 
     def __enter__(self) -> Cluster:
-        self.etcd = self._start_etcd() if self._beside is None else self._beside.etcd
+        self.etcd: Child = self._start_etcd() if self._beside is None else self._beside.etcd
         try:
             self.start_apiserver()
         except BaseException:
