@@ -60,8 +60,11 @@ class KueueWorker:
         there = {one["metadata"]["name"]: one for one in self._worker.list("kwl")}
         for name, workload in there.items():
             self._show_gates(name, workload)
-        [queue] = [one for one in self._worker.list("cq") if one["metadata"]["name"].startswith(self._worker.namespace)]
-        flavors = [one for one in self._worker.list("rf") if one["metadata"]["name"].startswith(self._worker.namespace)]
+        namespace = self._worker.namespace
+        [queue] = [one for one in self._worker.list("cq") if one["metadata"]["name"] == f"{namespace}-queue"]
+        flavors = [
+            one for one in self._worker.list("resourceflavors") if one["metadata"]["name"] == f"{namespace}-flavor"
+        ]
         pending = [name for name, one in there.items() if not _is_true(one, "QuotaReserved")]
         if not pending:
             return

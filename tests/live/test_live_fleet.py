@@ -90,7 +90,7 @@ def plan_for(cluster: ServedCluster, roles: frozenset[Role], **fields: object) -
 @asynccontextmanager
 async def small_fleet(ca, log, *workers: str) -> AsyncIterator[SmallFleet]:
     """The workers' processes run; the manager's is up to the test."""
-    async with AsyncExitStack() as stack, asyncio.timeout(30):
+    async with AsyncExitStack() as stack, asyncio.timeout(90):
         home = await stack.enter_async_context(served(ca))
         served_workers = {name: await stack.enter_async_context(served(ca)) for name in workers}
         yield_to = SmallFleet(home, served_workers)
