@@ -30,3 +30,12 @@ def test_with_gates_less_is_preempted_and_lost(outcomes):
 def test_the_picture_is_well_formed_and_shows_every_run(outcomes):
     drawn = xml.etree.ElementTree.fromstring(fleet.svg(list(outcomes.values())))
     assert len(drawn.findall("{http://www.w3.org/2000/svg}polyline")) == len(outcomes)
+
+
+def test_the_readme_has_the_numbers_of_the_picture():
+    readme, picture = (FOLDER / "README.md").read_text(), (FOLDER / "fleet.svg").read_text()
+    rows = [line.strip("| ").split(" | ") for line in readme.splitlines() if line.startswith("| ")]
+    shown = [row for row in rows if row[0] in fleet.POLICIES]
+    assert [row[0] for row in shown] == list(fleet.POLICIES)
+    for row in shown:
+        assert f"{row[0]}: {row[2]} preemptions, {row[3]} pod-hours lost" in picture
