@@ -78,7 +78,9 @@ def test_exactly_these_are_asked_to_leave(name, leave):
 @pytest.mark.parametrize("name", ["order-budget-first", "order-domain-budget", "cascade-avoided", "story-cost"])
 def test_the_same_are_preempted_with_the_solver_and_without(name):
     told = scenario(name)
-    without = replace(told, settings=replace(told.settings, preemption=PreemptionSettings(certify=False)))
+    (cluster,) = told.clusters
+    settings = replace(cluster.settings, preemption=PreemptionSettings(certify=False))
+    without = replace(told, clusters=(replace(cluster, settings=settings),))
     assert evicted(run(told)) == evicted(run(without))
 
 

@@ -41,7 +41,7 @@ class KubeconfigSource(Protocol):
         """Tells it and its changes until cancelled."""
 
 
-class _Secret(Struct, frozen=True):
+class _KubeconfigSecret(Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
@@ -113,7 +113,7 @@ class SecretSource:
 def kubeconfig_in(secret: Raw) -> bytes | None:
     """What a Secret holds under the key `kubeconfig`; None if it has none."""
     try:
-        encoded = (msgspec.json.decode(secret, type=_Secret).data or {}).get(KEY)
+        encoded = (msgspec.json.decode(secret, type=_KubeconfigSecret).data or {}).get(KEY)
         return None if encoded is None else base64.b64decode(encoded, validate=True)
     except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error):
         return None

@@ -50,7 +50,7 @@ from headgate.simulator.invariants import BoundOnce
 from headgate.simulator.manifests import Manifest
 from headgate.simulator.network import OUTSIDE, Endpoint, Network
 from headgate.simulator.observing import Feed, ObjectChange, kinds_of, of_kinds
-from headgate.simulator.process import Access, Process, ProcessPlan
+from headgate.simulator.process import Process, ProcessPlace, ProcessPlan
 from headgate.simulator.report import PodCounts
 from headgate.simulator.scenario import Apply, Scenario
 from headgate.world import (
@@ -254,7 +254,7 @@ class SimulatedCluster:
         self._runners = [ControllerRunner(controller) for controller in controllers]
         self._feed = Feed(self.server, READABLE, reading.read)
         network.add(name, Endpoint(self.server, reading.read))
-        self.process = Process(self.server, self._feed, plan, injector, Access(network, place, name))
+        self.process = Process(self.server, self._feed, plan, injector, ProcessPlace(network, place, name))
         self.changed_at = 0.0
         self.changes: list[Sequence[ObjectChange]] = []  # of this round
         self._release_set_for: float | None = None

@@ -67,7 +67,7 @@ class RemoteObjects(Struct, frozen=True):
         return Feed(endpoint.server, self.kinds, endpoint.read, selector)
 
 
-class WorkerConnection:
+class WorkerLink:
     """Observations of one worker cluster, delayed as those of our own cluster are."""
 
     def __init__(self, source: Connect, feed: Feed | None, lag: float) -> None:
@@ -107,7 +107,7 @@ class WorkerConnections:
     def __init__(self, network: Network, place: str, watched: RemoteObjects, injector: FaultInjector) -> None:
         self._network, self._place, self._watched, self._injector = network, place, watched, injector
         self._lag = injector.faults.stale
-        self._connections: dict[str, WorkerConnection] = {}
+        self._connections: dict[str, WorkerLink] = {}
 
     def connect(self, source: Connect) -> None:
         """A connection by another source replaces the one there is."""
@@ -115,7 +115,7 @@ class WorkerConnections:
         if known is None or known.source != source:
             endpoint = self._network.endpoint(source.cluster)
             feed = None if endpoint is None else self._watched.feed(endpoint)
-            self._connections[source.cluster] = WorkerConnection(source, feed, self._lag)
+            self._connections[source.cluster] = WorkerLink(source, feed, self._lag)
 
     def disconnect(self, cluster: str) -> None:
         self._connections.pop(cluster, None)

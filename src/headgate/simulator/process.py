@@ -80,7 +80,7 @@ class ProcessPlan(Struct, frozen=True):
         return frozenset(each.scheduler_name for each in profiles if each.has_on(GANGS, Point.PRE_ENQUEUE))
 
 
-class Access(Struct, frozen=True):
+class ProcessPlace(Struct, frozen=True):
     """Where our process runs, and the cluster whose process it is."""
 
     network: Network
@@ -92,7 +92,7 @@ class Process:
     """A process that restarts after each crash with no state but the cluster's."""
 
     def __init__(
-        self, server: ApiServer, feed: Feed, plan: ProcessPlan, injector: FaultInjector, access: Access
+        self, server: ApiServer, feed: Feed, plan: ProcessPlan, injector: FaultInjector, access: ProcessPlace
     ) -> None:
         self._server, self._feed, self._plan = server, feed, plan
         self._injector, self._restart_after = injector, injector.faults.restart

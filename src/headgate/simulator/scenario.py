@@ -65,7 +65,7 @@ class PatchObject(Struct, frozen=True):
     merge: Manifest
 
 
-class Disconnect(Struct, frozen=True):
+class DisconnectCluster(Struct, frozen=True):
     seconds: float
 
 
@@ -81,7 +81,7 @@ class DropNode(Struct, frozen=True):
     name: str
 
 
-Action = Apply | DeleteObject | PatchObject | Disconnect | Crash | Stale | DropNode
+Action = Apply | DeleteObject | PatchObject | DisconnectCluster | Crash | Stale | DropNode
 
 
 class ScheduledAction(Struct, frozen=True):
@@ -386,7 +386,7 @@ class _ScenarioReader:
         if entry.patch is not UNSET:
             given.append(PatchObject(entry.patch.reference(), entry.patch.merge))
         if entry.disconnect is not UNSET:
-            given.append(Disconnect(entry.disconnect))
+            given.append(DisconnectCluster(entry.disconnect))
         if entry.crash is not UNSET:
             given.append(Crash(entry.crash))
         if entry.stale is not UNSET:

@@ -36,7 +36,7 @@ from headgate.simulator.scenario import (
     Apply,
     Crash,
     DeleteObject,
-    Disconnect,
+    DisconnectCluster,
     DropNode,
     InvalidScenario,
     PatchObject,
@@ -284,7 +284,7 @@ class _Run:
                 self._record(
                     scheduled, self._try(scheduled, lambda kubectl: kubectl.delete(Reference("Node", name), now))
                 )
-            case Disconnect(seconds):
+            case DisconnectCluster(seconds):
                 name, until = self._cluster(scheduled.cluster).name, now + seconds
                 self._network.cut_off(name, until)
                 self._time.wake(until, lambda: self._network.reconnect(name, until))
