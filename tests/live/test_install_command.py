@@ -37,23 +37,6 @@ def test_without_queues_nobody_is_asked_about_jobs_and_other_pods_than_annotated
     assert asked == ["workloads", "podgroups", "podgroups"]
 
 
-def test_only_a_manager_cluster_gives_the_right_to_read_secrets_and_only_in_our_namespace():
-    def about_secrets(*flags: str) -> list[tuple[str, list[str]]]:
-        printed = yaml.safe_load_all(CliRunner().invoke(main, ["install", "--dry-run", *flags]).output)
-        return [
-            (one["metadata"].get("namespace", "everywhere"), rule["verbs"])
-            for one in printed
-            for rule in one.get("rules", ())
-            if "secrets" in rule.get("resources", ()) and "resourceNames" not in rule
-        ]
-
-    create = ("headgate-system", ["create"])
-    assert about_secrets() == [create]
-    assert about_secrets("--fleet") == [create, ("headgate-system", ["list", "watch"])]
-    refused = CliRunner().invoke(main, ["install", "--dry-run", "--fleet", "--no-queues"])
-    assert (refused.exit_code, "a manager cluster has queues" in refused.output) == (2, True)
-
-
 def test_the_namespaces_of_system_classes_can_be_chosen():
     flags = ["install", "--dry-run", "--system-class-namespaces", "kube-system, storage"]
     printed = list(yaml.safe_load_all(CliRunner().invoke(main, flags).output))

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from click.testing import CliRunner
 from fleet_scenes import CHECKS, CLUSTERS, CONFIGS, FLAVORS, PREEMPTS
 from integration_scenes import CLUSTER_QUEUES, LOCAL_QUEUES, cluster_queue, flavor, job, local_queue
@@ -168,3 +169,20 @@ async def explained(fleet: SmallFleet, folder: Path, *flags: str) -> dict[str, A
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
+
+
+def test_only_a_manager_cluster_gives_the_right_to_read_secrets_and_only_in_our_namespace():
+    def about_secrets(*flags: str) -> list[tuple[str, list[str]]]:
+        printed = yaml.safe_load_all(CliRunner().invoke(main, ["install", "--dry-run", *flags]).output)
+        return [
+            (one["metadata"].get("namespace", "everywhere"), rule["verbs"])
+            for one in printed
+            for rule in one.get("rules", ())
+            if "secrets" in rule.get("resources", ()) and "resourceNames" not in rule
+        ]
+
+    create = ("headgate-system", ["create"])
+    assert about_secrets() == [create]
+    assert about_secrets("--fleet") == [create, ("headgate-system", ["list", "watch"])]
+    refused = CliRunner().invoke(main, ["install", "--dry-run", "--fleet", "--no-queues"])
+    assert (refused.exit_code, "a manager cluster has queues" in refused.output) == (2, True)
