@@ -215,8 +215,7 @@ def test_a_queue_shows_how_it_stands():
             queue(checks=(RequiredCheck("x"), RequiredCheck("y"))),
             [check("x", controller="kueue.x-k8s.io/multikueue"), check("y", controller="kueue.x-k8s.io/multikueue")],
             "MultipleMultiKueueAdmissionChecks",
-            "Can't admit new workloads: can have only one MultiKueue AdmissionCheck: x,y, the controllers of "
-            "AdmissionCheck(s) are not supported: x (kueue.x-k8s.io/multikueue),y (kueue.x-k8s.io/multikueue).",
+            "Can't admit new workloads: can have only one MultiKueue AdmissionCheck: x,y.",
             id="two fleets at once",
         ),
     ],

@@ -220,7 +220,8 @@ def test_the_manifests_are_complete() -> None:
     assert [one["metadata"]["name"] for one in definitions()] == ["workloads.scheduling.headgate.dev"]
     kinds = [one["kind"] for one in rights()]
     roles = ["ClusterRole", "ClusterRoleBinding"]
-    assert kinds == ["Namespace", "ServiceAccount", *roles, *roles, *roles, "ClusterRole", "Role", "RoleBinding"]
+    readers = ["ClusterRole", "ClusterRole"]  # of metrics, and of a manager on this cluster
+    assert kinds == ["Namespace", "ServiceAccount", *roles, *roles, *roles, *readers, "Role", "RoleBinding"]
 
 
 def test_every_matter_has_one_who_judges_and_one_who_asks() -> None:

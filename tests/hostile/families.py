@@ -16,8 +16,18 @@ from hostile_objects import MAKERS, USUAL, well_formed
 from headgate.api.decode import InvalidObject, decode
 from headgate.engine.loop import Engine
 from headgate.gates.pre_enqueue import PRE_ENQUEUE
-from headgate.model.effects import EmitEvent, WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired
+from headgate.model.effects import Connect, Disconnect, Effect, EmitEvent, FleetEffect, RemoteWrite, WakeAt
+from headgate.model.events import (
+    Event,
+    FleetEvent,
+    Gone,
+    Observed,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    RemoteState,
+    TimerFired,
+)
 from headgate.model.keys import Kind
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
 from headgate.model.settings import Role, Settings
@@ -106,7 +116,7 @@ class Life:
             self._run(come)
             self._run([Gone(one.object.key, one.object.uid) for one in reversed(come)])
             self._now += LONG
-            self._run([TimerFired("scheduling"), TimerFired("quota"), TimerFired("integrations")])
+            self._run([TimerFired("scheduling"), TimerFired("quota"), TimerFired("integrations"), TimerFired("fleet")])
 
     def _next(self) -> list[Observed]:
         self._number += 1
@@ -117,8 +127,21 @@ class Life:
             effects = self.engine.step(batch, self._now)
             self.engine.journal.take()
             self._now += 1.0
-            batch = [Outcome(one) for one in effects if not isinstance(one, WakeAt | EmitEvent)]
-            batch += [TimerFired(one.timer) for one in effects if isinstance(one, WakeAt) and one.at <= self._now]
+            batch = [event for one in effects for event in self._answers(one)]
+
+    def _answers(self, effect: Effect | FleetEffect) -> Iterator[Event | FleetEvent]:
+        match effect:
+            case WakeAt(at=at, timer=timer):
+                if at <= self._now:
+                    yield TimerFired(timer)
+            case Connect(cluster=cluster):
+                yield RemoteConnection(cluster, RemoteState.CONNECTED)
+            case RemoteWrite(cluster=cluster, write=write):
+                yield RemoteEvent(cluster, Outcome(write))
+            case EmitEvent() | Disconnect():
+                pass
+            case _:
+                yield Outcome(effect)
 
 
 def sizes(root: object) -> Counter[str]:

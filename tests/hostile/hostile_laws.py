@@ -19,8 +19,19 @@ from headgate.gates.pre_enqueue import PRE_ENQUEUE
 from headgate.gates.webhooks import HANDLERS
 from headgate.lifecycle.jobframework.pod_group import role_hash
 from headgate.model.admission import WebhookSettings
-from headgate.model.effects import WakeAt
-from headgate.model.events import Gone, Observed, Outcome, TimerFired, WriteError
+from headgate.model.effects import Connect, Disconnect, RemoteWrite, WakeAt, Write
+from headgate.model.events import (
+    Event,
+    FleetEvent,
+    Gone,
+    Observed,
+    Outcome,
+    RemoteConnection,
+    RemoteEvent,
+    RemoteState,
+    TimerFired,
+    WriteError,
+)
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
 from headgate.model.quota_settings import FRAMEWORKS, QuotaSettings
@@ -70,7 +81,7 @@ def decided_about(seed: int) -> int:
 
 def _live(engine: GuardedEngine, first: list[Observed], later: list[Observed], dice: Random) -> None:
     """Step by step: writes are answered, mostly well; objects come and go; time passes."""
-    now, batch = START, list(first)
+    now, batch = START, list[Event | FleetEvent](first)
     for turn in range(6):
         effects = engine.step(batch, now)
         engine.gauges()
@@ -79,16 +90,24 @@ def _live(engine: GuardedEngine, first: list[Observed], later: list[Observed], d
             if isinstance(effect, WakeAt):
                 assert effect.at == effect.at  # no NaN
                 batch.append(TimerFired(effect.timer))
-                continue
-            for call in calls_for(effect, "headgate"):
-                assert call.body is not None
-            trouble = dice.choice((None, None, None, *WriteError))
-            batch.append(Outcome(effect, trouble, "m" if trouble else ""))
+            elif isinstance(effect, Connect):
+                batch.append(RemoteConnection(effect.cluster, dice.choice(tuple(RemoteState)), "r", "m"))
+            elif isinstance(effect, RemoteWrite):
+                batch.append(RemoteEvent(effect.cluster, _outcome(effect.write, dice)))
+            elif not isinstance(effect, Disconnect):
+                batch.append(_outcome(effect, dice))
         if turn == 1:
             batch += later
         if turn > 2:
             batch += [Gone(each.object.key, each.object.uid) for each in dice.sample(first, min(3, len(first)))]
         now += dice.choice((0.0, 1.0, 60.0, 4000.0))
+
+
+def _outcome(write: Write, dice: Random) -> Outcome:
+    for call in calls_for(write, "headgate"):
+        assert call.body is not None
+    trouble = dice.choice((None, None, None, *WriteError))
+    return Outcome(write, trouble, "m" if trouble else "")
 
 
 def answered(seed: int) -> int:
