@@ -17,7 +17,7 @@ from tiny_cluster import tiny_cluster
 
 from headgate.live.start import with_names
 from headgate.model.settings import Point, Profile, Settings
-from headgate.ui.run_command import run
+from headgate.ui.cli import main
 
 RUN = (sys.executable, "-c", "from headgate.ui.run_command import run; run()")
 
@@ -61,7 +61,7 @@ def test_wrong_input_is_one_line_and_exit_status_2(tmp_path: Path, monkeypatch, 
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    result = CliRunner().invoke(run, arguments)
+    result = CliRunner().invoke(main, ["run", *arguments])
     assert result.exit_code == 2
     last = result.output.strip().splitlines()[-1]
     assert last.startswith("Error: ")
@@ -69,7 +69,7 @@ def test_wrong_input_is_one_line_and_exit_status_2(tmp_path: Path, monkeypatch, 
 
 
 def test_help_shows_examples():
-    result = CliRunner().invoke(run, ["--help"])
+    result = CliRunner().invoke(main, ["run", "--help"])
     assert result.exit_code == 0
     assert "headgate run --kubeconfig admin.conf --roles scheduler" in result.output
 
