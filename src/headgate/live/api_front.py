@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -24,7 +25,9 @@ from headgate.apiserver.status import ApiError, failure, unauthorized
 from headgate.apiserver.storage import Collection
 from headgate.live.api_credentials import ADMINISTRATOR, ADMINISTRATORS, Administrator, new_token, write_private
 from headgate.live.certificates import ServerTls, made_for_cluster
-from headgate.live.http_server import HttpReply, HttpRequest, Listen, ServerLimits, http_server
+from headgate.live.http_server import CannotListen, HttpReply, HttpRequest, Listen, ServerLimits, http_server
+from headgate.live.logs import FORMATS, Log, LogLevel
+from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_signal
 
 JSON = "application/json"
 PROBES = ("/livez", "/readyz", "/healthz")
@@ -66,6 +69,28 @@ async def served(
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         write_private(kubeconfig, administrator.kubeconfig(f"https://{host}:{port}", name))
         yield front
+
+
+def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
+    """Serves an empty cluster until a signal; `tell` is told once when it can be asked. The exit code."""
+    log = Log(sys.stderr, FORMATS["text"], LogLevel.INFO, time.time)
+    try:
+        with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
+            runner.run(_serve_api(listen, kubeconfig, log, tell))
+    except CannotListen as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return FAILED
+    except OSError as error:
+        sys.stderr.write(f"Error: --kubeconfig: {kubeconfig} cannot be written: {error.strerror}\n")
+        return WRONG_INPUT
+    return DONE
+
+
+async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
+    stop = stop_signal(log)
+    async with served(ApiServer(now=time.time()), listen, "headgate", kubeconfig):
+        tell(f"export KUBECONFIG={kubeconfig}")
+        await stop.wait()
 
 
 class ApiFront:

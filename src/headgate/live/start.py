@@ -19,10 +19,8 @@ from msgspec import Struct, structs
 from headgate.api.configuration import InvalidConfiguration, plain_profile, settings_from
 from headgate.api.install_manifests import Manifest
 from headgate.api.wire import InvalidDuration, parse_duration
-from headgate.apiserver.server import ApiServer
 from headgate.gates.pre_enqueue import InvalidPlugin, PreEnqueue
 from headgate.live.access import Access
-from headgate.live.api_front import served
 from headgate.live.certificates import InvalidCertificate
 from headgate.live.client import Client
 from headgate.live.cluster_reading import ClusterFlags
@@ -243,28 +241,6 @@ def stop_signal(log: Log) -> asyncio.Event:
     for each in signals:
         loop.add_signal_handler(each, finish, each)
     return stop
-
-
-def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
-    """Serves an empty cluster until a signal; `tell` is told once when it can be asked. The exit code."""
-    log = Log(sys.stderr, FORMATS["text"], LogLevel.INFO, time.time)
-    try:
-        with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-            runner.run(_serve_api(listen, kubeconfig, log, tell))
-    except CannotListen as error:
-        sys.stderr.write(f"Error: {error}\n")
-        return FAILED
-    except OSError as error:
-        sys.stderr.write(f"Error: --kubeconfig: {kubeconfig} cannot be written: {error.strerror}\n")
-        return WRONG_INPUT
-    return DONE
-
-
-async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
-    stop = stop_signal(log)
-    async with served(ApiServer(now=time.time()), listen, "headgate", kubeconfig):
-        tell(f"export KUBECONFIG={kubeconfig}")
-        await stop.wait()
 
 
 def start_install(flags: ClusterFlags, wanted: Sequence[Manifest], tell: Tell) -> int:

@@ -36,7 +36,7 @@ def apiserver(*, port: int, host: str, kubeconfig: Path) -> None:
     1 where it cannot listen.
     """
     # Imported late, because help should be fast.
+    from headgate.live.api_front import start_apiserver  # noqa: PLC0415
     from headgate.live.http_server import Listen  # noqa: PLC0415
-    from headgate.live.start import start_apiserver  # noqa: PLC0415
 
     sys.exit(start_apiserver(Listen(host, port), kubeconfig.resolve(), click.echo))
