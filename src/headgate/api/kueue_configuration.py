@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from headgate.api.amounts import resources_at
 from headgate.api.errors import InvalidField
-from headgate.api.wire import Amounts, InvalidDuration, parse_duration
+from headgate.api.wire import Amounts, duration_field
 from headgate.model.names import qualified_name_errors
 from headgate.model.quota_settings import (
     BY_PODS,
@@ -133,7 +133,7 @@ def quota_settings(
     integrations = read.integrations or IntegrationsSection()
     frameworks = _frameworks(integrations.frameworks)
     release = _release_section(read.quota_release)
-    max_hold = _seconds("quotaRelease.maxHold", release.max_hold)
+    max_hold = duration_field("quotaRelease.maxHold", release.max_hold)
     return QuotaSettings(
         fair=() if read.fair_sharing is None else _fair(read.fair_sharing.preemption_strategies),
         requeue_time=requeuing.timestamp or RequeueTime.EVICTION,
@@ -168,9 +168,9 @@ def _fair(given: Sequence[FairStrategy] | None) -> tuple[FairStrategy, ...]:
 
 def _usage_sharing(section: UsageSharingSection) -> UsageSharing:
     path, default = "admissionFairSharing", UsageSharing()
-    interval = _seconds(f"{path}.usageSamplingInterval", section.usage_sampling_interval)
+    interval = duration_field(f"{path}.usageSamplingInterval", section.usage_sampling_interval)
     return UsageSharing(
-        half_life=_seconds(f"{path}.usageHalfLifeTime", section.usage_half_life_time) or default.half_life,
+        half_life=duration_field(f"{path}.usageHalfLifeTime", section.usage_half_life_time) or default.half_life,
         interval=interval or default.interval,
         weights=_weights(f"{path}.resourceWeights", section.resource_weights or {}),
     )
@@ -276,11 +276,11 @@ def _release(given: QuotaRelease | None, fast: bool) -> QuotaRelease:
 
 def _pods_ready(waiting: PodsReadySection, requeuing: RequeuingSection) -> PodsReady:
     path, default = "waitForPodsReady", PodsReady()
-    timeout = _seconds(f"{path}.timeout", waiting.timeout)
+    timeout = duration_field(f"{path}.timeout", waiting.timeout)
     if timeout is not None and timeout == 0:
         raise InvalidField(f"{path}.timeout", f"expected a duration above 0s, got {waiting.timeout!r}")
     timeout = default.timeout if timeout is None else timeout
-    recovery = _seconds(f"{path}.recoveryTimeout", waiting.recovery_timeout)
+    recovery = duration_field(f"{path}.recoveryTimeout", waiting.recovery_timeout)
     base, most = requeuing.backoff_base_seconds, requeuing.backoff_max_seconds
     return PodsReady(
         timeout=timeout,
@@ -296,19 +296,6 @@ def _retention(section: WorkloadRetentionSection | None) -> Retention:
     if section is None:
         return Retention()
     return Retention(
-        after_finished=_seconds(f"{path}.afterFinished", section.after_finished),
-        after_deactivated=_seconds(f"{path}.afterDeactivatedByKueue", section.after_deactivated_by_kueue),
+        after_finished=duration_field(f"{path}.afterFinished", section.after_finished),
+        after_deactivated=duration_field(f"{path}.afterDeactivatedByKueue", section.after_deactivated_by_kueue),
     )
-
-
-def _seconds(path: str, text: str | None) -> float | None:
-    """A duration that is not negative, if one is given."""
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except InvalidDuration as wrong:
-        raise InvalidField(path, str(wrong)) from None
-    if seconds < 0:
-        raise InvalidField(path, f"expected a duration of at least 0s, got {text!r}")
-    return seconds

@@ -10,12 +10,11 @@ from msgspec import Meta, Struct
 from headgate.api.errors import InvalidField
 from headgate.api.wire import (
     Buffer,
-    InvalidDuration,
     Wire,
     WireConditions,
     WireMetadata,
     conditions_of,
-    parse_duration,
+    duration_field,
 )
 from headgate.model.keys import Kind
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
@@ -154,15 +153,8 @@ def _directory(given: str | None, default: str) -> str:
 
 
 def _seconds(name: str, text: str | None, default: float) -> float:
-    if text is None:
-        return default
-    try:
-        seconds = parse_duration(text)
-    except InvalidDuration as wrong:
-        raise _invalid(name, str(wrong)) from None
-    if seconds < 0:
-        raise _invalid(name, f"expected a duration of at least 0s, got {text!r}")
-    return seconds
+    seconds = duration_field(f"{SECTION}.{name}", text)
+    return default if seconds is None else seconds
 
 
 def _invalid(name: str, expected: str) -> InvalidField:

@@ -189,6 +189,19 @@ def parse_duration(text: str) -> float:
     return float(sign * seconds)
 
 
+def duration_field(path: str, text: str | None) -> float | None:
+    """The seconds of a duration that is not negative, if one is given; raises InvalidField."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except InvalidDuration as wrong:
+        raise InvalidField(path, str(wrong)) from None
+    if seconds < 0:
+        raise InvalidField(path, f"expected a duration of at least 0s, got {text!r}")
+    return seconds
+
+
 def format_duration(seconds: float) -> str:
     """As Go prints it, to the nanosecond: 1m30s, 2h0m0s, 250ms, 0s."""
     nanos = round(Fraction(seconds) * _NANOS)
