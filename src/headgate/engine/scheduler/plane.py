@@ -397,7 +397,10 @@ class SchedulerPlane:
         post_filter = self._post_filter.run(info, found, now)
         result = AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE
         self._metrics.attempted(info, result, info.pods)
-        self._queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)
+        wake_on = found.wake_on | post_filter.wake_on
+        if info.group is None and info.pod.group is not None:  # where it may run depends on the others of its group
+            wake_on |= {ClusterEvent.MEMBERS_CHANGED}
+        self._queue.add_unschedulable(info, wake_on, now)
         expired = {pod.key: why for pod in pods if (why := self._queue_capacity.expired(pod, now)) is not None}
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
         others = [effect for effect in post_filter.effects if not _nominates(effect)]
