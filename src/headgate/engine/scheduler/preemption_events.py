@@ -138,7 +138,7 @@ def object_of(preemptor: Preemptor) -> Key:
 
 def _why(victim: Pod, preemptor: Preemptor) -> str:
     """Said where it is not its priority that makes a pod leave."""
-    return ", and whose queue takes back what it deserves" if victim.priority >= preemptor.priority else ""
+    return ", for a queue that takes back what it deserves" if victim.priority >= preemptor.priority else ""
 
 
 def _as_seen_from(pod: Pod, preemptor: Preemptor) -> str:
