@@ -143,7 +143,7 @@ CEL_PROGRAMS = CachePolicy(
 QUANTITIES = CachePolicy(
     limit=4_096,
     key="the text of a quantity",
-    sound="its canonical form depends on the text only",
+    sound="its amount and its canonical form depend on the text only",
     dropped=_PURE,
     pays="bench_apiserver: 1.05 (pod create)",
 )

@@ -191,7 +191,7 @@ def _queued_workload_errors(request: AdmissionRequest) -> Sequence[AdmissionFiel
     if not isinstance(new, QueuedWorkload):
         return ()
     pod_sets = _pod_sets(request.new)
-    errors = [*workload_errors(new), *template_errors(pod_sets)]
+    errors = [*workload_errors(new), *request.memoize(template_errors, pod_sets, pod_sets)]
     if isinstance(old, QueuedWorkload) and request.old is not None:
         errors += workload_change_errors(new, old)
         if old.is_true(RESERVED):

@@ -11,12 +11,14 @@ from headgate.apiserver.cel import (
     VALIDATIONS,
     EvaluationError,
     ObjectView,
+    Reads,
     ReducedObject,
     ValidationRule,
     compile_rule,
     compile_view,
     field_path,
     has_rules,
+    note_reads,
 )
 from headgate.apiserver.field_errors import OMITTED, Complaint, FieldError, invalid
 from headgate.apiserver.messages import Json
@@ -164,10 +166,14 @@ class Violation(NamedTuple):
 
 
 class RuleSet:
-    """The rules of one schema node, evaluated together."""
+    """The rules of one schema node, evaluated together, on what they read of a value."""
 
     def __init__(self, schema: Json, rules: Sequence[ValidationRule], *, root: bool) -> None:
-        self._rules, self._see = rules, compile_view(schema, root=root)
+        reads = Reads()
+        for rule in rules:
+            for expression in rule.expressions:
+                note_reads(expression.text, {"self": reads, "oldSelf": reads})
+        self._rules, self._see = rules, compile_view(schema, reads, root=root)
         self._uses_old = any(rule.uses_old for rule in rules)
 
     def violations(self, new: Any, old: Any) -> tuple[Violation, ...]:
