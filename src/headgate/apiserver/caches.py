@@ -112,6 +112,13 @@ SCHEMA_FIELDS = CachePolicy(
     dropped="with the schema",
     pays="bench_queues: 2.4; bench_apiserver: 1.2 to 2.0",
 )
+STATUS_CHANGES = CachePolicy(
+    limit=20_000,
+    key="the identities of an object's spec, old status and new status, which the entry holds",
+    sound="where rules read nothing else, these decide whether the new status is complete, valid and accepted",
+    dropped="with the schema",
+    pays="bench_queues: 1.02",
+)
 VALID_STRINGS = CachePolicy(
     limit=1_024,
     key="a string",

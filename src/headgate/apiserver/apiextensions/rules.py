@@ -47,6 +47,7 @@ class SchemaRules:
         """The rules of the schema must compile."""
         self._tree = _tree(schema, root=True)
         self._view = ObjectView(schema)
+        self.read_spec_and_status_only = self._view.lies_in(frozenset({"spec", "status"}))
         self._satisfied: Cache[tuple[ReducedObject, ReducedObject], bool] = Cache(SATISFIED_RULES)
 
     def errors(self, new: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:

@@ -186,6 +186,10 @@ class ObjectView:
             (name, _ReducedField(compile_reduction(fields[name], of_field))) for name, of_field in read.items()
         ]
 
+    def lies_in(self, names: frozenset[str]) -> bool:
+        """Whether nothing is read but fields of these names."""
+        return self._is_known and names.issuperset(name for name, _ in self._parts)
+
     def of(self, value: Any) -> ReducedObject | None:
         """The object reduced to what is read; empty for None, and None if it is unknown what is read."""
         if value is None:
