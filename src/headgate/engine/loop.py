@@ -99,15 +99,15 @@ class Engine:
                 elif isinstance(event, TimerFired):
                     told = self._timers.get(event.timer, [])
                 else:
-                    effects.extend(self._absorb_remote(event, awake, now))
+                    effects += self._absorb_remote(event, awake, now)
                     continue
                 for each in told:
                     awake[each] = None
-                    effects.extend(each.absorb(event, now))
+                    effects += each.absorb(event, now)
             event = None
             planes = [plane for plane in self._planes if plane in awake] if batch else self._planes
             for plane in planes:
-                effects.extend(plane.decide(now))
+                effects += plane.decide(now)
             for plane in planes:
                 plane.check()
             if lost:  # planes forget what they lose; here, what they still said about it

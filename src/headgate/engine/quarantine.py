@@ -211,13 +211,10 @@ class GuardedEngine:
 
     def __init__(self, fresh: Callable[[], Engine], quarantine: Quarantine, trial: Callable[[], Engine]) -> None:
         self._engine, self._trial = fresh(), trial
+        self.journal = self._engine.journal
         self.quarantine = quarantine
         self._known: dict[Key, Object] = {}
         self._is_first = True
-
-    @property
-    def journal(self) -> Journal:
-        return self._engine.journal
 
     @property
     def reads(self) -> tuple[Kind, ...]:
