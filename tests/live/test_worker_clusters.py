@@ -368,14 +368,14 @@ async def test_a_cluster_without_workloads_of_kueue_is_no_worker(ca, log):
         assert lost.message.startswith("reading workloads.kueue.x-k8s.io: ")
 
 
-async def test_what_cannot_be_decoded_is_passed_over_and_logged(ca, log):
+async def test_what_cannot_be_decoded_is_told_as_such_and_logged(ca, log):
     async with served(ca) as worker, managing(ca, log) as manager:
         worker.add_workload("fine")
         template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "much"}}}]}}
         worker.add_workload("odd", podSets=[{"template": template}])
         manager.connect("w", worker.kubeconfig())
         await manager.connected("w")
-        assert manager.seen("w") == [("Observed", "fine")]
+        assert manager.seen("w") == [("Observed", "fine"), ("Unreadable", "odd")]
         assert any("cannot be decoded" in line and "default/odd" in line for line in log.lines)
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
-from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
+from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen, Subject
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
 from headgate.live.logs import Log, ReadProgress, Unwatched
@@ -39,7 +39,6 @@ from headgate.model.effects import (
     WakeAt,
 )
 from headgate.model.events import Observed, Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
-from headgate.model.keys import Key
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 
@@ -155,7 +154,7 @@ class LeaderTerm:
                 next(search)
                 await asyncio.sleep(0)
         except StopIteration as done:
-            blamed: tuple[Key, ...] = done.value
+            blamed: tuple[Subject, ...] = done.value
         except AssertionError as broken:
             raise BrokenEngine(f"{broken}: {raised.why}", self._engine.journal.take()[-STORY:]) from raised
         for key in blamed:

@@ -277,9 +277,7 @@ class WorkerConnection:
             await asyncio.gather(doing, coming, return_exceptions=True)
 
     def _observed(self, event: Observed | Gone | Unreadable, _raw: Raw) -> None:
-        """Of an object that cannot be decoded what was told before still holds; the reflector has logged it."""
-        if not isinstance(event, Unreadable):
-            self._tell(RemoteEvent(self._cluster, event))
+        self._tell(RemoteEvent(self._cluster, event))
 
     def _answered(self, outcome: Outcome) -> None:
         self._tell(RemoteEvent(self._cluster, outcome))
