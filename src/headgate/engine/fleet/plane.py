@@ -43,14 +43,17 @@ from headgate.model.events import (
     WriteError,
 )
 from headgate.model.keys import Key, Kind
-from headgate.model.kueue_names import JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
+from headgate.model.kueue_names import ADMISSION_GATE, JOB_OWNER_KIND, MULTIKUEUE, OPENED_GATE
 from headgate.model.multikueue import MultiKueueCluster, MultiKueueConfig
 from headgate.model.objects import Job, Object
-from headgate.model.queues import AdmissionCheck, CheckStatus, QueuedWorkload
+from headgate.model.pod import Phase, Pod
+from headgate.model.queues import AdmissionCheck, CheckState, CheckStatus, QueuedWorkload
 from headgate.model.settings import Settings
 
 TIMER = "fleet"
 NO_WORKERS = Workers((), frozenset())
+NO_CHECK = CheckStatus("", CheckState.READY)
+"""Stands for the check of a workload that runs elsewhere and whose queue has no MultiKueue check any more."""
 SWEEP = Key(Kind.MULTIKUEUE_CONFIG, "", "")
 """Stands for all orphans where deadlines are kept by Workload."""
 NO_ADAPTER = "No multikueue adapter found"
@@ -280,7 +283,10 @@ class FleetPlane:
 
     def _state_of(self, key: Key, home: QueuedWorkload | None, check: CheckStatus | None, now: float) -> FleetWorkload:
         clusters, index = self._clusters, self._index
-        workers = clusters.workers_of(check.name) if check is not None else NO_WORKERS
+        if check is NO_CHECK:
+            workers = clusters.all_workers
+        else:
+            workers = clusters.workers_of(check.name) if check is not None else NO_WORKERS
         job = index.job_of(home) if home is not None and check is not None else None
         parts = index.parts_of(job) if job is not None else ()
         named = (*workers.clusters, home.status.cluster) if home is not None else workers.clusters
@@ -321,9 +327,24 @@ class FleetPlane:
         return self._signalled.setdefault(key, now)
 
     def _check_of(self, home: QueuedWorkload | None) -> CheckStatus | None:
+        """How its MultiKueue check stands. What runs elsewhere goes on there, or stops, when its queue has none."""
         if home is None:
             return None
-        return next((one for one in home.status.checks if self._clusters.is_multikueue(one.name)), None)
+        found = next((one for one in home.status.checks if self._clusters.is_multikueue(one.name)), None)
+        if found is not None or not home.is_true(QUOTA_RESERVED):
+            return found
+        stops = home.is_true(EVICTED) and (self._is_elsewhere(home.key) or self._shows_it_runs(home))
+        return NO_CHECK if home.status.cluster or stops else None
+
+    def _shows_it_runs(self, home: QueuedWorkload) -> bool:
+        """Whether its job at home still shows that it runs on a worker cluster."""
+        job = self._index.job_of(home)
+        return job is not None and any(
+            (part.active > 0 and part.managed_by == MULTIKUEUE)
+            if isinstance(part, Job)
+            else isinstance(part, Pod) and part.phase is Phase.RUNNING and ADMISSION_GATE in part.gates
+            for part in self._index.parts_of(job)
+        )
 
     def _version_of(self, cluster: str, write: Write) -> str:
         if isinstance(write, Create):

@@ -92,7 +92,7 @@ class Reconciliation:
             yield self._checked(home, check, CheckState.REJECTED, state.problem)
         elif not state.parts:
             return  # its job is gone, and so will it be
-        elif check.state is CheckState.READY:
+        elif check.state is CheckState.READY or _has_other_check(home, check):
             yield from self._keep(home, check)
         elif check.state is CheckState.PENDING:
             yield from self._dispatch(home, check)
@@ -199,10 +199,10 @@ class Reconciliation:
             yield from self._show(home, check, cluster)
 
     def _show(self, home: QueuedWorkload, check: CheckStatus, cluster: str) -> Iterator[ClusterWrite]:
-        """The message of the check says where it was admitted, and what keeps it from running there."""
+        """The check says where it was admitted, and what keeps it from running there."""
         message = "; ".join(part for part in (_admitted_on(cluster), self._state.troubles.get(cluster)) if part)
-        if message != check.message:
-            wanted = structs.replace(check, message=message)
+        wanted = structs.replace(check, state=CheckState.READY, message=message)
+        if wanted != check and check in home.status.checks:
             yield HOME, PatchStatus(_exact(home), structs.replace(home.status, checks=_with_check(home, wanted)))
 
     def _wait_for_lost(self, home: QueuedWorkload, check: CheckStatus, cluster: str) -> Iterator[ClusterWrite]:
@@ -379,8 +379,12 @@ class Reconciliation:
         return min((cluster for cluster in self._state.clones if cluster in self._state.connected), default="")
 
     def _checked(self, home: QueuedWorkload, check: CheckStatus, state: CheckState, message: str) -> ClusterWrite:
+        """Without a check its workload is evicted as the check would have it."""
         wanted = structs.replace(check, state=state, message=message, at=second(self._now))
-        status = structs.replace(home.status, checks=_with_check(home, wanted))
+        if check in home.status.checks:
+            status = structs.replace(home.status, checks=_with_check(home, wanted))
+        else:
+            status = eviction.evicted(home, eviction.CHECK, message, self._now)
         self._note("check", state.value, message)
         return HOME, PatchStatus(_exact(home), status)
 
@@ -395,6 +399,11 @@ def _is_to_run(home: QueuedWorkload, check: CheckStatus) -> bool:
     if home.is_true(FINISHED) or home.deleted is not None:
         return False
     return home.is_true(QUOTA_RESERVED) and check.state is not CheckState.REJECTED
+
+
+def _has_other_check(home: QueuedWorkload, check: CheckStatus) -> bool:
+    """Whether it runs elsewhere by another check than this one, which its queue has now."""
+    return check.state is CheckState.PENDING and bool(home.status.cluster) and home.is_true(ADMITTED)
 
 
 def _may_win(home: QueuedWorkload, replica: Replica) -> bool:
