@@ -10,12 +10,14 @@ import asyncio
 import gzip
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import randbits
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from msgspec import Struct
 
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.messages import Json, Request, Response
@@ -23,8 +25,8 @@ from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError, failure, unauthorized
 from headgate.apiserver.storage import Collection
-from headgate.live.api_credentials import ADMINISTRATOR, ADMINISTRATORS, Administrator, new_token, write_private
-from headgate.live.certificates import ServerTls, made_for_cluster
+from headgate.live.api_credentials import Administrator, new_administrator, write_private
+from headgate.live.certificates import ServerTls
 from headgate.live.http_server import CannotListen, HttpReply, HttpRequest, Listen, ServerLimits, http_server
 from headgate.live.logs import FORMATS, Log, LogLevel
 from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_signal
@@ -52,23 +54,31 @@ Authenticate = Callable[[HttpRequest], str | None]
 """The name of whoever asks; None for somebody unknown."""
 
 
+class ServedApi(Struct, frozen=True):
+    """An API server that can be asked, and who may."""
+
+    front: ApiFront
+    url: str
+    administrator: Administrator
+
+
 @asynccontextmanager
 async def served(
-    server: ApiServer, listen: Listen, name: str, kubeconfig: Path, limits: ServerLimits = LIMITS
-) -> AsyncIterator[ApiFront]:
-    """Serves the API server over TLS while the block lasts; the kubeconfig, with a context of this name, is written
-    when it can be asked. Raises CannotListen and OSError.
-    """
-    hosts = dict.fromkeys((listen.host, *LOOPBACK))
-    certificates = made_for_cluster(list(hosts), ADMINISTRATOR, ADMINISTRATORS, time.time())
-    administrator = Administrator(certificates, new_token())
-    tls = ServerTls(certificates.server.authority)
-    tls.show(certificates.server)
-    front = ApiFront(server, administrator.authenticate, time.time)
+    server: ApiServer,
+    listen: Listen,
+    limits: ServerLimits = LIMITS,
+    now: Callable[[], float] = time.time,
+    components: Sequence[str] = (),
+) -> AsyncIterator[ServedApi]:
+    """Serves the API server over TLS while the block lasts, on a clock. Raises CannotListen."""
+    administrator = new_administrator(list(dict.fromkeys((listen.host, *LOOPBACK))), components, time.time())
+    shown = administrator.certificates.server
+    tls = ServerTls(shown.authority)
+    tls.show(shown)
+    front = ApiFront(server, administrator.authenticate, now)
     async with http_server(listen, front, limits, "--port", tls.context) as port:
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
-        write_private(kubeconfig, administrator.kubeconfig(f"https://{host}:{port}", name))
-        yield front
+        yield ServedApi(front, f"https://{host}:{port}", administrator)
 
 
 def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
@@ -88,7 +98,8 @@ def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
 
 async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
     stop = stop_signal(log)
-    async with served(ApiServer(now=time.time()), listen, "headgate", kubeconfig):
+    async with served(ApiServer(randbits(64), now=time.time()), listen) as api:
+        write_private(kubeconfig, api.administrator.kubeconfig(api.url, "headgate"))
         tell(f"export KUBECONFIG={kubeconfig}")
         await stop.wait()
 

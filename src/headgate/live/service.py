@@ -24,6 +24,7 @@ from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json, reports
 from headgate.live.http_server import Listen, http_server
 from headgate.live.logs import Log, Outages, ReadProgress, Unwatched
+from headgate.live.loop import WallClock
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
 from headgate.live.page_access import ReviewedAccess
 from headgate.live.plugin_isolation import pre_enqueue_plugins
@@ -65,6 +66,7 @@ class RunPlan(Struct, frozen=True):
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
     namespace: str = "kube-system"  # our own
     reading: ReadProgress = Unwatched()
+    clock: WallClock = WallClock()
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -163,11 +165,12 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
     reflector = ReflectorDependencies(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
     plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
-    clocks = (time.perf_counter, time.time)
+    clocks = (time.perf_counter, plan.clock)
     return TermDependencies(
         *(plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine()),
         reading=plan.reading,
         namespace=plan.namespace,
+        speed=plan.clock.speed,
     )
 
 
