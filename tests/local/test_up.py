@@ -158,6 +158,16 @@ async def test_the_example_of_the_readme(tmp_path):
     assert decided.index(("finish", "train")) < decided.index(("admit", "evaluate")), "the second waits for its quota"
 
 
+async def test_with_a_data_directory_it_goes_on_where_it_was(tmp_path):
+    plan = planned(tmp_path, scenario([JOB], until="settled"), data_dir=tmp_path / "data", ends_when_idle=True)
+    async with asyncio.timeout(PATIENCE):
+        await run_clusters(plan, Onlooker(), asyncio.Event())
+        view = Onlooker()
+        await run_clusters(plan, view, asyncio.Event())
+    assert view.shown == ["2 nodes, pods: 4 Succeeded"]
+    assert " bind " not in view.text, "the job is done already"
+
+
 async def test_it_stops_at_once(tmp_path):
     async with running(planned(tmp_path, scenario([JOB]))):
         began = time.monotonic()

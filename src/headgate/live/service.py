@@ -206,17 +206,17 @@ async def _take_turns(
     while not stop.is_set():
         readiness.check = lambda: bool(election.holder)
         dependencies.log.info("standing by for the lease", lease=election.path)
-        await _first(election.acquire(), stop.wait())
+        await first_of(election.acquire(), stop.wait())
         if stop.is_set():
             break
         dependencies.log.info("leading", lease=election.path)
-        await _first(_decide(dependencies, readiness, stop), election.hold())
+        await first_of(_decide(dependencies, readiness, stop), election.hold())
         if not stop.is_set():
             dependencies.log.warning("lost the lease, no longer leading", lease=election.path)
     await election.release()
 
 
-async def _first(*works: Coroutine[None, None, object]) -> None:
+async def first_of(*works: Coroutine[None, None, object]) -> None:
     """Returns when the first of them is done; the others are cancelled. Raises what any of them raised."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:

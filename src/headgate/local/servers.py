@@ -25,9 +25,10 @@ from headgate.apiserver.kinds import INITIAL_OBJECTS
 from headgate.apiserver.server import ApiServer
 from headgate.live.access import Access, FixedToken
 from headgate.live.api_credentials import ADMINISTRATOR, ADMINISTRATORS, Administrator, new_administrator
-from headgate.live.api_front import LOOPBACK, served
+from headgate.live.api_front import LOOPBACK, ServedApi, served
 from headgate.live.client import Client
 from headgate.live.connection import Disconnected
+from headgate.live.data_dir import opened
 from headgate.live.http_server import Listen
 from headgate.live.install import NotInstalled, install, manifests
 from headgate.live.kubeconfig import worker_access
@@ -38,6 +39,7 @@ from headgate.simulator.cluster import CONTROLLER_MANAGER, admission_for, instal
 
 HOST = "127.0.0.1"
 OWN_NAMESPACE = "headgate-system"
+COMPONENTS = (OWN_ACCOUNT, CONTROLLER_MANAGER)
 ASSETS = "KUBEBUILDER_ASSETS"
 READY_SECONDS, STOP_SECONDS, LOOK_SECONDS = 60.0, 1.5, 0.1
 
@@ -58,6 +60,12 @@ class StartedCluster(Struct, frozen=True):
     headgate: Access
     controllers: Access
     webhooks: WebhookPlan | None = None
+    served: ServedApi | None = None  # by this process
+
+    async def keep(self) -> None:
+        """Saves what is written, where that is ours to do. Raises CannotSave."""
+        if self.served is not None:
+            await self.served.keep()
 
 
 def _started(name: str, url: str, administrator: Administrator, webhooks: WebhookPlan | None = None) -> StartedCluster:
@@ -65,24 +73,31 @@ def _started(name: str, url: str, administrator: Administrator, webhooks: Webhoo
     access = worker_access(msgspec.json.encode(kubeconfig), name)
     own, others = (
         structs.replace(access, identity=FixedToken(administrator.components[user]), certificate=None)
-        for user in (OWN_ACCOUNT, CONTROLLER_MANAGER)
+        for user in COMPONENTS
     )
     return StartedCluster(name, kubeconfig, access, own, others, webhooks)
 
 
 @contextlib.asynccontextmanager
-async def small_kubernetes(name: str, settings: Settings, clock: WallClock, port: int) -> AsyncIterator[StartedCluster]:
-    """The small Kubernetes with all that `headgate install` installs; our webhooks are called in process."""
+async def small_kubernetes(
+    name: str, settings: Settings, clock: WallClock, folder: Path | None, port: int
+) -> AsyncIterator[StartedCluster]:
+    """The small Kubernetes with all that `headgate install` installs; our webhooks are called in process.
+
+    With a folder it keeps its data there. Raises InvalidDataDir, CannotSave and CannotListen.
+    """
     webhooks = our_webhooks(settings, lookup_in(lambda: server))
     own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}
-    server = ApiServer(
-        randbits(64),
-        admission=(*admission_for(settings.features), webhooks),
-        objects=(*INITIAL_OBJECTS, own, *installed_objects(settings)),
-        now=clock(),
-    )
-    async with served(server, Listen(HOST, port), now=clock, components=(OWN_ACCOUNT, CONTROLLER_MANAGER)) as api:
-        yield _started(name, api.url, api.administrator)
+    with opened(folder) as data:
+        server = ApiServer(
+            randbits(64),
+            admission=(*admission_for(settings.features), webhooks),
+            objects=(*INITIAL_OBJECTS, own, *installed_objects(settings)),
+            now=clock(),
+            saved=data.load() if data is not None else None,
+        )
+        async with served(server, Listen(HOST, port), now=clock, components=COMPONENTS, data=data) as api:
+            yield structs.replace(_started(name, api.url, api.administrator), served=api)
 
 
 @contextlib.asynccontextmanager
@@ -96,7 +111,7 @@ async def kube_apiserver(
     for program in ("etcd", "kube-apiserver"):
         if not os.access(assets / program, os.X_OK):
             raise NoServer(f"--kube-apiserver: expected the program {program} in {ASSETS}={assets}")
-    administrator = new_administrator(LOOPBACK, (OWN_ACCOUNT, CONTROLLER_MANAGER), time.time())
+    administrator = new_administrator(LOOPBACK, COMPONENTS, time.time())
     files = _write_files(folder, administrator)
     etcd_port, port, webhook_port = _free_port(), port or _free_port(), _free_port()
     plan = WebhookPlan(Listen(HOST, webhook_port), OWN_NAMESPACE)

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ from msgspec import Struct, structs
 
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.api_credentials import merged, write_private
+from headgate.live.data_dir import CannotSave, InvalidDataDir
 from headgate.live.http_server import CannotListen
 from headgate.live.logs import LogStream
 from headgate.live.loop import WallClock
@@ -25,6 +27,7 @@ from headgate.local.servers import OWN_NAMESPACE, NoServer, StartedCluster, kube
 from headgate.local.summary import ClusterSummary, DecisionLog
 from headgate.local.timeline import TimelinePlayer
 from headgate.local.world_loop import WorldLoop
+from headgate.model.keys import Kind
 from headgate.model.settings import DEFAULT_SCHEDULER_NAME, Settings
 from headgate.simulator.cluster import usual_controllers
 from headgate.simulator.scenario import ClusterPlan, InvalidScenario, Scenario
@@ -32,7 +35,7 @@ from headgate.simulator.scenario import ClusterPlan, InvalidScenario, Scenario
 SCHEDULERS = (DEFAULT_SCHEDULER_NAME, "default-scheduler")
 """Whose pods are scheduled unless a configuration says otherwise: there is no other scheduler."""
 REDRAW_SECONDS = 0.5
-QUIET_SECONDS = 2.0  # without a change, after which nothing more is expected
+QUIET_LOOKS = 4  # in a row at which nothing had happened, after which nothing more is expected
 STOP_SECONDS = 1.0  # for writes under way
 
 
@@ -48,6 +51,7 @@ class UpPlan(Struct, frozen=True, kw_only=True):
     speed: float = 1.0
     port: int = 0  # of the first cluster's API server
     assets: Path | None = None  # of a real kube-apiserver
+    data_dir: Path | None = None  # with a folder for each cluster; None: nothing outlives the process
     ends_when_idle: bool = False
     plugins: tuple[PreEnqueue, ...] = ()
 
@@ -71,7 +75,7 @@ def start_up(plan: UpPlan, view: UpView) -> int:
             runner.run(_until_signalled(plan, view))
     except BaseExceptionGroup as several:
         return _failed(several.exceptions[0], plan)
-    except (InvalidScenario, NoServer, CannotListen, BrokenEngine, OSError) as error:
+    except (InvalidScenario, InvalidDataDir, NoServer, CannotListen, CannotSave, BrokenEngine, OSError) as error:
         return _failed(error, plan)
     finally:
         view.close()
@@ -80,10 +84,10 @@ def start_up(plan: UpPlan, view: UpView) -> int:
 
 def _failed(error: BaseException, plan: UpPlan) -> int:
     match error:
-        case InvalidScenario():
+        case InvalidScenario() | InvalidDataDir():
             sys.stderr.write(f"Error: {error}\n")
             return WRONG_INPUT
-        case NoServer() | CannotListen():
+        case NoServer() | CannotListen() | CannotSave():
             sys.stderr.write(f"Error: {error}\n")
             return FAILED
         case BrokenEngine():
@@ -104,7 +108,8 @@ class HeadgateProcess:
     """Headgate of one cluster, as `headgate run` runs it; it may crash, and starts again."""
 
     def __init__(self, plan: RunPlan, log: DecisionLog) -> None:
-        self._plan, self._log = plan, log
+        self._plan, self._log = structs.replace(plan, reading=self), log
+        self.is_deciding = False  # it has read the cluster, and has not crashed since
         self._running: asyncio.Task[None] | None = None
         self._down_seconds = 0.0
         self._stop = asyncio.Event()
@@ -124,8 +129,15 @@ class HeadgateProcess:
     def crash(self, seconds: float) -> None:
         """Ends it as a crash would, with writes under way; it is down for so long."""
         if self._running is not None and not self._running.done():
-            self._down_seconds = seconds
+            self._down_seconds, self.is_deciding = seconds, False
             self._running.cancel()
+
+    def read(self, kind: Kind, count: int) -> None:
+        """Nobody looks on."""
+
+    def done(self) -> None:
+        """It has read the whole cluster."""
+        self.is_deciding = True
 
     def stop(self) -> None:
         """Lets it finish what is under way."""
@@ -139,8 +151,8 @@ class _RunningCluster(Struct, frozen=True):
 
 
 async def run_clusters(plan: UpPlan, view: UpView, stop: asyncio.Event) -> None:
-    """Returns after a clean stop. Raises InvalidScenario, NoServer, CannotListen, BrokenEngine and OSError, in groups
-    too.
+    """Returns after a clean stop. Raises InvalidScenario, InvalidDataDir, NoServer, CannotListen, CannotSave,
+    BrokenEngine and OSError, in groups too.
     """
     clock = WallClock(time.time(), plan.speed)
     plans = {each.name: structs.replace(each, settings=_settings(each.settings)) for each in plan.scenario.clusters}
@@ -155,12 +167,14 @@ async def run_clusters(plan: UpPlan, view: UpView, stop: asyncio.Event) -> None:
 
 @contextlib.asynccontextmanager
 async def _server(plan: UpPlan, cluster: ClusterPlan, clock: WallClock, port: int) -> AsyncIterator[StartedCluster]:
+    folder = None if plan.data_dir is None else plan.data_dir / cluster.name
     if plan.assets is None:
-        async with small_kubernetes(cluster.name, cluster.settings, clock, port) as started:
+        async with small_kubernetes(cluster.name, cluster.settings, clock, folder, port) as started:
             yield started
         return
-    with tempfile.TemporaryDirectory(prefix="headgate-up-", ignore_cleanup_errors=True) as folder:
-        async with kube_apiserver(cluster.name, cluster.settings, plan.assets, Path(folder), port) as started:
+    with tempfile.TemporaryDirectory(prefix="headgate-up-", ignore_cleanup_errors=True) as temporary:
+        folder = folder or Path(temporary)
+        async with kube_apiserver(cluster.name, cluster.settings, plan.assets, folder, port) as started:
             yield started
 
 
@@ -193,7 +207,7 @@ class _Session:
     def __init__(
         self, plan: UpPlan, view: UpView, clock: WallClock, started: dict[str, StartedCluster], plans: Plans
     ) -> None:
-        self._plan, self._view, self._clock = plan, view, clock
+        self._plan, self._view, self._clock, self._started = plan, view, clock, started
         self._running = {name: _run(plan, plans[name], cluster, clock, view) for name, cluster in started.items()}
         self._began = clock()  # the timeline
         self._player = TimelinePlayer(plan.scenario, started, clock, self._restart, self._tell)
@@ -202,6 +216,7 @@ class _Session:
         running = self._running.values()
         async with asyncio.TaskGroup() as group:
             headgates = [group.create_task(each.process.run()) for each in running]
+            saving = [group.create_task(each.keep()) for each in self._started.values()]
             others = [group.create_task(work) for work in (*(each.world.run() for each in running), self._show())]
             playing = group.create_task(self._play())
             try:
@@ -212,7 +227,7 @@ class _Session:
                 for cluster in running:
                     cluster.process.stop()
                 await asyncio.wait(headgates, timeout=STOP_SECONDS)
-                for task in (*headgates, *others):
+                for task in (*headgates, *others, *saving):
                     task.cancel()
         self._view.show(list(self._lines()))
 
@@ -224,19 +239,22 @@ class _Session:
 
     async def _end(self, stop: asyncio.Event, playing: asyncio.Task[None]) -> None:
         """Returns when it is stopped, or when the scenario is at its end and that is what the plan waits for."""
-        until = self._plan.scenario.until
+        until, looks = self._plan.scenario.until, deque[int](maxlen=QUIET_LOOKS)
         while not stop.is_set():
-            over = self._is_quiet() if until is None else self._clock() >= self._began + until
+            looks.append(-1 if self._is_waiting() else self._batches())
+            quiet = len(looks) == QUIET_LOOKS and 0 <= looks[0] == looks[-1]
+            over = quiet if until is None else self._clock() >= self._began + until
             if self._plan.ends_when_idle and playing.done() and over:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REDRAW_SECONDS):
                     await stop.wait()
 
-    def _is_quiet(self) -> bool:
-        long_ago = asyncio.get_running_loop().time() - QUIET_SECONDS
-        worlds = [each.world for each in self._running.values()]
-        return not any(world.is_waiting or world.changed_at > long_ago for world in worlds)
+    def _batches(self) -> int:
+        return sum(each.world.batches for each in self._running.values())
+
+    def _is_waiting(self) -> bool:
+        return any(each.world.is_waiting or not each.process.is_deciding for each in self._running.values())
 
     async def _show(self) -> None:
         while True:

@@ -52,7 +52,7 @@ class WorldLoop:
         self._numbers = count()
         self._performer = Performer(self._client, self._events.tell, Uncounted(), asyncio.sleep, time.monotonic)
         self._learning: dict[int, Learn] = {}  # who learns of a write, by the identity of its effect
-        self.changed_at = 0.0  # of the event loop's clock
+        self.batches = 0  # of events, so far
 
     @property
     def is_waiting(self) -> bool:
@@ -89,6 +89,7 @@ class WorldLoop:
                         self._alarms.pop(timer)[0]()
                     case Outcome(effect):
                         self._learning.pop(id(effect))(event)
+            self.batches += 1
             self._distribute(changes)
             now = self._clock()
             for runner in self._runners:
@@ -97,7 +98,6 @@ class WorldLoop:
     def _distribute(self, changes: Sequence[ObjectChange]) -> None:
         if not changes:
             return
-        self.changed_at = asyncio.get_running_loop().time()
         kinds = kinds_of(changes)
         for runner in self._runners:
             runner.observe(changes, kinds)

@@ -99,6 +99,12 @@ Examples:
     show_default=True,
     help="Where to write the kubeconfig of its administrator; only you can read it.",
 )
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep objects and credentials there, and go on from there. Default: in memory only.",
+)
 @click.option("--exit-when-idle", is_flag=True, help="End when the scenario is over, instead of at Ctrl-C.")
 def up(
     *,
@@ -110,6 +116,7 @@ def up(
     real: bool,
     port: int,
     kubeconfig: Path,
+    data_dir: Path | None,
     exit_when_idle: bool,
 ) -> None:
     """Start a cluster on this machine, with Headgate on it, until Ctrl-C.
@@ -131,6 +138,8 @@ def up(
         raise click.UsageError("expected --kube-apiserver without --speed: a real server has a clock of its own")
     if real and not os.environ.get(ASSETS):
         raise click.UsageError(f"--kube-apiserver: expected {ASSETS} to name a folder with kube-apiserver and etcd")
+    if data_dir is not None and speed != 1:
+        raise click.UsageError("expected --data-dir without --speed: after a restart its times would lie in the future")
     installed = InstalledPlugins()
     try:
         if scenario:
@@ -147,6 +156,7 @@ def up(
         speed=speed,
         port=port,
         assets=Path(os.environ[ASSETS]) if real else None,
+        data_dir=data_dir,
         ends_when_idle=exit_when_idle,
         plugins=plugins,
     )
