@@ -128,6 +128,22 @@ async def test_a_client_that_goes_makes_place_for_another_watch(tmp_path):
                 await asyncio.sleep(0)
 
 
+async def test_a_watch_whose_client_does_not_read_is_dropped(tmp_path):
+    hasty = replace(ONE_WATCH, drain_seconds=0.1)
+    async with wired(ApiServer(), tmp_path / "kubeconfig", hasty) as wire, wire.watch(f"{MAPS}?watch=true") as reader:
+        reader._transport.pause_reading()
+        async with asyncio.timeout(PATIENCE):
+            number = 0
+            while (await wire.ask("GET", f"{MAPS}?watch=true&timeoutSeconds=1&resourceVersion=1"))[0] == 429:
+                number += 1
+                await wire.ask("POST", MAPS, config_map(f"m-{number}", 1_000_000))
+    assert number, "it had its place until then"
+
+
+async def test_a_body_that_is_too_long_is_refused(wire):
+    assert (await wire.ask("POST", MAPS, config_map("a", LIMITS.body)))[0] == 413
+
+
 async def test_a_warning_comes_in_a_header(wire):
     body = json.loads(config_map("a")) | {"nonsense": 1}
     _, headers, _ = await wire.ask("POST", f"{MAPS}?fieldValidation=Warn", json.dumps(body).encode())

@@ -96,6 +96,8 @@ class ApiServer:
             response = self._answer(request, now)
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
+        except RecursionError:
+            response = Response(400, failure(bad_request("the request is nested too deeply")))
         except UnicodeDecodeError:
             return self.handle(structs.replace(request, body=valid_utf8(request.body)), now)
         self._reconcile(now)
