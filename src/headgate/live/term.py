@@ -67,6 +67,7 @@ class TermDependencies(Struct, frozen=True):
     quarantine: Quarantine
     reading: ReadProgress = Unwatched()
     namespace: str = "kube-system"  # our own, where the kubeconfigs of worker clusters are
+    speed: float = 1.0  # of the wall clock
 
     def fresh(self, watch: PluginObserver = unwatched) -> Engine:
         preemption = self.settings.preemption
@@ -87,7 +88,7 @@ class LeaderTerm:
         self._events = EventQueue(self._engine.reads)
         client, sleep = dependencies.reflector.client, dependencies.reflector.sleep
         self._performer = Performer(client, self._events.tell, dependencies.metrics, sleep, dependencies.clock)
-        self._timers = Timers(dependencies.wall, self._events.tell)
+        self._timers = Timers(dependencies.wall, self._events.tell, dependencies.speed)
         self._workers = ClusterConnections(self._around_workers(), self._engine.remote_reads, self._events.tell_remote)
         self._announcements = Announcements()
         self._effects: list[Effect] = []  # of the step
