@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from headgate.engine.in_flight import InformPermits
 from headgate.engine.quota.workload_records import PATIENCE, WorkloadRecords
 from headgate.lifecycle.workload.admission import refused, reserved
 from headgate.lifecycle.workload.conditions import with_status
@@ -20,7 +21,7 @@ WORK = QueuedWorkload(KEY, "uid", "1", 0.0, (PodSet("main", PodShape()),), "queu
 
 @pytest.fixture
 def records():
-    made = WorkloadRecords(Backoff(1.0, 10.0))
+    made = WorkloadRecords(Backoff(1.0, 10.0), InformPermits())
     list(made.observe(WORK))
     return made
 

@@ -225,3 +225,34 @@ class InFlightWrites(Generic[S, W]):
         if self._failures and verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict
+
+
+class InformPermits:
+    """Permits for informative writes, which the shell gives as the server has capacity for them.
+
+    What waits for one is kept by whom it concerns, so what is sent is always the latest.
+    """
+
+    def __init__(self) -> None:
+        self._left: float = math.inf  # until a shell says otherwise
+
+    @property
+    def any_left(self) -> bool:
+        return self._left > 0
+
+    def give(self, writes: int) -> None:
+        self._left = writes if self._left == math.inf else self._left + writes
+
+    def take(self) -> bool:
+        """Takes a permit; False when there is none."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        return True
+
+
+class AwaitedPermits(Struct, frozen=True):
+    """How many informative writes wait for a permit, and since when the oldest does."""
+
+    writes: int
+    since: float

@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from msgspec import Struct, structs
 
 from headgate.engine.distributions import Distribution, Labels
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import MOST_SAID, Engine, Raised
 from headgate.model.effects import Effect, EmitEvent, EventType, FleetEffect, WakeAt
-from headgate.model.events import Event, FleetEvent, Gone, Observed, Unreadable
+from headgate.model.events import AnyEvent, Event, Gone, Observed, Unreadable
 from headgate.model.keys import Key, Kind, Target
 from headgate.model.node import Node
 from headgate.model.objects import Object
@@ -37,7 +38,7 @@ WORK = (
 )
 """The kinds that anybody may create, and that most mistakes will be about."""
 
-Seen = Event | FleetEvent | Unreadable
+Seen = AnyEvent | Unreadable
 Found = Generator[None, None, tuple[Key, ...]]
 """A search: pauses after each trial, and returns whom to quarantine."""
 
@@ -144,9 +145,7 @@ class Quarantine:
         """The nodes with a pod on them of which it is not known how much it takes."""
         return {entry.node for entry in self._entries.values() if entry.node and not entry.stand_in}
 
-    def shown(
-        self, event: Seen, now: float, blocked: Collection[str], before: Object | None
-    ) -> Iterator[Event | FleetEvent]:
+    def shown(self, event: Seen, now: float, blocked: Collection[str], before: Object | None) -> Iterator[AnyEvent]:
         """The event as the engine gets it; `before` is the object as it was last observed."""
         if isinstance(event, Unreadable):
             yield from self._hide(event, now, before)
@@ -235,6 +234,10 @@ class GuardedEngine:
         effects.extend(self.quarantine.alarms())
         return effects
 
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        return self._engine.awaited_permits
+
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         own = {(name, labels): value for name, labels, value in self.quarantine.collect()}
         return {**self._engine.gauges(), **own}
@@ -265,7 +268,7 @@ class GuardedEngine:
             yield
         self.quarantine.add(Quarantined(key, seen.uid, seen.version, raised.why, node, stand_in), now)
 
-    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[Event | FleetEvent]:
+    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[AnyEvent]:
         """The batch as the engine gets it; the very same as long as nothing is in quarantine."""
         if not self.quarantine and self._note(batch):
             self._is_first = False
@@ -273,7 +276,7 @@ class GuardedEngine:
         before = self.quarantine.blocked()
         if self._is_first:
             self.quarantine.keep_only({key for event in batch if (key := _existing(event)) is not None})
-        shown: list[Event | FleetEvent] = []
+        shown: list[AnyEvent] = []
         for event in batch:
             if isinstance(event, Gone) and event.key in self.quarantine:
                 self.journal.forget(event.key)
