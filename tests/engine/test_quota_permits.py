@@ -77,6 +77,30 @@ def test_the_text_is_the_latest_and_its_age_that_of_the_first():
     assert steps.reason("b") == ("False", "ExceedsMaxQuota"), "with 4 it waited for quota"
 
 
+def test_who_is_kept_out_by_its_queue_is_told_so_when_there_is_a_permit():
+    steps = steps_of(work("a"), work("b"))
+    assert (steps.reason("a"), steps.told) == (None, []), "there is no ClusterQueue, and no permit"
+    steps.permit(1)
+    assert [steps.reason(name) is None for name in "ab"] == [False, True]
+    steps.permit(10)
+    assert steps.reason("b") == steps.reason("a")
+
+
+def test_who_was_kept_out_and_is_admitted_before_that_was_told_never_hears_of_it():
+    steps = steps_of(work("a"))
+    steps.see(queue())
+    assert steps.admitted == ["a"]
+    steps.permit(10)
+    assert "a" not in steps.told and steps.plane.awaited_permits is None
+
+
+def test_who_is_changed_by_others_before_it_was_told_is_told_how_things_stand_then():
+    steps = steps_of(work("a"))
+    steps.edit("a", priority=7)
+    steps.permit(10)
+    assert (steps["a"].priority, steps.reason("a")[0], steps.conflicts) == (7, "False", 0)
+
+
 CLUSTER_QUEUE, LOCAL_QUEUE = Key(Kind.CLUSTER_QUEUE, "", "cq"), Key(Kind.LOCAL_QUEUE, "default", "lq")
 NAMES = "abcdef"
 MOVES = st.lists(

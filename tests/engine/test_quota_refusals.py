@@ -27,7 +27,13 @@ class Told:
         self.all = [self.records.get(work(name).key) for name in names]
 
     def taken(self) -> list[tuple[str, str]]:
-        return [(record.key.name, refusal.reason) for record, refusal, _ in self.records.take_refusals()]
+        """The refusals of a step, which is over then."""
+        found = []
+        for record, refusal, informs in self.records.take_refusals():
+            found.append((record.key.name, refusal.reason))
+            self.records.want(record, STATUS, informs=informs)
+        list(self.records.send(0.0))
+        return found
 
 
 def test_a_later_refusal_takes_the_place_of_one_that_is_not_written():
@@ -70,7 +76,7 @@ def test_what_another_controller_waits_for_needs_no_permit():
     told = Told("a", "b", permits=0)
     told.records.refuse(told.all[0], NO_ROOM, 0.0)
     told.records.refuse(told.all[1], SIGNAL, 0.0)
-    assert [(record.key.name, permitted) for record, _, permitted in told.records.take_refusals()] == [("b", False)]
+    assert [(record.key.name, informs) for record, _, informs in told.records.take_refusals()] == [("b", False)]
 
 
 def test_workloads_that_cannot_be_written_to_keep_nobody_from_a_permit():
@@ -94,6 +100,6 @@ def test_workloads_that_cannot_be_written_to_keep_nobody_from_a_permit():
 def test_a_write_informs_if_all_that_is_in_it_does(writes, permitted):
     told = Told("a")
     for one in writes:
-        told.records.want(told.all[0], STATUS, permitted=one)
-    (write,) = told.records.send()
+        told.records.want(told.all[0], STATUS, informs=one)
+    (write,) = told.records.send(0.0)
     assert write.permitted is permitted

@@ -234,21 +234,13 @@ class InformPermits:
     """
 
     def __init__(self) -> None:
-        self._left: float = math.inf  # until a shell says otherwise
-
-    @property
-    def any_left(self) -> bool:
-        return self._left > 0
+        self.left: float = math.inf  # until a shell says otherwise
 
     def give(self, writes: int) -> None:
-        self._left = writes if self._left == math.inf else self._left + writes
+        self.left = writes if self.left == math.inf else self.left + writes
 
-    def take(self) -> bool:
-        """Takes a permit; False when there is none."""
-        if self._left <= 0:
-            return False
-        self._left -= 1
-        return True
+    def take(self) -> None:
+        self.left -= 1
 
 
 class AwaitedPermits(Struct, frozen=True):

@@ -126,14 +126,14 @@ class AdmissionLoop:
 
     def report_refusals(self, now: float) -> None:
         """Writes QuotaReserved=False with its reason to workloads that do not show it yet, as far as permits go."""
-        for record, refusal, permitted in self._records.take_refusals():
+        for record, refusal, informs in self._records.take_refusals():
             workload = record.decided
             if record.key not in self._cache.pending or self._is_shown(workload, refusal):
                 continue
             requests, proposal = self._requests_shown(workload), refusal.proposal
             status = refused(workload, refusal.reason, refusal.message, requests, now, *refusal.also, proposal=proposal)
             emitted = () if _shows(workload, refusal) else (partial(events.refused_event, workload, refusal, now),)
-            self._records.want(record, status, *emitted, permitted=permitted)
+            self._records.want(record, status, *emitted, informs=informs)
 
     def report_bypassed(self, record: WorkloadRecord, now: float) -> None:
         """Reports a workload that is not evaluated because another of its class was refused since the last change."""

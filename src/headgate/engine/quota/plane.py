@@ -29,7 +29,7 @@ from headgate.engine.quota.object_cache import QuotaObjectCache
 from headgate.engine.quota.statuses import QueueStatuses
 from headgate.engine.quota.workload_records import LazyEvent, WorkloadRecord, WorkloadRecords
 from headgate.lifecycle.terminating.holds import running_since
-from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED
+from headgate.lifecycle.workload.conditions import ADMITTED, FINISHED, no_longer_gated
 from headgate.lifecycle.workload.deadlines import next_deadline
 from headgate.lifecycle.workload.next_step import Step, next_step
 from headgate.model.effects import Delete, Effect, PatchSpec, PatchStatus, QueuePriority, Write
@@ -153,8 +153,8 @@ class QuotaPlane:
         if records.refused:
             self._loop.report_refusals(now)
         self._examine_all(now)
-        if records.unsent or records.resent:
-            yield from records.send()
+        if records.has_unsent:
+            yield from records.send(now)
         yield from self._in_use.settle(now, is_due=is_due)
         yield from self._statuses.settle(self._cache.ledger, now, is_due=is_due)
         yield from self._timer.wake_at(now)
@@ -372,7 +372,8 @@ class QuotaPlane:
             and workload.status.requeue.at is not None
         ):
             self._cache.changed_from_outside(workload, now)
-        self._records.want(record, step.change, *events.step_events(workload, step, now))
+        informs = step.decision == "wait" and not no_longer_gated(workload, step.reason)
+        self._records.want(record, step.change, *events.step_events(workload, step, now), informs=informs)
 
     def _priority_step(self, workload: QueuedWorkload) -> Step | None:
         """The step to the priority its WorkloadPriorityClass has now; None when it has that."""

@@ -110,7 +110,7 @@ class QueueStatuses:
 
     def _permitted(self, ledger: Ledger, now: float) -> Iterator[PatchStatus]:
         """The statuses that are news, as far as permits go."""
-        for key in list(self._waiting) if self._permits.any_left else ():
+        for key in list(self._waiting) if self._permits.left > 0 else ():
             del self._waiting[key]
             if self._is_free(key):
                 del self._dirty[key]
@@ -119,7 +119,7 @@ class QueueStatuses:
                 if patch is not None:
                     self._permits.take()
                     yield self._writes.send(key, patch)
-                    if not self._permits.any_left:
+                    if self._permits.left <= 0:
                         return
 
     @property
@@ -130,7 +130,7 @@ class QueueStatuses:
     @property
     def awaited_permits(self) -> AwaitedPermits | None:
         """The statuses that wait for permits."""
-        if not self._waiting or self._permits.any_left:
+        if not self._waiting or self._permits.left > 0:
             return None
         return AwaitedPermits(len(self._waiting), next(iter(self._waiting.values())))
 

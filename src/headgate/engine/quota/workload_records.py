@@ -6,6 +6,7 @@ it; `engine.in_flight` says what these mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
@@ -64,11 +65,11 @@ class WorkloadRecord:
         "entry_penalty",
         "events",
         "examined",
+        "informs",
         "is_finished",
         "key",
         "local",
         "observed",
-        "permitted",
         "preempted_for",
         "refusal",
         "refused_since",
@@ -88,7 +89,7 @@ class WorkloadRecord:
         self.sent_events: tuple[LazyEvent, ...] = ()
         self.base = ""  # the version it was made from
         self.wanted: Change | None = None  # decided, to be sent next
-        self.permitted = False  # whether it only informs, and has a permit
+        self.informs = False  # whether that is all it does
         self.events: tuple[LazyEvent, ...] = ()  # that go with it
         self.refused_version = ""  # the version for which the server refused our write
         self.assumed = observed
@@ -155,9 +156,9 @@ class WorkloadRecord:
         self.assumed = self.observed if sent is None else _applied(self.observed, sent)
         self.decided = self.assumed if wanted is None else _applied(self.assumed, wanted)
 
-    def want(self, change: Change | None, events: tuple[LazyEvent, ...], *, permitted: bool = False) -> None:
+    def want(self, change: Change | None, events: tuple[LazyEvent, ...], *, informs: bool = False) -> None:
         """This is sent next; None: nothing. With what decides something it decides, whatever else it tells."""
-        self.permitted = permitted and (self.wanted is None or self.permitted)
+        self.informs = informs and (self.wanted is None or self.informs)
         self.wanted, self.events = change, events
         self.decided = self.assumed if change is None else _applied(self.assumed, change)
 
@@ -167,7 +168,7 @@ class WorkloadRecord:
         self.sent_events, self.events = self.events, ()
         self.base = self.observed.version
         self.assumed = self.decided
-        return _write(self.observed, change, self.permitted)
+        return _write(self.observed, change, self.informs)
 
     def settle(self) -> None:
         """Nothing is in flight any more, and nothing but what is observed and decided is assumed."""
@@ -188,6 +189,7 @@ class WorkloadRecords:
         self.get = self._records.get  # asked for at every turn
         self.writes = InFlightWrites[Key, Written](WritePolicy(backoff, PATIENCE))
         self.unsent: dict[Key, None] = {}  # something is to be sent
+        self._unpermitted: dict[Key, float] = {}  # something is to be sent that only informs, and since when
         self.resent: list[Written] = []  # writes that may not have arrived and are sent again
         self.forgotten: dict[Key, None] = {}  # what was decided did not take effect
         self.deadlines = Deadlines[Key]()  # when to examine workloads though nothing happens to them
@@ -239,6 +241,7 @@ class WorkloadRecords:
         if record is None or record.observed.uid != uid:
             return None
         self.unsent.pop(key, None)
+        self._unpermitted.pop(key, None)
         self.forgotten.pop(key, None)
         self.writes.forget(key)
         self.deadlines.drop(key)
@@ -246,15 +249,18 @@ class WorkloadRecords:
         self._signals.pop(key, None)
         return self._records.pop(key)
 
-    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent, permitted: bool = False) -> None:
+    def want(self, record: WorkloadRecord, change: Change, *events: LazyEvent, informs: bool = False) -> None:
         """This is decided, on top of what was. A later decision takes the place of one not yet sent."""
-        record.want(change, record.events + events, permitted=permitted)
-        self.unsent[record.key] = None
+        record.want(change, record.events + events, informs=informs)
+        if not (record.informs and record.key in self._unpermitted):
+            self._unpermitted.pop(record.key, None)
+            self.unsent[record.key] = None
 
     def take_back(self, record: WorkloadRecord) -> None:
         """What was decided and not yet sent is not sent."""
         record.want(None, ())
         self.unsent.pop(record.key, None)
+        self._unpermitted.pop(record.key, None)
 
     def refuse(self, record: WorkloadRecord, refusal: Refusal, now: float) -> None:
         """The workload is to show this refusal, in place of one that is not written yet.
@@ -278,13 +284,14 @@ class WorkloadRecords:
             self._signals.pop(record.key, None)
 
     def take_refusals(self) -> Iterator[tuple[WorkloadRecord, Refusal, bool]]:
-        """The refusals to write now, oldest first, and whether each has a permit; one somebody waits for needs none."""
+        """The refusals to write now, oldest first, and whether each only informs: some are waited for by somebody."""
         for record, refusal in self._take(self._signals):
             yield record, refusal, False
-        if self._permits.any_left:
-            for record, refusal in self._take(self.refused):
-                yield record, refusal, self._permits.take()
-                if not self._permits.any_left:
+        left = self._permits.left
+        if left > 0:
+            for number, (record, refusal) in enumerate(self._take(self.refused), start=1):
+                yield record, refusal, True
+                if number >= left:
                     return
 
     def _take(self, waiting: dict[Key, WorkloadRecord]) -> Iterator[tuple[WorkloadRecord, Refusal]]:
@@ -302,10 +309,12 @@ class WorkloadRecords:
 
     @property
     def awaited_permits(self) -> AwaitedPermits | None:
-        """The refusals that wait for permits."""
-        if not self.refused or self._permits.any_left:
+        """What is to be told of workloads and waits for permits."""
+        if self._permits.left > 0 or not (self.refused or self._unpermitted):
             return None
-        return AwaitedPermits(len(self.refused), next(iter(self.refused.values())).refused_since)
+        refused = (next(iter(self.refused.values())).refused_since,) if self.refused else ()
+        unpermitted = (next(iter(self._unpermitted.values())),) if self._unpermitted else ()
+        return AwaitedPermits(len(self.refused) + len(self._unpermitted), min(*refused, *unpermitted, math.inf))
 
     def take_forgotten(self) -> list[Key]:
         """Workloads about which something decided did not take effect since the last call."""
@@ -325,7 +334,12 @@ class WorkloadRecords:
             else:
                 self._conclude(self._records[key], result)
 
-    def send(self) -> Iterator[Written]:
+    @property
+    def has_unsent(self) -> bool:
+        """Whether `send` may have something to send."""
+        return bool(self.unsent or self.resent or (self._unpermitted and self._permits.left > 0))
+
+    def send(self, now: float) -> Iterator[Written]:
         """The writes that can be sent now: those that are due again, and to workloads that have none in flight."""
         resent, self.resent = self.resent, []
         for write in resent:
@@ -335,10 +349,22 @@ class WorkloadRecords:
             record = self._records[key]
             if record.sent is None:
                 del self.unsent[key]
-                if record.wanted is not None and _shows(record.observed, record.wanted):
-                    record.want(None, ())  # it is so already: a write would make no version to be observed
-                elif record.wanted is not None:
-                    yield self.writes.send(key, record.send(record.wanted), record.base)
+                if record.informs:
+                    self._unpermitted[key] = now
+                else:
+                    yield from self._send(record)
+        while self._unpermitted and self._permits.left > 0:
+            key = next(iter(self._unpermitted))
+            del self._unpermitted[key]
+            for write in self._send(self._records[key]):
+                self._permits.take()
+                yield write
+
+    def _send(self, record: WorkloadRecord) -> Iterator[Written]:
+        if record.wanted is not None and _shows(record.observed, record.wanted):
+            record.want(None, ())  # it is so already: a write would make no version to be observed
+        elif record.wanted is not None:
+            yield self.writes.send(record.key, record.send(record.wanted), record.base)
 
     def answer(self, written: Written, trouble: WriteError | None, now: float) -> tuple[LazyEvent, ...]:
         """Takes the server's answer; returns the events of a write that was accepted."""
