@@ -51,6 +51,17 @@ def in_virtual_time(work: Callable[[], Awaitable[None]]) -> None:
         runner.run(work())
 
 
+async def passed(seconds: float) -> None:
+    """So much virtual time has passed."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    handle = loop.call_later(seconds, over.set_result, None)
+    try:
+        await over
+    finally:
+        handle.cancel()
+
+
 class SlowServer:
     """Works on so many requests at a time, each for so long; the others wait in line."""
 
@@ -62,7 +73,7 @@ class SlowServer:
 
     async def perform(self, call: Call) -> HttpResponse:
         async with self._places:
-            await asyncio.sleep(self._seconds)
+            await passed(self._seconds)
         response = self.api.handle(
             Request(call.method, call.path, call.query, call.body, call.content_type), asyncio.get_running_loop().time()
         )
@@ -84,7 +95,7 @@ class LoadedTerm:
         self._api = server.api
         self.feed = Feed(server.api, self.engine.reads)
         self._events = EventQueue(self.engine.reads)
-        self.performer = Performer(server, self._events.tell, self, asyncio.sleep, self._loop.time, within=within)
+        self.performer = Performer(server, self._events.tell, self, passed, self._loop.time, within=within)
         self._timers = Timers(self._loop.time, self._events.tell)
         self._events.tell(WritePermits(0))
         self._now = 0.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from integration_scenes import KUEUE, LOCAL_QUEUES, PODS, cluster_queue, flavor, local_queue, pod
-from loaded_server import LoadedTerm, SlowServer, in_virtual_time
+from loaded_server import LoadedTerm, SlowServer, in_virtual_time, passed
 from test_live_performer import Watcher, bind, counts, event, note
 
 from headgate.api.requests import Call
@@ -56,10 +56,10 @@ class Driver:
     async def load(self, arrivals: list[tuple[str, int, float]]) -> None:
         finishing = asyncio.create_task(self._finish_for_ever())
         for number, (kind, cpu, pause) in enumerate(arrivals):
-            await asyncio.sleep(pause)
+            await passed(pause)
             path, made = (WORKLOADS, workload(f"w{number}", cpu)) if kind == "work" else (PODS, self._pod(number, cpu))
             await self._server.ask("POST", path, made)
-        await asyncio.sleep(self._runtime)
+        await passed(self._runtime)
         finishing.cancel()
 
     def _pod(self, number: int, cpu: int) -> dict:
@@ -71,7 +71,7 @@ class Driver:
 
     async def _finish_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self._runtime)
+            await passed(self._runtime)
             for one in list(self.term.feed.objects.values()):
                 if isinstance(one, QueuedWorkload) and one.is_true("Admitted") and one.key.name not in self._done:
                     self._done.add(one.key.name)
@@ -124,7 +124,7 @@ def test_after_any_load_every_object_shows_how_things_stand_within_the_time_that
         driver.term = term = LoadedTerm(server, WITHIN)
         running = asyncio.create_task(term.run())
         await driver.load(arrivals(random.Random(seed)))
-        await asyncio.sleep(WITHIN.saturated)
+        await passed(WITHIN.saturated)
         assert untold(term) == []
         assert term.performer.gauges()["headgate_informative_writes_waiting", ()] == 0
         running.cancel()
@@ -142,7 +142,7 @@ class Arrivals:
 
     async def perform(self, call: Call) -> HttpResponse:
         self.came[call.path] = asyncio.get_running_loop().time()
-        await asyncio.sleep(self._seconds)
+        await passed(self._seconds)
         return HttpResponse(200, {}, b"{}")
 
 
@@ -157,16 +157,16 @@ def test_a_decisive_write_is_sent_the_moment_it_is_decided_whatever_else_waits(w
     async def sent() -> None:
         loop, server = asyncio.get_running_loop(), Arrivals(seconds)
         watcher, due = Watcher(), dict[str, float]()
-        performer = Performer(server, watcher.outcomes.put_nowait, watcher, asyncio.sleep, loop.time)
+        performer = Performer(server, watcher.outcomes.put_nowait, watcher, passed, loop.time)
         running = asyncio.create_task(performer.run())
         await asyncio.sleep(0)
         for number, (made, pause) in enumerate(writes):
-            await asyncio.sleep(pause)
+            await passed(pause)
             performer.submit(made(f"o{number}"))
             recent = [at for at in due.values() if at > loop.time() - seconds]
             if made is bind and len(recent) < CONCURRENCY - 1:
                 due[f"/api/v1/namespaces/default/pods/o{number}/binding"] = loop.time()
-        await asyncio.sleep(1000.0)
+        await passed(1000.0)
         assert {path: server.came[path] for path in due} == due
         assert performer.gauges()["headgate_informative_writes_waiting", ()] == 0, "none is lost"
         running.cancel()
