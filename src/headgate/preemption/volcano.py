@@ -6,7 +6,7 @@ deserves: those of queues that are reclaimable, use more than they deserve, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -59,14 +59,14 @@ def victims_elsewhere(
     resources = {name for _, requests in wanted for name, _ in requests.items}
     others = _youngest_first(each for each in running if each.queue is not node and each.queue.queue.reclaimable)
     others.sort(key=lambda each: (each.queue.queue.priority, each.queue.parent is not node.parent, each.unit.priority))
-    return _search(wanted, others, going, lambda each: all(_may_give(use, resources) for use in each.uses))
+    return _search(wanted, others, going, lambda each: all(may_give(use, resources) for use in each.uses))
 
 
 def _youngest_first(units: Iterable[QueueUnit]) -> list[QueueUnit]:
     return sorted(units, key=lambda each: (each.created, str(each.unit.key)), reverse=True)
 
 
-def _may_give(use: Use, resources: set[str]) -> bool:
+def may_give(use: Use, resources: Collection[str]) -> bool:
     """Whether its queue uses more than it deserves of one of these, and keeps its guarantee without this."""
     node, requests = use
     over = any(node.totals.get(name, 0) > node.queue.deserved[name] for name in resources)
@@ -81,39 +81,37 @@ def _search(
 
     The tree is as before when it returns.
     """
-    for node, requests in going:
-        node.remove(requests)
+    remove(going)
     taken: list[QueueUnit] = []
-    found: list[QueueUnit] | None = [] if _fit(wanted) else None
+    found: list[QueueUnit] | None = [] if fit(wanted) else None
     for each in candidates if found is None else ():
         if not allowed(each):
             continue
-        _take(each)
+        remove(each.uses)
         taken.append(each)
-        if _fit(wanted):
+        if fit(wanted):
             found = list(taken)
             break
     for each in reversed(taken):
-        _give_back(each)
+        add(each.uses)
     for each in list(reversed(found or ())):
         others = [one for one in found or () if one is not each]
         if _fits_without(wanted, others):
             found = others
-    for node, requests in going:
-        node.add(requests)
+    add(going)
     return found
 
 
 def _fits_without(wanted: Sequence[Use], victims: Sequence[QueueUnit]) -> bool:
     for each in victims:
-        _take(each)
-    fits = _fit(wanted)
+        remove(each.uses)
+    fits = fit(wanted)
     for each in victims:
-        _give_back(each)
+        add(each.uses)
     return fits
 
 
-def _fit(wanted: Sequence[Use]) -> bool:
+def fit(wanted: Sequence[Use]) -> bool:
     """Whether all of it fits together."""
     added: list[Use] = []
     for node, requests in wanted:
@@ -121,16 +119,15 @@ def _fit(wanted: Sequence[Use]) -> bool:
             break
         node.add(requests)
         added.append((node, requests))
-    for node, requests in added:
-        node.remove(requests)
+    remove(added)
     return len(added) == len(wanted)
 
 
-def _take(each: QueueUnit) -> None:
-    for node, requests in each.uses:
-        node.remove(requests)
-
-
-def _give_back(each: QueueUnit) -> None:
-    for node, requests in each.uses:
+def add(uses: Iterable[Use]) -> None:
+    for node, requests in uses:
         node.add(requests)
+
+
+def remove(uses: Iterable[Use]) -> None:
+    for node, requests in uses:
+        node.remove(requests)

@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -113,12 +114,30 @@ class QueueingEvent(StrEnum):
 COUNTED_BY_PLUGIN = frozenset({QueueName.UNSCHEDULABLE, QueueName.GATED})
 
 
+class VolcanoOrder(Protocol):
+    """How entries of Volcano's queues take their turn."""
+
+    def enters(self, info: QueuedPodInfo) -> int:
+        """Takes in an entry that is to be tried, now or after a backoff; the priority of its queue."""
+
+    def priority_of(self, pod: Pod) -> int:
+        """The priority of its queue; 0 for a pod that is in none."""
+
+
+class NoVolcanoOrder:
+    def enters(self, info: QueuedPodInfo) -> int:
+        return 0
+
+    def priority_of(self, pod: Pod) -> int:
+        return 0
+
+
 class PodQueue:
     """Every entry is in exactly one queue. No calls but `gated_pods` and `reorder` look at all of them."""
 
-    def __init__(self, backoff: Backoff, queue_priority: Callable[[Pod], int] = lambda _: 0) -> None:
+    def __init__(self, backoff: Backoff, volcano: VolcanoOrder | None = None) -> None:
         self._backoff = backoff
-        self._queue_priority = queue_priority
+        self._volcano = NoVolcanoOrder() if volcano is None else volcano
         self._infos: dict[Key, QueuedPodInfo] = {}
         self._active: list[tuple[QueueOrder, Key]] = []
         self._in_backoff: list[tuple[float, QueueOrder, Key]] = []
@@ -159,8 +178,7 @@ class PodQueue:
                 known.pod = pod
                 return
             self.delete(pod.key)
-        info = QueuedPodInfo(pod, since=now, queue_priority=self._queue_priority(pod))
-        self._push_active(info, QueueingEvent.POD_ADD)
+        self._push_active(QueuedPodInfo(pod, since=now), QueueingEvent.POD_ADD)
 
     def update(self, pod: Pod) -> None:
         """The pod's own entry, if it has one, stays where it is and shows the node that the pod is nominated to.
@@ -175,7 +193,6 @@ class PodQueue:
     def add_group(self, info: QueuedPodInfo, now: float) -> None:
         """Adds or replaces the group's entry: in the active queue, or in backoff after failed attempts."""
         self.delete(info.key)
-        info.queue_priority = self._queue_priority(info.pod)
         if info.failures:
             self._push_backoff(info, now + self._backoff.after(info.failures), QueueingEvent.SCHEDULE_ATTEMPT_FAILURE)
         else:
@@ -187,7 +204,6 @@ class PodQueue:
         if info is None or info.queue not in (QueueName.UNSCHEDULABLE, QueueName.BACKOFF):
             return
         self.delete(key)
-        info.queue_priority = self._queue_priority(info.pod)  # it may be in another queue by now
         self._push_active(info, QueueingEvent.CLUSTER_EVENT)
 
     def reorder(self) -> None:
@@ -195,7 +211,7 @@ class PodQueue:
         backoff = [(until, key) for until, order, key in self._in_backoff if self._is_at(QueueName.BACKOFF, order, key)]
         infos = self._infos
         for info in infos.values():
-            info.queue_priority = self._queue_priority(info.pod)
+            info.queue_priority = self._volcano.priority_of(info.pod)
         self._active = sorted((each.order, each.key) for each in infos.values() if each.queue is QueueName.ACTIVE)
         self._in_backoff = sorted((until, infos[key].order, key) for until, key in backoff)
         for alike in self._classes.values():
@@ -371,6 +387,7 @@ class PodQueue:
             del self._classes[name]
 
     def _push_active(self, info: QueuedPodInfo, event: QueueingEvent) -> None:
+        info.queue_priority = self._volcano.enters(info)  # it may be in another queue by now
         self._enter(info, QueueName.ACTIVE, event)
         heapq.heappush(self._active, (info.order, info.key))
         if len(self._active) > 2 * len(self._infos) + MOST_STALE:
@@ -383,6 +400,7 @@ class PodQueue:
         return info is not None and info.queue is queue and info.order == order
 
     def _push_backoff(self, info: QueuedPodInfo, until: float, event: QueueingEvent) -> None:
+        info.queue_priority = self._volcano.enters(info)
         self._enter(info, QueueName.BACKOFF, event)
         heapq.heappush(self._in_backoff, (until, info.order, info.key))
         if len(self._in_backoff) > 2 * len(self._infos) + MOST_STALE:
