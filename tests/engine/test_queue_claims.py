@@ -1,7 +1,7 @@
 """Whoever is evicted comes again; nobody starts whom a pod that waits would have evicted at once."""
 
 import pytest
-from builders import bound, node, pod
+from builders import amounts, bound, node, pod
 from msgspec.structs import replace
 from volcano_scenes import GPU, Queues, elsewhere, grouped, pod_group, queue, queued
 
@@ -75,8 +75,13 @@ class Returning(Queues):
 
 
 def shared(org=2000, team=1000, other=1000, **fields):
-    """Two queues share what the one above them has."""
-    return [queue("org", org), queue("team", None, "org", deserved=team), queue("other", None, "org", deserved=other)]
+    """Two queues share what the one above them has; `fields` are those of the other one."""
+    other = queue("other", None, "org", **{"deserved": other, **fields})
+    return [queue("org", org), queue("team", None, "org", deserved=team), other]
+
+
+FIRST = {"priority": 1}
+"""Of a queue whose pods take their turn first."""
 
 
 TWO = [running(f"b{n}", "other", priority=9, created=float(n)) for n in range(2)]
@@ -90,13 +95,13 @@ LEFT = {"b0", "mine"}
     [
         pytest.param(shared(), [queued("mine")], LEFT, id="although its priority is higher"),
         pytest.param(
-            [*shared()[:2], queue("other", None, "org", deserved=1000, priority=3)],
+            shared(**FIRST),
             [queued("mine")],
             LEFT,
             id="although that of its queue is higher",
         ),
         pytest.param(
-            [*shared()[:2], queue("other", None, "org", priority=3)],
+            shared(other=0, **FIRST),
             [queued("mine")],
             LEFT,
             id="although its queue deserves nothing",
@@ -155,7 +160,7 @@ def test_it_says_for_whom_capacity_is_kept_and_how_much():
         pytest.param(Observed(queued("mine", 2000, gates=("example.com/theirs", QUEUE_GATE))), id="is held by others"),
         pytest.param(Observed(queued("mine", 2000, of="other")), id="is in another queue"),
         pytest.param(Observed(queued("mine", 2000, preempts=False)), id="evicts nobody any more"),
-        pytest.param(Observed(queued("mine", 1000)), id="needs less"),
+        pytest.param(Observed(queued("mine", 500)), id="needs less"),
         pytest.param(
             Observed(queue("team", None, "org", deserved=2000, state=QueueState.CLOSING, version="2")),
             id="has a queue that takes no more pods",
@@ -179,24 +184,24 @@ def test_capacity_is_kept_no_longer_when_the_other(event):
 @pytest.mark.parametrize(
     "objects, waiting",
     [
-        pytest.param(shared(org=3000), [queued("mine")], id="there is enough for both"),
-        pytest.param(shared(team=500), [queued("mine")], id="the other would use more than its queue deserves, too"),
+        pytest.param(shared(org=3000, **FIRST), [queued("mine")], id="there is enough for both"),
+        pytest.param(shared(team=500, **FIRST), [queued("mine")], id="that is more than the other deserves"),
         pytest.param(
-            [*shared()[:2], queue("other", None, "org", deserved=1000, reclaimable=False)],
+            shared(reclaimable=False, **FIRST),
             [queued("mine")],
             id="its queue gives nothing back",
         ),
         pytest.param(
-            [*shared()[:2], queue("other", 3000, "org", deserved=1000, guarantee=2000)],
+            shared(guarantee=amounts(2000), **FIRST),
             [queued("mine")],
             id="its queue is guaranteed as much",
         ),
-        pytest.param(shared(), [queued("mine", preempts=False)], id="the other evicts nobody"),
-        pytest.param(shared(), [queued("mine", gates=("example.com/theirs", QUEUE_GATE))], id="the other is held"),
-        pytest.param([*shared(), pod_group(members=2)], [grouped("mine", "train")], id="its gang is not complete"),
-        pytest.param(shared(), [plain("mine", fits=False)], id="no node fits the other, which reserves nothing"),
+        pytest.param(shared(**FIRST), [queued("mine", preempts=False)], id="the other evicts nobody"),
+        pytest.param(shared(**FIRST), [queued("mine", gates=("example.com/theirs", QUEUE_GATE))], id="others hold it"),
+        pytest.param([*shared(**FIRST), pod_group(members=2)], [grouped("mine", "train")], id="its gang waits"),
+        pytest.param(shared(**FIRST), [plain("mine", fits=False)], id="no node fits the other, which reserves nothing"),
         pytest.param(
-            [queue("org", 2000), queue("team", 500, "org", deserved=1000), shared()[2]],
+            [queue("org", 2000), queue("team", 500, "org", deserved=1000), shared(**FIRST)[2]],
             [queued("mine")],
             id="the other does not fit its queue in any case",
         ),
@@ -204,7 +209,7 @@ def test_capacity_is_kept_no_longer_when_the_other(event):
             [
                 queue("org", 2000),
                 queue("team", 800, "org", deserved=1000, dequeue=DequeueStrategy.FIFO),
-                shared()[2],
+                shared(**FIRST)[2],
             ],
             [queued("first", 900), queued("mine", 500, created=1.0)],
             id="the other waits behind one that does not fit",

@@ -38,7 +38,7 @@ from headgate.model.volcano import (
 )
 from headgate.preemption.volcano import Use, may_give, may_reclaim
 from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
-from headgate.quota.volcano import QueueTree, VolcanoQueueNode
+from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
 WAKE_ON = frozenset({ClusterEvent.QUEUE_CAPACITY_FREED})
@@ -103,6 +103,8 @@ class QueueCapacity:
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
+        self._sharing = False  # whether a queue deserves something
+        self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
@@ -154,20 +156,29 @@ class QueueCapacity:
         self.in_use |= bool(named)
         return named
 
-    def enters(self, info: QueuedPodInfo) -> int:
-        """Takes in an entry that is to be tried; the priority of its queue, by which queues take their turn."""
+    def enters(self, info: QueuedPodInfo) -> None:
+        """Takes in an entry that is to be tried, and by what its queue takes its turn."""
         if not self.in_use:
-            return 0
+            return
         queue = self.queue_of(info.pod)
+        info.queue_priority = self._priorities.get(queue, 0)
+        info.sharing = queue if self._sharing else ""
         if queue and self._claims.enter(info, queue):
             self._weigh_again()
             self._stale |= self._may_displace(info.pod, queue)
         elif not queue and info.pod.key in self._claims:
             self._gives_up(info.pod.key)
-        return self._priorities.get(queue, 0)
 
-    def priority_of(self, pod: Pod) -> int:
-        return self._priorities.get(self.queue_of(pod), 0) if self._priorities else 0
+    def rank(self, info: QueuedPodInfo) -> None:
+        queue = self.queue_of(info.pod)
+        info.queue_priority = self._priorities.get(queue, 0)
+        info.sharing = queue if self._sharing else ""
+
+    def share_of(self, queue: str) -> tuple[int, ...]:
+        if queue not in self._shares:
+            node = self._tree.get(queue)
+            self._shares[queue] = node.shares() if node is not None else NO_SHARE
+        return self._shares[queue]
 
     def no_node(self, pod: Pod) -> None:
         """No node fits the pod: unless it reserves capacity, none is kept for it until it is tried again."""
@@ -196,7 +207,7 @@ class QueueCapacity:
             self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
 
     def take_reordered(self) -> bool:
-        """Whether priorities of queues have changed since the last call."""
+        """Whether priorities of queues, or whether they take turns by share, have changed since the last call."""
         reordered, self._reordered = self._reordered, False
         return reordered
 
@@ -313,6 +324,7 @@ class QueueCapacity:
     def _add(self, use: PodUse) -> None:
         node = self._tree.get(use.queue)
         self._weigh_again()
+        self._shares.clear()
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.add(use.requests)
@@ -320,6 +332,7 @@ class QueueCapacity:
     def _remove(self, use: PodUse) -> None:
         node = self._tree.get(use.queue)
         self._weigh_again()
+        self._shares.clear()
         self.touched[use.queue] = None
         if node is not None and not self._tree_stale:
             node.remove(use.requests)
@@ -327,6 +340,7 @@ class QueueCapacity:
     def _reserve(self, each: QueueReservation) -> None:
         node = self._tree.get(each.queue)
         self._answers.clear()
+        self._shares.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.reserve(each.pod.shape.requests)
@@ -334,6 +348,7 @@ class QueueCapacity:
     def _unreserve(self, each: QueueReservation) -> None:
         node = self._tree.get(each.queue)
         self._answers.clear()
+        self._shares.clear()
         self.touched[each.queue] = None
         if node is not None and not self._tree_stale:
             node.unreserve(each.pod.shape.requests)
@@ -351,11 +366,13 @@ class QueueCapacity:
 
     def _rebuild(self) -> None:
         priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
-        self._reordered |= priorities != self._priorities
-        self._priorities = priorities
+        sharing = any(queue.deserved.items for queue in self._queues.values())
+        self._reordered |= priorities != self._priorities or sharing != self._sharing
+        self._priorities, self._sharing = priorities, sharing
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
         self._answers.clear()
+        self._shares.clear()
         for use in self._use.values():
             self._add(use)
         for held in self.in_force.values():
