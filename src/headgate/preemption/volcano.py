@@ -6,7 +6,7 @@ deserves: those of queues that are reclaimable, use more than they deserve, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -61,7 +61,7 @@ def victims_elsewhere(
     """As `victims_within`, of other queues: those of lower priority first, then those beside it in the tree."""
     node, resources = wanted[0][0], _named(wanted)
     others = _elsewhere(node, running)
-    return _search(wanted, others, going, lambda each: all(_may_give(use, resources) for use in each.uses))
+    return _search(wanted, others, going, lambda each: all(may_give(use, resources) for use in each.uses))
 
 
 def givable(wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]) -> list[QueueUnit]:
@@ -70,17 +70,15 @@ def givable(wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence
     The tree is as before when it returns.
     """
     node, resources = wanted[0][0], _named(wanted)
-    for each, requests in going:
-        each.remove(requests)
+    remove(going)
     taken: list[QueueUnit] = []
     for unit in _elsewhere(node, running):
-        if all(_may_give(use, resources) for use in unit.uses):
-            _take(unit)
+        if all(may_give(use, resources) for use in unit.uses):
+            remove(unit.uses)
             taken.append(unit)
     for unit in taken:
-        _give_back(unit)
-    for each, requests in going:
-        each.add(requests)
+        add(unit.uses)
+    add(going)
     return taken
 
 
@@ -99,7 +97,7 @@ def _youngest_first(units: Iterable[QueueUnit]) -> list[QueueUnit]:
     return sorted(units, key=lambda each: (each.created, str(each.unit.key)), reverse=True)
 
 
-def _may_give(use: Use, resources: set[str]) -> bool:
+def may_give(use: Use, resources: Collection[str]) -> bool:
     """Whether its queue uses more than it deserves of one of these, and keeps its guarantee without this."""
     node, requests = use
     over = any(node.totals.get(name, 0) > node.queue.deserved[name] for name in resources)
@@ -114,39 +112,37 @@ def _search(
 
     The tree is as before when it returns.
     """
-    for node, requests in going:
-        node.remove(requests)
+    remove(going)
     taken: list[QueueUnit] = []
-    found: list[QueueUnit] | None = [] if _fit(wanted) else None
+    found: list[QueueUnit] | None = [] if fit(wanted) else None
     for each in candidates if found is None else ():
         if not allowed(each):
             continue
-        _take(each)
+        remove(each.uses)
         taken.append(each)
-        if _fit(wanted):
+        if fit(wanted):
             found = list(taken)
             break
     for each in reversed(taken):
-        _give_back(each)
+        add(each.uses)
     for each in list(reversed(found or ())):
         others = [one for one in found or () if one is not each]
         if _fits_without(wanted, others):
             found = others
-    for node, requests in going:
-        node.add(requests)
+    add(going)
     return found
 
 
 def _fits_without(wanted: Sequence[Use], victims: Sequence[QueueUnit]) -> bool:
     for each in victims:
-        _take(each)
-    fits = _fit(wanted)
+        remove(each.uses)
+    fits = fit(wanted)
     for each in victims:
-        _give_back(each)
+        add(each.uses)
     return fits
 
 
-def _fit(wanted: Sequence[Use]) -> bool:
+def fit(wanted: Sequence[Use]) -> bool:
     """Whether all of it fits together."""
     added: list[Use] = []
     for node, requests in wanted:
@@ -154,16 +150,15 @@ def _fit(wanted: Sequence[Use]) -> bool:
             break
         node.add(requests)
         added.append((node, requests))
-    for node, requests in added:
-        node.remove(requests)
+    remove(added)
     return len(added) == len(wanted)
 
 
-def _take(each: QueueUnit) -> None:
-    for node, requests in each.uses:
-        node.remove(requests)
-
-
-def _give_back(each: QueueUnit) -> None:
-    for node, requests in each.uses:
+def add(uses: Iterable[Use]) -> None:
+    for node, requests in uses:
         node.add(requests)
+
+
+def remove(uses: Iterable[Use]) -> None:
+    for node, requests in uses:
+        node.remove(requests)

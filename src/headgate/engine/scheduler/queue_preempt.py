@@ -6,7 +6,7 @@ what that one deserves, and otherwise to pods of higher priority.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -23,7 +23,16 @@ from headgate.placement.nominations import Nominations
 from headgate.preemption.candidates import BY_PRIORITY, Reach
 from headgate.preemption.search import Preemptor
 from headgate.preemption.units import Unit
-from headgate.preemption.volcano import QueueUnit, Use, givable, may_reclaim, victims_elsewhere, victims_within
+from headgate.preemption.volcano import (
+    QueueUnit,
+    Use,
+    add,
+    givable,
+    may_reclaim,
+    remove,
+    victims_elsewhere,
+    victims_within,
+)
 from headgate.queueing.queue import QueuedPodInfo
 from headgate.quota.volcano import VolcanoQueueNode
 
@@ -114,12 +123,19 @@ class QueuePreemptStage:
     """A search that found nothing is not repeated for pods alike until something changed."""
 
     def __init__(
-        self, units: QueueUnits, capacity: QueueCapacity, preempt: PreemptStage, enabled: frozenset[str]
+        self,
+        units: QueueUnits,
+        capacity: QueueCapacity,
+        preempt: PreemptStage,
+        enabled: frozenset[str],
+        *,
+        keeps: Callable[[Iterable[Pod]], bool],
     ) -> None:
         self._units = units
         self._capacity = capacity
         self._preempt = preempt
         self._enabled = enabled  # the schedulerNames whose profile has preemption on
+        self._keeps = keeps  # whether pods reserve what victims leave them, if no node fits
         self._in_vain: dict[Hashable, None] = {}
         self._in_vain_at = -1
 
@@ -132,42 +148,43 @@ class QueuePreemptStage:
         if self._in_vain_at != self._capacity.use_changes:
             self._in_vain_at = self._capacity.use_changes
             self.forget_failed_searches()
-        alike = info.key if info.group is not None or alike is None else alike
+        kept = self._capacity.kept_from(alike)
+        alike = (info.key if info.group is not None or alike is None else alike), bool(kept)
         if alike in self._in_vain:
             return NOTHING
-        found = self._victims(pods[:needed], info.pod.priority)
+        found = self._victims(pods[:needed], info.pod.priority, kept)
+        preemptor = Preemptor(info.group or info.pod.key, tuple(pods[:needed]), needed, info.pod.priority)
+        if found and not self._keeps(pods) and not self._preempt.fits_without(info, [each.unit for each in found], now):
+            found = None
         if found is None:
             self._in_vain[alike] = None
             return NOTHING
         if not found:
             return QueuePreemptionResult("waiting for pods that are leaving")
-        preemptor = Preemptor(info.group or info.pod.key, tuple(pods[:needed]), needed, info.pod.priority)
         effects = tuple(self._preempt.evict_units(info.key, preemptor, [each.unit for each in found], now))
+        for pod in (pod for each in found for pod in each.unit.pods):
+            self._capacity.leaves(pod.key)
         leaving = sum(len(each.unit.pods) for each in found)
         return QueuePreemptionResult(f"preempting {leaving} pods for it", effects)
 
     def forget_failed_searches(self) -> None:
         self._in_vain.clear()
 
-    def _victims(self, pods: list[Pod], priority: int) -> list[QueueUnit] | None:
-        wanted = [use for pod in pods if (use := self._wanted(pod)) is not None]
-        if len(wanted) < len(pods):
+    def _victims(self, pods: list[Pod], priority: int, kept: tuple[Use, ...]) -> list[QueueUnit] | None:
+        """What is `kept` for others counts as taken: then victims of its own queue alone can help."""
+        wanted = self._capacity.wanted(pods)
+        if not wanted:
             return None
         node = wanted[0][0]
         own = list(self._units.of(node))
+        add(kept)
         within = victims_within(wanted, priority, own, self._units.going([node]))
-        if within is not None or not may_reclaim(wanted):
+        remove(kept)
+        if within is not None or kept or not may_reclaim(wanted):
             return within
         everywhere = [level for level in self._capacity.nodes() if level is not node]
         units = [unit for each in everywhere for unit in self._units.of(each)]
         return victims_elsewhere(wanted, units, self._units.going([node, *everywhere]))
-
-    def _wanted(self, pod: Pod) -> Use | None:
-        """None for pods that no victim can help: their queue takes none, or they reserve already."""
-        node = self._capacity.node(self._capacity.queue_of(pod))
-        if node is None or not node.queue.is_open or pod.key in self._capacity.in_force:
-            return None
-        return node, pod.shape.requests
 
 
 class ReclaimedNodes:
