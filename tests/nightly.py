@@ -50,7 +50,7 @@ SUITES = {
     "quota": Suite(quota_laws.LAWS | quota_rest_laws.LAWS, 100_000),
     "holds": Suite(hold_laws.LAWS, 100_000),
     "fleet": Suite(fleet_laws.LAWS | fleet_run_laws.LAWS, 20_000),
-    "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3}),
+    "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3, "told_by_workers": 4}),
 }
 LAWS = {name: law for suite in SUITES.values() for name, law in suite.laws.items()}
 

@@ -56,6 +56,7 @@ TEXTS: Mapping[str, str] = {
     "headgate_queue_waiting_pods": "Pods that their Volcano queue has no capacity for.",
     "headgate_queue_gates_removed_total": "Pods whose queue-allocation gate was removed before they had a node.",
     "headgate_worker_cluster_connected": "1 while the worker cluster is connected.",
+    "headgate_worker_cluster_unreadable_objects": "Objects of worker clusters that cannot be read or dealt with.",
     "headgate_preemption_gates_opened_total": "Preemption gates that were opened on worker clusters.",
     "multikueue_workloads_dispatched_total": "Workloads that were created on worker clusters.",
     "multikueue_workloads_admitted_total": "Workloads that worker clusters admitted.",

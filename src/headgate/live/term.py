@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
-from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
+from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen, Subject
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
 from headgate.live.logs import Log, ReadProgress, Unwatched
@@ -22,7 +22,7 @@ from headgate.live.performer import Performer, object_of
 from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
-from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies
+from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies, unrecorded
 from headgate.model.effects import (
     Bind,
     Connect,
@@ -38,8 +38,7 @@ from headgate.model.effects import (
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Observed, Outcome, RemoteConnection, RemoteEvent, Unreadable, WriteError
-from headgate.model.keys import Key
+from headgate.model.events import Observed, Outcome, RemoteEvent, Unreadable, WriteError
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 
@@ -101,7 +100,13 @@ class LeaderTerm:
         shared = self._dependencies
         settings = shared.settings.multikueue
         return WorkerDependencies(
-            shared.reflector, shared.namespace, settings, shared.metrics.workers, shared.clock, shared.wall
+            shared.reflector,
+            shared.namespace,
+            settings,
+            shared.metrics.workers,
+            shared.clock,
+            shared.wall,
+            shared.recorder.note if shared.recorder is not None else unrecorded,
         )
 
     async def run(self, stop: asyncio.Event) -> bool:
@@ -155,7 +160,7 @@ class LeaderTerm:
                 next(search)
                 await asyncio.sleep(0)
         except StopIteration as done:
-            blamed: tuple[Key, ...] = done.value
+            blamed: tuple[Subject, ...] = done.value
         except AssertionError as broken:
             raise BrokenEngine(f"{broken}: {raised.why}", self._engine.journal.take()[-STORY:]) from raised
         for key in blamed:
@@ -198,7 +203,7 @@ class LeaderTerm:
         if not self.absorbed:
             self._dependencies.reading.done()
         if self._dependencies.recorder is not None:
-            told = [event for event in batch if not isinstance(event, Unreadable | RemoteEvent | RemoteConnection)]
+            told = [event for event in batch if not isinstance(event, Unreadable)]
             self._dependencies.recorder.write(told, now)
         self._now, self._step_began = now, self._dependencies.clock()
 
