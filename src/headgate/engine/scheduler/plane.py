@@ -414,7 +414,7 @@ class SchedulerPlane:
         wake_on = found.wake_on | post_filter.wake_on
         if info.group is None and info.pod.group is not None:  # where it may run depends on the others of its group
             wake_on |= {ClusterEvent.MEMBERS_CHANGED}
-        if len(pods) < info.pods:
+        if len(pods) < info.pods:  # the others wait for their queue
             wake_on |= QUEUE_WAKE_ON
         self._queue.add_unschedulable(info, wake_on, now)
         if not post_filter.helps:

@@ -105,9 +105,9 @@ class QueueCapacity:
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
-        self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._sharing = False  # whether a queue deserves something
         self._shares: dict[str, tuple[int, ...]] = {}  # of queues, until what one of them uses changes
+        self._keeping = False  # whether a queue deserves or is guaranteed anything: its use decides who may leave
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
@@ -376,8 +376,8 @@ class QueueCapacity:
     def _rebuild(self) -> None:
         priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
         sharing = any(queue.deserved.items for queue in self._queues.values())
-        self._reordered |= priorities != self._priorities or sharing != self._sharing
         self._keeping = sharing or any(queue.guarantee.items for queue in self._queues.values())
+        self._reordered |= priorities != self._priorities or sharing != self._sharing
         self._priorities, self._sharing = priorities, sharing
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
