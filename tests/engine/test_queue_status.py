@@ -8,7 +8,7 @@ from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queu
 
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
 from headgate.model.events import Gone, Outcome, WriteError
-from headgate.model.pod import Phase
+from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
 
@@ -118,6 +118,23 @@ def test_the_phase_of_a_pod_group(pods, phase, reason):
     found = group(steps)
     assert found.phase is phase
     assert [each.reason for each in found.conditions if each.status == "True"] == [reason]
+
+
+@pytest.mark.parametrize(
+    "cpu, message",
+    [
+        pytest.param(2000, "queue team has no capacity for its pods", id="the queue has no capacity"),
+        pytest.param(9000, "0 of 3 needed pods have a node", id="no node fits, as the pods say"),
+    ],
+)
+def test_a_group_in_queue_says_why_it_does_not_start(cpu, message):
+    refused = ScheduledCondition("False", "Unschedulable", "")
+    pods = [replace(each, gates=(), scheduled=refused) for each in MEMBERS]
+    found = group(Steps(queue("team", cpu), pod_group(members=3), node("n", cpu=1000), *pods))
+    assert found.phase is PodGroupPhase.INQUEUE
+    assert [(each.type, each.reason, each.message) for each in found.conditions] == [
+        ("Unschedulable", "NotEnoughResources", message)
+    ]
 
 
 def test_a_group_is_pending_while_its_queue_has_no_capacity_for_its_min_resources():

@@ -39,7 +39,7 @@ from headgate.model.volcano import (
 )
 from headgate.preemption.volcano import Use, may_give, may_reclaim
 from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
-from headgate.quota.volcano import NO_SHARE, QueueTree, VolcanoQueueNode
+from headgate.quota.volcano import NO_SHARE, QueueTree, Shortage, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
 _NAMES = frozenset({*QUEUE_ANNOTATIONS, *QUEUE_GATES})  # by these annotations a pod is in a queue
@@ -564,7 +564,19 @@ class QueueCapacity:
             node.remove(requests)
         for each in displaced.values():
             self._reserve(each)
-        return found
+        return self._of_whole_gang(found, pods[:needed]) if found is not None and found.allowed < needed > 1 else found
+
+    def _of_whole_gang(self, refused: NotNow, pods: Sequence[Pod]) -> NotNow:
+        """The same with the numbers of all that start together, of which none is in use or reserved."""
+        node = self._tree.get(str(refused.numbers.get("queue")))
+        if node is None or "level" not in refused.numbers:
+            return refused
+        new = [pod.shape.requests for pod in pods if pod.key not in self.in_force]
+        short = node.shortage(sum(new, Resources()))
+        if short is None:
+            return refused
+        message = f"waiting for queue capacity for {len(new)} pods of its gang: {short}"
+        return msgspec.structs.replace(refused, message=message, numbers={**refused.numbers, **_numbers_of(short)})
 
     def _group_refusal(self, pod: Pod, queue: str, allowed: int) -> NotNow | None:
         """Why the queue has no capacity for the minResources of a group of which nothing runs or reserves yet."""
@@ -613,12 +625,7 @@ class QueueCapacity:
             short = node.shortage(requests)
             numbers: dict[str, int | str] = {"queue": queue}
             if short is not None:
-                numbers |= {
-                    "level": short.level,
-                    "requested": f"{short.resource} {amount_text(short.resource, short.requested)}",
-                    "used": f"{short.resource} {amount_text(short.resource, short.used)}",
-                    "limit": f"{short.resource} {amount_text(short.resource, short.limit)}",
-                }
+                numbers |= _numbers_of(short)
             refused = _not_now(pod, f"waiting for queue capacity: {short}", numbers, allowed, alike)
             if not taken and node.queue.dequeue is DequeueStrategy.TRAVERSE:
                 self._answers[alike] = refused
@@ -727,6 +734,10 @@ class QueueCapacity:
         behind = [each for each in self.in_force.values() if each.queue == queue.name and each.order >= order]
         return [(queue, each.pod.shape.requests) for each in behind]
 
+    def refuses(self, pod: Key) -> bool:
+        """Whether the pod, or the gang whose first it is, waits for its queue."""
+        return pod in self._refused
+
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""
         return queue in self._pods or any(each.queue == queue for each in self.in_force.values())
@@ -792,6 +803,15 @@ def _kept_not_now(
     amounts = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in wanted.items())
     message = f"waiting for queue capacity: {amounts} is kept for {whom}{why}"
     return _not_now(pod, message, {"queue": queues[0], "kept": amounts, "keptFor": whom}, allowed, alike)
+
+
+def _numbers_of(short: Shortage) -> dict[str, int | str]:
+    return {
+        "level": short.level,
+        "requested": f"{short.resource} {amount_text(short.resource, short.requested)}",
+        "used": f"{short.resource} {amount_text(short.resource, short.used)}",
+        "limit": f"{short.resource} {amount_text(short.resource, short.limit)}",
+    }
 
 
 def _not_now(
