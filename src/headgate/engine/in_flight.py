@@ -238,3 +238,26 @@ class InFlightWrites(Generic[S, W]):
         if self._failures and verdict is not WriteResult.FORGOTTEN:
             self._failures.pop(slot, None)
         return verdict
+
+
+class InformPermits:
+    """Permits for informative writes, which the shell gives as the server has capacity for them.
+
+    What waits for one is kept by whom it concerns, so what is sent is always the latest.
+    """
+
+    def __init__(self) -> None:
+        self.left: float = math.inf  # until a shell says otherwise
+
+    def give(self, writes: int) -> None:
+        self.left = writes if self.left == math.inf else self.left + writes
+
+    def take(self) -> None:
+        self.left -= 1
+
+
+class AwaitedPermits(Struct, frozen=True):
+    """How many informative writes wait for a permit, and since when the oldest does."""
+
+    writes: int
+    since: float
