@@ -218,12 +218,6 @@ class ReclaimedNodes:
                 return NotNow(reason_for(pod), message, self.wake_on, {"queue": queue}, allowed, alike)
         return None
 
-    def charge(self, pod: Pod) -> None:
-        """Nothing is counted here."""
-
-    def release(self, pod: Key) -> None:
-        """Nothing is counted here."""
-
     def _takes_back(self, pod: Pod) -> bool:
         node = self._capacity.node(self._capacity.queue_of(pod))
         return node is not None and may_reclaim([(node, pod.shape.requests)], self._capacity.not_ahead(node, pod))
