@@ -14,10 +14,12 @@ from msgspec import Struct, structs
 
 from headgate.engine.distributions import Distribution, Labels
 from headgate.engine.fleet.fleet_index import remote_workload
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.loop import MOST_SAID, Engine, Raised
 from headgate.model.effects import Connect, Disconnect, Effect, EmitEvent, EventType, FleetEffect, WakeAt
 from headgate.model.events import (
+    AnyEvent,
     Event,
     FleetEvent,
     Gone,
@@ -50,7 +52,7 @@ WORK = (
 )
 """The kinds that anybody may create, and that most mistakes will be about."""
 
-Seen = Event | FleetEvent | Unreadable
+Seen = AnyEvent | Unreadable
 
 
 class RemoteObject(Struct, frozen=True):
@@ -182,9 +184,7 @@ class Quarantine:
         """The nodes with a pod on them of which it is not known how much it takes."""
         return {entry.node for entry in self._entries.values() if entry.node and not entry.stand_in}
 
-    def shown(
-        self, event: Seen, now: float, blocked: Collection[str], before: Object | None
-    ) -> Iterator[Event | FleetEvent]:
+    def shown(self, event: Seen, now: float, blocked: Collection[str], before: Object | None) -> Iterator[AnyEvent]:
         """The event as the engine gets it; `before` is the object as it was last observed."""
         if isinstance(event, Unreadable):
             yield from self._hide(event, now, before)
@@ -270,13 +270,10 @@ class GuardedEngine:
 
     def __init__(self, fresh: Callable[[], Engine], quarantine: Quarantine, trial: Callable[[], Engine]) -> None:
         self._engine, self._trial = fresh(), trial
+        self.journal = self._engine.journal
         self.quarantine = quarantine
         self._known: dict[Subject, Object] = {}
         self._is_first = True
-
-    @property
-    def journal(self) -> Journal:
-        return self._engine.journal
 
     @property
     def reads(self) -> tuple[Kind, ...]:
@@ -296,6 +293,10 @@ class GuardedEngine:
             if isinstance(effect, Connect | Disconnect):
                 self._forget_cluster(effect.cluster)
         return effects
+
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        return self._engine.awaited_permits
 
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         own = {(name, labels): value for name, labels, value in self.quarantine.collect()}
@@ -352,7 +353,7 @@ class GuardedEngine:
             yield
         self.quarantine.add(Quarantined(key, seen.uid, seen.version, raised.why, node, stand_in), now)
 
-    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[Event | FleetEvent]:
+    def _shown(self, batch: Sequence[Seen], now: float) -> Sequence[AnyEvent]:
         """The batch as the engine gets it; the very same as long as nothing is in quarantine."""
         if not self.quarantine and self._note(batch):
             self._is_first = False
@@ -360,7 +361,7 @@ class GuardedEngine:
         before = self.quarantine.blocked()
         if self._is_first:
             self.quarantine.keep_only({key for event in batch if (key := _existing(event)) is not None})
-        shown: list[Event | FleetEvent] = []
+        shown: list[AnyEvent] = []
         for event in batch:
             if isinstance(event, Gone) and event.key in self.quarantine:
                 self.journal.forget(event.key)

@@ -33,6 +33,7 @@ from headgate.model.events import (
     RemoteState,
     Unreadable,
     WriteError,
+    WritePermits,
 )
 from headgate.model.keys import Kind
 from headgate.model.kueue_names import MULTIKUEUE_ORIGIN
@@ -290,8 +291,9 @@ class WorkerConnection:
             self._dependencies.note(event, raw, self._cluster)
         self._tell(RemoteEvent(self._cluster, event))
 
-    def _answered(self, outcome: Outcome) -> None:
-        self._tell(RemoteEvent(self._cluster, outcome))
+    def _answered(self, outcome: Outcome | WritePermits) -> None:
+        if isinstance(outcome, Outcome):
+            self._tell(RemoteEvent(self._cluster, outcome))
 
     def _say(self, state: RemoteState, reason: str, message: str) -> None:
         """Logged when it is news, and not at every attempt."""
@@ -328,6 +330,9 @@ class _Writes(Struct, frozen=True):
 
     def event_dropped(self) -> None:
         """No Kubernetes events are written to worker clusters."""
+
+    def note_merged(self) -> None:
+        """Nor anything else that only informs."""
 
 
 class Session:

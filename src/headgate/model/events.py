@@ -60,6 +60,12 @@ class Outcome(Struct, frozen=True, gc=False):
     message: str = ""
 
 
+class WritePermits(Struct, frozen=True, gc=False):
+    """So many more informative writes may be sent. An engine that was never told any sends them all at once."""
+
+    writes: int
+
+
 Event = Observed | Gone | TimerFired | Outcome
 """What is told of the cluster the engine decides about."""
 
@@ -95,3 +101,6 @@ class RemoteConnection(Struct, frozen=True, gc=False):
 
 FleetEvent = RemoteEvent | RemoteConnection
 """What is told of other clusters."""
+
+AnyEvent = Event | FleetEvent | WritePermits
+"""All that an engine is told."""
