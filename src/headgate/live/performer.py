@@ -144,9 +144,9 @@ class Performer:
             self._informing -= informs
             if self._under_way == 0:
                 self._quiet.set()
-            self._window.answered(self._clock() - since)
-            self._finish(write)
-            self._inform()
+        self._window.answered(self._clock() - since)
+        self._finish(write)
+        self._inform()
 
     def _finish(self, write: Write) -> None:
         """What waits behind the write is next."""
