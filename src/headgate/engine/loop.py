@@ -36,11 +36,16 @@ MOST_SAID = 512  # characters of an error that are passed on
 
 
 class Raised(Exception):
-    """A rule raised. `suspects` is whom the engine was busy with, `told` are all objects the step was told of."""
+    """A rule raised. `suspects` is whom the engine was busy with, `told` are all objects the step was told of.
 
-    def __init__(self, suspects: tuple[Key, ...], told: frozenset[Key], error: Exception) -> None:
+    `cluster` is the worker cluster the suspect is on; None where it is at home.
+    """
+
+    def __init__(
+        self, suspects: tuple[Key, ...], told: frozenset[Key], error: Exception, cluster: str | None = None
+    ) -> None:
         super().__init__(str(error))
-        self.suspects, self.told, self.error = suspects, told, error
+        self.suspects, self.told, self.error, self.cluster = suspects, told, error, cluster
 
     @property
     def why(self) -> str:
@@ -116,15 +121,15 @@ class Engine:
                 elif isinstance(event, TimerFired):
                     told = self._timers.get(event.timer, [])
                 else:
-                    effects.extend(self._absorb_other(event, awake, now))
+                    effects += self._absorb_other(event, awake, now)
                     continue
                 for each in told:
                     awake[each] = None
-                    effects.extend(each.absorb(event, now))
+                    effects += each.absorb(event, now)
             event = None
             planes = [plane for plane in self._planes if plane in awake] if batch else self._planes
             for plane in planes:
-                effects.extend(plane.decide(now))
+                effects += plane.decide(now)
             for plane in planes:
                 plane.check()
             if lost:  # planes forget what they lose; here, what they still said about it
@@ -133,9 +138,7 @@ class Engine:
             raise
         except Exception as error:
             deciding = plane.deciding if plane is not None else None
-            suspect = deciding if event is None else _subject(event)
-            about = frozenset(key for each in batch if (key := _subject(each)) is not None)
-            raise Raised(() if suspect is None else (suspect,), about, error) from error
+            raise _raised(event, deciding, batch, error) from error
         return effects
 
     def _absorb_other(
@@ -155,6 +158,15 @@ class Engine:
     def gauges(self) -> Mapping[tuple[str, Labels], int | float | Distribution]:
         """What can be counted or measured now, by metric name and labels; names that end in _total only grow."""
         return {(name, labels): value for plane in self._planes for name, labels, value in plane.collect()}
+
+
+def _raised(event: AnyEvent | None, deciding: Key | None, batch: Sequence[AnyEvent], error: Exception) -> Raised:
+    """`event` is the one that was absorbed, None while it was decided."""
+    told = frozenset(key for each in batch if (key := _subject(each)) is not None)
+    if isinstance(event, RemoteEvent) and isinstance(event.event, Observed):
+        return Raised((event.event.object.key,), told, error, event.cluster)
+    suspect = deciding if event is None else _subject(event)
+    return Raised(() if suspect is None else (suspect,), told, error)
 
 
 def _gone(batch: Sequence[AnyEvent]) -> set[Key]:

@@ -59,6 +59,7 @@ TEXTS: Mapping[str, str] = {
     "headgate_informative_writes_age_seconds": "How long the oldest informative write waits, events aside.",
     "headgate_informative_writes_window": "Informative writes that may be under way: fewer while the server is slow.",
     "headgate_worker_cluster_connected": "1 while the worker cluster is connected.",
+    "headgate_worker_cluster_unreadable_objects": "Objects of worker clusters that cannot be read or dealt with.",
     "headgate_preemption_gates_opened_total": "Preemption gates that were opened on worker clusters.",
     "multikueue_workloads_dispatched_total": "Workloads that were created on worker clusters.",
     "multikueue_workloads_admitted_total": "Workloads that worker clusters admitted.",

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from headgate.engine.extension_points import PluginObserver, unwatched
 from headgate.engine.journal import Entry
 from headgate.engine.loop import Engine, Raised
-from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen
+from headgate.engine.quarantine import GuardedEngine, Quarantine, Seen, Subject
 from headgate.gates.pre_enqueue import PreEnqueue
 from headgate.live.announcements import Announcement, Announcements
 from headgate.live.logs import Log, ReadProgress, Unwatched
@@ -22,7 +22,7 @@ from headgate.live.performer import Performer, object_of
 from headgate.live.plugin_timing import Stopwatch
 from headgate.live.recorder import Recorder
 from headgate.live.reflector import Reflector, ReflectorDependencies
-from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies
+from headgate.live.worker_clusters import ClusterConnections, WorkerDependencies, unrecorded
 from headgate.model.effects import (
     Bind,
     Connect,
@@ -38,8 +38,7 @@ from headgate.model.effects import (
     RemoveGate,
     WakeAt,
 )
-from headgate.model.events import Event, Observed, Outcome, RemoteEvent, Unreadable, WriteError, WritePermits
-from headgate.model.keys import Key
+from headgate.model.events import Observed, Outcome, RemoteEvent, Unreadable, WriteError, WritePermits
 from headgate.model.settings import Settings
 from headgate.preemption.solver.exact import SolverLimits, certifier
 
@@ -68,6 +67,7 @@ class TermDependencies(Struct, frozen=True):
     quarantine: Quarantine
     reading: ReadProgress = Unwatched()
     namespace: str = "kube-system"  # our own, where the kubeconfigs of worker clusters are
+    speed: float = 1.0  # of the wall clock
 
     def fresh(self, watch: PluginObserver = unwatched) -> Engine:
         preemption = self.settings.preemption
@@ -92,7 +92,7 @@ class LeaderTerm:
             client, self._events.tell, dependencies.metrics, sleep, dependencies.clock, within=within
         )
         self._events.tell(WritePermits(0))  # what only informs waits until the performer has capacity for it
-        self._timers = Timers(dependencies.wall, self._events.tell)
+        self._timers = Timers(dependencies.wall, self._events.tell, dependencies.speed)
         self._workers = ClusterConnections(self._around_workers(), self._engine.remote_reads, self._events.tell_remote)
         self._announcements = Announcements()
         self._effects: list[Effect] = []  # of the step
@@ -105,7 +105,13 @@ class LeaderTerm:
         shared = self._dependencies
         settings = shared.settings.multikueue
         return WorkerDependencies(
-            shared.reflector, shared.namespace, settings, shared.metrics.workers, shared.clock, shared.wall
+            shared.reflector,
+            shared.namespace,
+            settings,
+            shared.metrics.workers,
+            shared.clock,
+            shared.wall,
+            shared.recorder.note if shared.recorder is not None else unrecorded,
         )
 
     async def run(self, stop: asyncio.Event) -> bool:
@@ -162,7 +168,7 @@ class LeaderTerm:
                 next(search)
                 await asyncio.sleep(0)
         except StopIteration as done:
-            blamed: tuple[Key, ...] = done.value
+            blamed: tuple[Subject, ...] = done.value
         except AssertionError as broken:
             raise BrokenEngine(f"{broken}: {raised.why}", self._engine.journal.take()[-STORY:]) from raised
         for key in blamed:
@@ -205,7 +211,7 @@ class LeaderTerm:
         if not self.absorbed:
             self._dependencies.reading.done()
         if self._dependencies.recorder is not None:
-            told = [event for event in batch if isinstance(event, Event)]
+            told = [event for event in batch if not isinstance(event, Unreadable | WritePermits)]
             self._dependencies.recorder.write(told, now)
         self._now, self._step_began = now, self._dependencies.clock()
 

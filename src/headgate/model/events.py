@@ -27,13 +27,15 @@ class Gone(Struct, frozen=True, gc=False):
 
 
 class Unreadable(Struct, frozen=True, gc=False):
-    """The object exists, and what it says cannot be made out. It goes no further than to the quarantine."""
+    """The object exists, and what it says cannot be made out. At home it goes no further than to the quarantine."""
 
     key: Key
     uid: str
     version: str
     why: str
     node: str = ""  # where it takes room, of a pod that runs
+    workload: str = ""  # the Workload it names as prebuilt
+    is_leaving: bool = False  # it is being deleted
 
 
 class TimerFired(Struct, frozen=True, gc=False):
@@ -69,10 +71,13 @@ Event = Observed | Gone | TimerFired | Outcome
 
 
 class RemoteEvent(Struct, frozen=True, gc=False):
-    """What is told of a worker cluster. The effect of an `Outcome` is the write as it was inside the `RemoteWrite`."""
+    """What is told of a worker cluster. The effect of an `Outcome` is the write as it was inside the `RemoteWrite`.
+
+    An object that cannot be read, or that a rule raised for, is told as `Unreadable`.
+    """
 
     cluster: str
-    event: Observed | Gone | Outcome
+    event: Observed | Gone | Unreadable | Outcome
 
 
 class RemoteState(StrEnum):

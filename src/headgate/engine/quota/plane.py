@@ -226,7 +226,7 @@ class QuotaPlane:
         given = before.status.admission
         queue = given.cluster_queue if given is not None else self._objects.queue_of(after)
         self._metrics.observe(record, after, queue, now)
-        if given is not None and running_since(before) != running_since(after):
+        if given is not None and self._cache.pending.priced and running_since(before) != running_since(after):
             self._cache.pending.reprice(queue, now)  # those who wait for a gate may cost more or less work
         used = self._cache.consumptions
         if used is not None and not before.is_true(ADMITTED) and after.is_true(ADMITTED):

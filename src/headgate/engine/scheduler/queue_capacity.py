@@ -26,6 +26,7 @@ from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
+    QUEUE_ANNOTATIONS,
     QUEUE_GATES,
     DequeueStrategy,
     QueueCounts,
@@ -38,6 +39,7 @@ from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
+_NAMES = frozenset({*QUEUE_ANNOTATIONS, *QUEUE_GATES})  # by these annotations a pod is in a queue
 WAKE_ON = frozenset({ClusterEvent.QUEUE_CAPACITY_FREED})
 
 
@@ -144,9 +146,10 @@ class QueueCapacity:
             if workload is not None and workload.volcano is not None:
                 self.in_use = True
                 return workload.volcano.queue
-        if not pod.annotations:
+        annotations = pod.annotations
+        if not annotations or (_NAMES.isdisjoint(annotations) and not pod.gates and pod.reserved_at is None):
             return ""
-        named = queue_named(pod.annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
+        named = queue_named(annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
         self.in_use |= bool(named)
         return named
 
