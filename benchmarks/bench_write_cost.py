@@ -176,8 +176,8 @@ OF_WORKLOADS = (
     Way("update of the subresource", put),
     Way("server-side apply", apply),
     Way("merge patch, 1 kB of text", merge(LONG)),
-    Way("merge patch, an admission", merge_whole),
 )
+ADMISSION = Way("merge patch, an admission", merge_whole)
 OF_PODS = (
     Way("pod: strategic merge patch", strategic),
     Way("pod: merge patch", pod_merge),
@@ -303,6 +303,7 @@ async def measure(cluster: Cluster, objects: int, rounds: int) -> list[tuple[str
             await bench.cost(Way("", merge(SHORT, manager=f"manager-{manager}")), works)
         grown = await bench.costs((Way(f"merge patch, after {MANAGERS} managers", merge(SHORT)),), works, rounds)
         rows += grown.items()
+        rows += (await bench.costs((ADMISSION,), works, rounds)).items()
         rows += (await bench.costs(OF_PODS, pods, rounds)).items()
         rows += await watch_costs(bench, cluster.server, works, pods)
         rows += await start_costs(bench, client, objects)
