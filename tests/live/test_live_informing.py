@@ -133,6 +133,14 @@ def test_what_is_under_way_about_an_object_is_not_overtaken():
     assert told.taken() == [note("a")]
 
 
+def test_what_ends_the_waiting_of_a_pod_says_nothing_of_another_of_its_name():
+    told = Counting()
+    told.put(note("a"), note("b"))
+    told.notes.outdate(structs.replace(target("a"), uid="of the one before"))
+    told.notes.outdate(target("b"))
+    assert told.taken() == [note("a")]
+
+
 def refusal(name: str) -> PatchStatus:
     return PatchStatus(target(name), QueuedWorkloadStatus(), permitted=True)
 

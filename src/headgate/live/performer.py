@@ -214,7 +214,7 @@ class Performer:
             trouble, message = await self._ask_all(calls)
         self._observer.performed(write, trouble, self._clock() - began)
         if isinstance(write, ENDS_WAITING) and trouble is None:
-            self._notes.outdate(write.target.key)
+            self._notes.outdate(write.target)
         if not isinstance(write, EmitEvent):
             self._tell(Outcome(write, trouble, message))
 
