@@ -6,8 +6,9 @@ from msgspec.structs import replace
 from steps import Steps
 from volcano_scenes import group_key, grouped, pod_group, queue, queue_key, queued
 
+from headgate.engine.in_flight import AwaitedPermits
 from headgate.model.effects import PatchStatus, PodGroupStatus, VolcanoQueueStatus
-from headgate.model.events import Gone, Outcome, WriteError
+from headgate.model.events import Gone, Outcome, WriteError, WritePermits
 from headgate.model.pod import Phase, ScheduledCondition
 from headgate.model.resources import Resources
 from headgate.model.volcano import PodGroupPhase, QueueCounts, QueueState
@@ -212,3 +213,17 @@ def test_a_group_is_pending_again_when_a_queue_beside_it_takes_what_it_needs():
     shown = replace(wants, volcano=replace(wants.volcano, phase=PodGroupPhase.INQUEUE), version="2")
     steps.see(shown, bound(queued("a", 500, "beside", gates=()), "n"))
     assert group(steps).phase is PodGroupPhase.PENDING
+
+
+def test_what_a_queue_counts_waits_for_a_permit_and_is_the_latest_then_while_its_state_is_told_at_once():
+    steps = Steps(queue("team", 2000, state=QueueState.OPEN), node("n"))
+    steps.engine.step([WritePermits(0)], 0.0)
+    running = [bound(queued(name, 300, gates=()), "n") for name in "ab"]
+    steps.see(running[0])
+    assert (queues(steps), steps.engine.awaited_permits) == ({}, AwaitedPermits(1, steps.now))
+    steps.see(running[1])
+    steps.step(WritePermits(1))
+    assert queues(steps) == {"team": VolcanoQueueStatus(QueueState.OPEN, QueueCounts(), amounts(600), Resources())}
+    assert steps.engine.awaited_permits is None
+    steps.see(queue("other", 2000), bound(queued("c", 100, "other", gates=()), "n"))
+    assert queues(steps)["other"].state is QueueState.OPEN

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from headgate.engine.deadlines import Timer
 from headgate.engine.extension_points import POST_FILTER, PluginObserver, unwatched
-from headgate.engine.in_flight import WritePolicy
+from headgate.engine.in_flight import AwaitedPermits, InformPermits, WritePolicy
 from headgate.engine.journal import Journal
 from headgate.engine.planes import Number
 from headgate.engine.scheduler import events
@@ -264,6 +264,15 @@ class SchedulerPlane:
     @property
     def deciding(self) -> Key | None:
         return self._place.deciding or self._choose.deciding
+
+    @property
+    def permits(self) -> InformPermits:
+        return self._queue_statuses.permits
+
+    @property
+    def awaited_permits(self) -> AwaitedPermits | None:
+        """The informative writes that wait for permits; pods' conditions name no version and wait in the shell."""
+        return self._queue_statuses.awaited_permits
 
     @property
     def queue_capacity(self) -> QueueCapacity:
