@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import protobuf_fields
+import kubernetes_types
 import pytest
 from assets import program
 from children import Child, eventually
@@ -119,5 +119,5 @@ def test_the_same_session_reads_the_same(cluster: Cluster, ours: Path):
     assert not differing, "\n".join(differing)
 
 
-def test_the_table_of_protobuf_fields_is_that_of_the_pinned_kubernetes():
-    assert protobuf_fields.FILE.read_text() == protobuf_fields.rendered()
+def test_the_table_of_types_is_that_of_the_pinned_kubernetes():
+    assert kubernetes_types.FILE.read_text() == kubernetes_types.rendered()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
+import exchanges_apply
 import exchanges_changes
 import exchanges_limits
 import exchanges_others
@@ -23,6 +24,7 @@ EXCHANGES = {
     **exchanges_changes.EXCHANGES,
     **exchanges_limits.EXCHANGES,
     **exchanges_others.EXCHANGES,
+    **exchanges_apply.EXCHANGES,
 }
 NOW = 1_800_000_000.0
 
@@ -46,7 +48,7 @@ WORDED_BY_GO = {
 
 @pytest.mark.parametrize("name", EXCHANGES)
 async def test_both_servers_answer_alike(client: Client, namespace: str, name: str) -> None:
-    small = ApiServer()
+    small = ApiServer(tracks_fields=True)
     ask_small(small, Step("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}))
     first_real = first_small = None
     for number, step in enumerate(EXCHANGES[name]):
@@ -103,7 +105,7 @@ def essence(answer: Answer) -> Any:
     return answer.code, _essence("", answer.value)
 
 
-_INCIDENTAL = {"uid", "resourceVersion", "managedFields"}
+_INCIDENTAL = {"uid", "resourceVersion"}
 
 
 def replacing(patterns: dict[str, str]) -> Callable[[str], str]:
@@ -130,14 +132,23 @@ _settled = replacing(
 )
 
 
+def _manager(entry: Any) -> tuple[str, ...]:
+    return entry["operation"], entry["manager"], entry.get("subresource", "")
+
+
 def _essence(name: str, value: Any) -> Any:
     match value:
         case dict():
             kept = {key: _essence(key, part) for key, part in value.items() if key not in _INCIDENTAL}
             return {key: part for key, part in kept.items() if (key, part) != ("details", {})}
+        case list() if name == "managedFields":
+            order = sorted(
+                value, key=lambda entry: (entry["operation"], entry["manager"], entry.get("subresource", ""))
+            )
+            return [_essence("", part) for part in order]
         case list():
             return [_essence("", part) for part in value]
-        case str() if name.endswith(("Timestamp", "Time")):
+        case str() if name.endswith(("Timestamp", "Time")) or name == "time":
             return "(time)"
         case str():
             return _settled(value)

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from headgate.apiserver.apiextensions import Definition, default_definition, definition_errors, definition_update_errors
 from headgate.apiserver.defaulting import (
-    default_config_map,
     default_job,
+    default_namespace,
     default_node,
     default_pod,
     default_priority_class,
@@ -22,6 +22,7 @@ from headgate.apiserver.defaulting import (
     with_metadata_trimmed,
 )
 from headgate.apiserver.field_errors import FieldError
+from headgate.apiserver.kubernetes_types import unknown_fields
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import with_times
 from headgate.apiserver.strategy import ResourceType
@@ -39,7 +40,6 @@ from headgate.apiserver.validation import (
     pods,
     typed,
     types,
-    unknown_fields,
 )
 from headgate.model.names import dns_subdomain_errors
 from headgate.model.quantity import InvalidQuantity
@@ -84,6 +84,7 @@ class KindStrategy(Struct, frozen=True):
     check_update: Callable[[Json, Json], _Errors]
     write_status: _Change = _only_status
     check_status: Callable[[Json, Json], _Errors] = _no_errors
+    default: Callable[[Json], Json] | None = None  # where `create` adds more than defaults
 
     def prepare_create(self, new: Json) -> Json:
         typed(new, self.shape)
@@ -91,6 +92,9 @@ class KindStrategy(Struct, frozen=True):
             return self.create(with_metadata_trimmed(new))
         except InvalidQuantity as error:
             raise bad_request(new, error.reason) from None
+
+    def defaulted(self, new: Json) -> Json:
+        return (self.default or self.create)(with_metadata_trimmed(new))
 
     def unknown_fields(self, value: Json) -> Sequence[str]:
         return unknown_fields(value)
@@ -215,6 +219,7 @@ POD = KindStrategy(
     check_update=pods.pod_update_errors,
     write_status=_pod_status,
     check_status=pods.pod_status_errors,
+    default=default_pod,
 )
 NODE = KindStrategy(
     shape=types.Node,
@@ -232,6 +237,7 @@ NAMESPACE = KindStrategy(
     check=cluster.namespace_errors,
     check_update=_generic_update_errors,
     check_status=cluster.namespace_status_errors,
+    default=default_namespace,
 )
 JOB = KindStrategy(
     shape=types.Job,
@@ -241,6 +247,7 @@ JOB = KindStrategy(
     check_update=jobs.job_update_errors,
     write_status=_job_status,
     check_status=jobs.job_status_errors,
+    default=default_job,
 )
 PRIORITY_CLASS = KindStrategy(
     shape=types.PriorityClass,
@@ -266,8 +273,8 @@ LEASE = KindStrategy(
 )
 CONFIG_MAP = KindStrategy(
     shape=types.ConfigMap,
-    create=default_config_map,
-    update=_as_created(default_config_map),
+    create=_unchanged_new,
+    update=_unchanged_update,
     check=_metadata_only_errors(namespaced=True),
     check_update=cluster.config_map_update_errors,
 )

@@ -11,6 +11,7 @@ from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
 from headgate.apiserver.discovery import discovery
 from headgate.apiserver.handlers import (
+    APPLY,
     PROTOBUF,
     DeleteOptions,
     Deleter,
@@ -21,12 +22,15 @@ from headgate.apiserver.handlers import (
     as_json,
     bind,
     decode_binding,
+    decode_configuration,
     decode_eviction,
     decode_object,
     decode_options,
     decode_patch,
     evict,
+    field_manager,
     field_validation,
+    forced,
     get_existing,
     known_version,
     list_objects,
@@ -35,6 +39,7 @@ from headgate.apiserver.handlers import (
     validated_patch,
 )
 from headgate.apiserver.kinds import INITIAL_OBJECTS, RESOURCE_TYPES
+from headgate.apiserver.managedfields import FieldTracker
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.metadata import Identities
 from headgate.apiserver.openapi import openapi
@@ -69,11 +74,17 @@ class ApiServer:
         history: int = HISTORY,
         *,
         now: float = 0.0,
+        tracks_fields: bool = False,
     ) -> None:
+        """Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that
+        nobody gets back who reads neither.
+        """
         self._store = Store(history)
         self._registry = Registry(self._store, types)
         self._chain = AdmissionChain(self._store, admission)
-        self._writer = Writer(self._store, self._chain, Identities(seed))
+        self._tracks_fields = tracks_fields
+        fields = FieldTracker() if tracks_fields else None
+        self._writer = Writer(self._store, self._chain, Identities(seed), fields)
         self._deleter = Deleter(self._store, self._chain)
         self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
@@ -91,6 +102,8 @@ class ApiServer:
             response = self._answer(request, now)
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
+        except RecursionError:
+            response = Response(400, failure(bad_request("exceeded max depth")))
         except UnicodeDecodeError:
             return self.handle(structs.replace(request, body=valid_utf8(request.body)), now)
         self._reconcile(now)
@@ -139,7 +152,10 @@ class ApiServer:
                 raise
             return found
         dry_run, subresource = bool(request.query) and _is_dry_run(request.query), target.subresource
-        info = RequestInfo(served, target.namespace, target.name, request.user, now, subresource, dry_run)
+        manager = "" if not self._tracks_fields else field_manager(request.method, request.query, request.user_agent)
+        info = RequestInfo(
+            served, target.namespace, target.name, request.user, now, subresource, dry_run, manager=manager
+        )
         code, value = self._answer_resolved(request, info)
         render = rendering(served.type, request.accept, request.query) if request.accept else None
         if render is not None and value["kind"] != "Status":
@@ -179,7 +195,11 @@ class ApiServer:
     def _answer_object(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
         served = info.served
         match request.method:
+            case "PATCH" if self._tracks_fields and request.content_type == APPLY:
+                return self._apply(request, info)
             case "PATCH":  # as most are
+                if request.query:
+                    forced(request.query, applies=False)
                 patch = decode_patch(request.body, request.content_type, served)
                 validation = field_validation(request.method, request.query)
                 return 200, self._writer.patch(info, validated_patch(info, patch, validation))
@@ -209,6 +229,14 @@ class ApiServer:
         validate_fields(info, value, field_validation(request.method, request.query))
         self._namespaces.refuse_unless_active(info, value["metadata"].get("name") or "")
         return 201, self._writer.create(info, value)
+
+    def _apply(self, request: Request, info: RequestInfo) -> tuple[int, Json]:
+        force = forced(request.query, applies=True)
+        config = decode_configuration(request.body)
+        if info.subresource or info.served.collection.get(info.namespace, info.name) is not None:
+            return 200, self._writer.apply(info, config, force=force)
+        self._namespaces.refuse_unless_active(info, info.name)
+        return 201, self._writer.create_by_apply(info, config)
 
     def _delete(self, info: RequestInfo, options: DeleteOptions) -> Json:
         """The object if it still exists or is a pod, else a Status with its details."""

@@ -22,6 +22,9 @@ class RestStrategy(Protocol):
     def prepare_create(self, new: Json) -> Json:
         """The new object defaulted, without fields a client may not set, such as status."""
 
+    def defaulted(self, new: Json) -> Json:
+        """The new object as it is read: with its defaults, and with nothing the server adds at creation."""
+
     def prepare_update(self, new: Json, old: Json) -> Json:
         """The same for an update; status is kept from `old`."""
 

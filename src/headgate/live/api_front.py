@@ -17,11 +17,13 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from headgate.api.yaml_documents import InvalidYaml, read_yaml
+from headgate.apiserver.handlers.decoding import APPLY
 from headgate.apiserver.handlers.reading import Watch, WatchEvent
 from headgate.apiserver.messages import Json, Request, Response
 from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import ApiServer
-from headgate.apiserver.status import ApiError, failure, unauthorized
+from headgate.apiserver.status import ApiError, bad_request, failure, unauthorized
 from headgate.apiserver.storage import Collection
 from headgate.live.api_credentials import ADMINISTRATOR, ADMINISTRATORS, Administrator, new_token, write_private
 from headgate.live.certificates import ServerTls, made_for_cluster
@@ -30,6 +32,7 @@ from headgate.live.logs import FORMATS, Log, LogLevel
 from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_signal
 
 JSON = "application/json"
+YAML = (APPLY, "application/yaml")
 PROBES = ("/livez", "/readyz", "/healthz")
 LIMITS = ServerLimits(
     connections=2048,
@@ -88,7 +91,7 @@ def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
 
 async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
     stop = stop_signal(log)
-    async with served(ApiServer(now=time.time()), listen, "headgate", kubeconfig):
+    async with served(ApiServer(now=time.time(), tracks_fields=True), listen, "headgate", kubeconfig):
         tell(f"export KUBECONFIG={kubeconfig}")
         await stop.wait()
 
@@ -111,7 +114,12 @@ class ApiFront:
         if request.method == "GET" and query.get("watch") in ("true", "1"):
             return self._watch(request, query, accept)
         kind = request.headers.get("content-type", JSON).partition(";")[0].strip()
-        asked = Request(request.method, unquote(request.path), query, request.body, kind, user, accept)
+        agent = request.headers.get("user-agent", "")
+        try:
+            body, kind = (request.body, kind) if kind not in YAML else _from_yaml(request.body, kind)
+        except InvalidYaml as error:
+            return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
+        asked = Request(request.method, unquote(request.path), query, body, kind, user, accept, agent)
         answer = self._server.handle(asked, self._now())
         if request.method != "GET":
             self.inform()
@@ -160,6 +168,12 @@ class ApiFront:
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _from_yaml(body: bytes, kind: str) -> tuple[bytes, str]:
+    """The body as JSON, and what it is then; most clients send JSON as it is."""
+    text = body if body.lstrip().startswith(b"{") else msgspec.json.encode(read_yaml(body))
+    return text, kind if kind == APPLY else JSON
 
 
 class _RenderedLines:

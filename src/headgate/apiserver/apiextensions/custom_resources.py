@@ -41,6 +41,9 @@ class CustomResourceStrategy(Struct, frozen=True):
         completed: Json = self.schema.complete(_with_status(old, new.get("status")))
         return completed
 
+    def defaulted(self, new: Json) -> Json:
+        return self._completed(new)
+
     def unknown_fields(self, value: Json) -> Sequence[str]:
         return sorted(self.schema.unknown_fields(value))
 

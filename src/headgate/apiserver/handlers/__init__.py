@@ -1,6 +1,13 @@
 """Request handlers: how each verb and subresource reads, changes or removes stored objects."""
 
-from headgate.apiserver.handlers.decoding import as_json, decode_object, decode_patch, valid_utf8
+from headgate.apiserver.handlers.decoding import (
+    APPLY,
+    as_json,
+    decode_configuration,
+    decode_object,
+    decode_patch,
+    valid_utf8,
+)
 from headgate.apiserver.handlers.deletion import (
     FOREGROUND,
     ORPHAN,
@@ -11,7 +18,9 @@ from headgate.apiserver.handlers.deletion import (
 )
 from headgate.apiserver.handlers.field_validation import (
     FieldValidation,
+    field_manager,
     field_validation,
+    forced,
     validate_fields,
     validated_patch,
 )
@@ -21,6 +30,7 @@ from headgate.apiserver.handlers.reading import ListScope, Watch, WatchEvent, kn
 from headgate.apiserver.handlers.writing import Writer, get_existing
 
 __all__ = [
+    "APPLY",
     "FOREGROUND",
     "ORPHAN",
     "PROTOBUF",
@@ -35,12 +45,15 @@ __all__ = [
     "as_json",
     "bind",
     "decode_binding",
+    "decode_configuration",
     "decode_eviction",
     "decode_object",
     "decode_options",
     "decode_patch",
     "evict",
+    "field_manager",
     "field_validation",
+    "forced",
     "get_existing",
     "known_version",
     "list_objects",
