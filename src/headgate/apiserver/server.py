@@ -11,14 +11,19 @@ from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
 from headgate.apiserver.discovery import discovery
 from headgate.apiserver.handlers import (
+    ACCOUNTS,
     APPLY,
     PROTOBUF,
+    SCALE,
+    TOKEN,
     DeleteOptions,
     Deleter,
     ListScope,
+    TokenIssuer,
     Watch,
     WatchEvent,
     Writer,
+    answer_scale,
     as_json,
     bind,
     decode_binding,
@@ -75,6 +80,7 @@ class ApiServer:
         *,
         now: float = 0.0,
         tracks_fields: bool = False,
+        token_key: bytes = b"",
     ) -> None:
         """Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that
         nobody gets back who reads neither.
@@ -86,6 +92,7 @@ class ApiServer:
         fields = FieldTracker() if tracks_fields else None
         self._writer = Writer(self._store, self._chain, Identities(seed), fields)
         self._deleter = Deleter(self._store, self._chain)
+        self._tokens = TokenIssuer(self._store, token_key or str(seed).encode())
         self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
             DefinitionController(self._store, self._registry, self._deleter, resource_types_of),
@@ -119,6 +126,10 @@ class ApiServer:
         since = None if initial else known_version(self._store, query) or None
         bookmarks = query.get("allowWatchBookmarks") == "true"
         return Watch(self._store, scope, since, bookmarks=bookmarks, marks_end=initial and bookmarks)
+
+    def account_of(self, token: str, now: float) -> str | None:
+        """The service account a token was issued for; None if it is not valid now."""
+        return self._tokens.user_of(token, now)
 
     @property
     def version(self) -> int:
@@ -172,6 +183,12 @@ class ApiServer:
         served, subresource = info.served, info.subresource
         if subresource in ("binding", "eviction"):
             return self._answer_pod_action(request, info)
+        if subresource == SCALE and served.type.scale is not None and info.name:
+            return 200, answer_scale(request, info, self._writer, self._registry)
+        if subresource == TOKEN and (served.type.group, served.type.plural) == ACCOUNTS:
+            if request.method != "POST":
+                raise method_not_allowed()
+            return 201, self._tokens.issue(info, request.body)
         if subresource and not (subresource == "status" and served.type.has_status):
             raise no_such_path()
         if not info.name:

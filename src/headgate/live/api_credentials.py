@@ -31,10 +31,8 @@ class Administrator(Struct, frozen=True):
 
     def authenticate(self, request: HttpRequest) -> str | None:
         """The name of whoever asks: by the token, or by a certificate that the handshake has verified."""
-        given = request.headers.get("authorization", "")
-        if given[: len(BEARER)].lower() == BEARER:
-            known = secrets.compare_digest(given[len(BEARER) :].strip().encode(), self.token.encode())
-            return ADMINISTRATOR if known else None
+        if token := bearer_token(request):
+            return ADMINISTRATOR if secrets.compare_digest(token.encode(), self.token.encode()) else None
         return ADMINISTRATOR if request.certificate else None
 
     def kubeconfig(self, url: str, name: str) -> dict[str, Any]:
@@ -53,6 +51,12 @@ class Administrator(Struct, frozen=True):
             "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
             "current-context": name,
         }
+
+
+def bearer_token(request: HttpRequest) -> str:
+    """The token in a request; empty if there is none."""
+    given = request.headers.get("authorization", "")
+    return given[len(BEARER) :].strip() if given[: len(BEARER)].lower() == BEARER else ""
 
 
 def new_token() -> str:

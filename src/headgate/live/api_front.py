@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import secrets
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
@@ -25,7 +26,14 @@ from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError, bad_request, failure, unauthorized
 from headgate.apiserver.storage import Collection
-from headgate.live.api_credentials import ADMINISTRATOR, ADMINISTRATORS, Administrator, new_token, write_private
+from headgate.live.api_credentials import (
+    ADMINISTRATOR,
+    ADMINISTRATORS,
+    Administrator,
+    bearer_token,
+    new_token,
+    write_private,
+)
 from headgate.live.certificates import ServerTls, made_for_cluster
 from headgate.live.http_server import CannotListen, HttpReply, HttpRequest, Listen, ServerLimits, http_server
 from headgate.live.logs import FORMATS, Log, LogLevel
@@ -91,7 +99,12 @@ def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
 
 async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
     stop = stop_signal(log)
-    async with served(ApiServer(now=time.time(), tracks_fields=True), listen, "headgate", kubeconfig):
+    async with served(
+        ApiServer(now=time.time(), tracks_fields=True, token_key=secrets.token_bytes(32)),
+        listen,
+        "headgate",
+        kubeconfig,
+    ):
         tell(f"export KUBECONFIG={kubeconfig}")
         await stop.wait()
 
@@ -106,7 +119,7 @@ class ApiFront:
     async def __call__(self, request: HttpRequest) -> HttpReply:
         if request.path in PROBES:
             return HttpReply(200, b"ok")
-        user = self._authenticate(request)
+        user = self._authenticate(request) or self._account(request)
         if user is None:
             return _reply(request, Response(401, failure(unauthorized())))
         query = dict(parse_qsl(request.query, keep_blank_values=True))
@@ -124,6 +137,11 @@ class ApiFront:
         if request.method != "GET":
             self.inform()
         return _reply(request, answer)
+
+    def _account(self, request: HttpRequest) -> str | None:
+        """The service account whose token the request has."""
+        token = bearer_token(request)
+        return self._server.account_of(token, self._now()) if token else None
 
     def inform(self) -> None:
         """Wakes the watches of what has changed. To be called after whatever else writes to the server."""

@@ -27,21 +27,28 @@ from headgate.apiserver.handlers.field_validation import (
 from headgate.apiserver.handlers.pods import bind, decode_binding, decode_eviction, evict
 from headgate.apiserver.handlers.protobuf import MEDIA_TYPE as PROTOBUF
 from headgate.apiserver.handlers.reading import ListScope, Watch, WatchEvent, known_version, list_objects
+from headgate.apiserver.handlers.scaling import SCALE, answer_scale
+from headgate.apiserver.handlers.tokens import ACCOUNTS, TOKEN, TokenIssuer
 from headgate.apiserver.handlers.writing import Writer, get_existing
 
 __all__ = [
+    "ACCOUNTS",
     "APPLY",
     "FOREGROUND",
     "ORPHAN",
     "PROTOBUF",
+    "SCALE",
+    "TOKEN",
     "DeleteOptions",
     "Deleter",
     "FieldValidation",
     "ListScope",
     "Preconditions",
+    "TokenIssuer",
     "Watch",
     "WatchEvent",
     "Writer",
+    "answer_scale",
     "as_json",
     "bind",
     "decode_binding",

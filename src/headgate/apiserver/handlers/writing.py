@@ -85,7 +85,7 @@ class Writer:
         if uid := metadata.get("uid"):
             text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(info.served.type, info.name, text)
-        _refuse_other_name(info, metadata)
+        refuse_other_name(info, metadata)
         return self.create(structs.replace(info, name=""), with_metadata(new), entries)
 
     def replace(self, info: RequestInfo, new: Json) -> Json:
@@ -186,7 +186,7 @@ def _in_namespace(info: RequestInfo, value: Json) -> Json:
 def _with_preconditions_met(info: RequestInfo, new: Json, old: Json) -> Json:
     """The new object with server-owned fields kept; refuses if it is meant for another object or version."""
     if new["metadata"] is not old["metadata"]:
-        _refuse_other_name(info, new["metadata"])
+        refuse_other_name(info, new["metadata"])
         _refuse_other_version(info, new["metadata"], old["metadata"])
         new = _with_updated_metadata(new, old)
     if new.get("kind") != old["kind"] or new.get("apiVersion") != old["apiVersion"]:
@@ -199,7 +199,7 @@ def _with_updated_metadata(new: Json, old: Json) -> Json:
     return new if metadata is new["metadata"] else {**new, "metadata": metadata}
 
 
-def _refuse_other_name(info: RequestInfo, metadata: Json) -> None:
+def refuse_other_name(info: RequestInfo, metadata: Json) -> None:
     name, namespace = metadata.get("name"), metadata.get("namespace") or info.namespace
     if not name:
         text = f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"

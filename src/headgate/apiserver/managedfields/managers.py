@@ -226,8 +226,10 @@ class FieldTracker:
         managers = _taken(managers, difference, None, force=True)
         paths = frozenset(difference.changed - _UNOWNED)
         if paths:
-            before = managers[manager].paths if manager in managers else NO_PATHS
-            managers[manager] = Managed(paths | before, version, timestamp(int(info.now)))
+            before = managers.get(manager) or Managed(NO_PATHS, version, None)
+            # A real server translates the managers of a Scale and loses the time.
+            time = before.time if info.subresource == "scale" else timestamp(int(info.now))
+            managers[manager] = Managed(paths | before.paths, version, time)
         return _capped(managers)
 
     def _difference(self, info: RequestInfo, old: Json, new: Json) -> Comparison:
@@ -320,7 +322,7 @@ def _named(info: RequestInfo, config: Json) -> str:
 def _reset_fields(info: RequestInfo) -> Paths:
     """What a write of this resource or of its status does not change, whatever it says."""
     served = info.served
-    if not info.subresource:
+    if info.subresource != "status":
         return _STATUS if served.type.has_status else NO_PATHS
     if served.custom:
         return _SPEC_AND_METADATA

@@ -1,9 +1,10 @@
 """What is wrong with an object of a built-in kind, at creation, on update and in a status, in a real server's words.
 
-The rules of a kind are functions of the modules `pods`, `jobs` and `cluster`; `types` has the JSON types of its fields.
+The rules of a kind are functions of the modules `pods`, `jobs`, `workloads` and `cluster`; `types` has the JSON types
+of its fields.
 """
 
-from headgate.apiserver.validation import cluster, jobs, pods, types
+from headgate.apiserver.validation import cluster, jobs, pods, types, workloads
 from headgate.apiserver.validation.metadata import (
     NameValidator,
     common_metadata_errors,
@@ -28,4 +29,5 @@ __all__ = [
     "pods",
     "typed",
     "types",
+    "workloads",
 ]
