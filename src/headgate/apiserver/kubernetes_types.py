@@ -115,6 +115,33 @@ def unknown_fields(value: Json) -> list[str]:
     return [] if name is None else list(_unknown(value, name, ""))
 
 
+def known_part(value: Json) -> Json:
+    """The object without fields its kind does not have; identical if there are none."""
+    name = type_of(str(value.get("apiVersion")), str(value.get("kind")))
+    return value if name is None or not unknown_fields(value) else _known(value, name)
+
+
+def _known(value: Any, name: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    fields, kept = fields_of(name), IDENTITY if name in _OBJECTS else ()
+    return {
+        part_name: _known_below(part, fields[part_name]) if part_name in fields else part
+        for part_name, part in value.items()
+        if part_name in fields or part_name in kept
+    }
+
+
+def _known_below(value: Any, field: FieldType) -> Any:
+    if not is_struct(field.type):
+        return value
+    if field.mapped and isinstance(value, dict):
+        return {key: _known(part, field.type) for key, part in value.items()}
+    if field.repeated and isinstance(value, list):
+        return [_known(part, field.type) for part in value]
+    return _known(value, field.type)
+
+
 def _unknown(value: Any, name: str, path: str) -> Iterator[str]:
     """Undeclared fields of a struct; what is of another shape than its type is the matter of validation."""
     if not isinstance(value, dict):

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from headgate.apiserver.caches import MERGE_RESULTS, MERGED_FIELDS, Cache
+from headgate.apiserver.field_errors import go_printed
 from headgate.apiserver.kubernetes_types import FieldType, fields_of, is_struct
 from headgate.apiserver.messages import Json
-from headgate.apiserver.status import bad_request
+from headgate.apiserver.status import StatusError, bad_request
 
 Edit = Callable[[Any, str], Any]
 """Returns the container with its child of this name edited."""
@@ -277,7 +278,7 @@ def apply_strategic_patch(target: Json, patch: Json, kind: str | None) -> Json:
         case None | "merge":
             return _merged(target, patch, kind)
         case other:
-            raise bad_request(f"Unknown patch type found: {other} [replace, merge, delete]")
+            raise StatusError(500, "", f"unknown patch type: {other} in map: {go_printed(patch)}")
 
 
 def _merged(target: Json, patch: Json, kind: str | None) -> Json:
@@ -293,6 +294,9 @@ def _merged(target: Json, patch: Json, kind: str | None) -> Json:
             continue
         elif change is None:
             result.pop(name, None)
+        elif isinstance(change, dict) and not isinstance(result.get(name), dict):
+            if change.get(DIRECTIVE) != "delete":
+                result[name] = _plain(change)
         else:
             result[name] = _field(fields.get(name), result.get(name), change)
     return result
@@ -358,7 +362,8 @@ def _list(current: list[Json], changes: list[Json], key: str, kind: str) -> list
     result = list(current)
     for change in changes:
         if key not in change:
-            raise bad_request(f"map: {change} does not contain declared merge key: {key}")
+            text = f"map: {go_printed(change)} does not contain declared merge key: {key}"
+            raise StatusError(500, "", text)
         _merge_item(result, change, key, kind)
     return result
 
@@ -376,5 +381,10 @@ def _merge_item(items: list[Json], change: Json, key: str, kind: str) -> None:
 def _plain(value: Any) -> Any:
     """The value without directives."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items() if not name.startswith("$")}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+        named = {name: part for name, part in value.items() if not name.startswith("$") and part is not None}
+        return {name: _plain(part) for name, part in named.items() if not _is_deleted(part)}
+    return [_plain(part) for part in value if not _is_deleted(part)] if isinstance(value, list) else value
+
+
+def _is_deleted(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(DIRECTIVE) == "delete"

@@ -10,6 +10,7 @@ from headgate.apiserver.admission import ADMISSION, AdmissionChain, Plugin
 from headgate.apiserver.apiextensions import resource_types_of
 from headgate.apiserver.controllers import DefinitionController, GarbageCollector, NamespaceController
 from headgate.apiserver.discovery import discovery
+from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.handlers import (
     ACCOUNTS,
     APPLY,
@@ -39,6 +40,7 @@ from headgate.apiserver.handlers import (
     get_existing,
     known_version,
     list_objects,
+    refuse_list_options,
     valid_utf8,
     validate_fields,
     validated_patch,
@@ -58,10 +60,11 @@ from headgate.apiserver.status import (
     deleted,
     details_of,
     failure,
+    invalid,
     method_not_allowed,
     no_such_path,
 )
-from headgate.apiserver.storage import HISTORY, Store, is_pods
+from headgate.apiserver.storage import HISTORY, Store, is_namespaces, is_pods, is_removable
 from headgate.apiserver.strategy import ResourceType
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
@@ -121,6 +124,7 @@ class ApiServer:
         served, target = self._registry.at(path)
         if target.name:
             raise method_not_allowed()
+        refuse_list_options(query, watches=True)
         scope = ListScope(served, target.namespace, selection(query, served.type))
         initial = query.get("sendInitialEvents") == "true"
         since = None if initial else known_version(self._store, query) or None
@@ -162,7 +166,7 @@ class ApiServer:
             if found is None:
                 raise
             return found
-        dry_run, subresource = bool(request.query) and _is_dry_run(request.query), target.subresource
+        dry_run, subresource = bool(request.query) and _is_dry_run(request), target.subresource
         manager = "" if not self._tracks_fields else field_manager(request.method, request.query, request.user_agent)
         info = RequestInfo(
             served, target.namespace, target.name, request.user, now, subresource, dry_run, manager=manager
@@ -205,7 +209,7 @@ class ApiServer:
                 return 200, list_objects(self._store, _scope(request, info), request.query)
             case "POST":
                 return self._create(request, info)
-            case "DELETE":
+            case "DELETE" if not is_namespaces(info.served.collection):
                 return 200, self._delete_all(request, info)
         raise method_not_allowed()
 
@@ -259,7 +263,11 @@ class ApiServer:
         """The object if it still exists or is a pod, else a Status with its details."""
         last = self._deleter.delete(info, options)
         collection, resource = info.served.collection, info.served.type
-        if is_pods(collection) or collection.get(info.namespace, info.name) is not None:
+        dry_run = info.dry_run or options.dry_run
+        remains = (
+            not is_removable(collection, last) if dry_run else collection.get(info.namespace, info.name) is not None
+        )
+        if is_pods(collection) or remains:
             return info.served.shown(last)
         return deleted(details_of(info.name, resource.group, resource.plural, last["metadata"]["uid"]))
 
@@ -275,8 +283,11 @@ def _scope(request: Request, info: RequestInfo) -> ListScope:
     return ListScope(info.served, info.namespace, selection(request.query, info.served.type))
 
 
-def _is_dry_run(query: Mapping[str, str]) -> bool:
-    asked = query.get("dryRun", "")
-    if asked not in ("", "All"):
-        raise bad_request(f'dryRun: Unsupported value: "{asked}": supported values: "All"')
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+def _is_dry_run(request: Request) -> bool:
+    asked = request.query.get("dryRun", "")
+    if asked not in ("", "All") and request.method in _OPTIONS:
+        raise invalid(_OPTIONS[request.method], "meta.k8s.io", "", [not_supported("dryRun", [asked], ("All",))])
     return bool(asked)

@@ -235,12 +235,12 @@ def is_namespaces(collection: Collection) -> bool:
 
 def store_or_remove(store: Store, collection: Collection, namespace: str, name: str, value: Json) -> Json:
     """Stores the object, or removes it if it is deleted and nothing holds it back."""
-    if _is_removable(collection, value):
+    if is_removable(collection, value):
         return store.remove(collection, namespace, name, value)
     return store.put(collection, namespace, name, value)
 
 
-def _is_removable(collection: Collection, value: Json) -> bool:
+def is_removable(collection: Collection, value: Json) -> bool:
     """Whether the object is deleted, without finalizers and grace period."""
     metadata = value["metadata"]
     if metadata.get("deletionTimestamp") is None or metadata.get("finalizers"):

@@ -26,7 +26,14 @@ from headgate.apiserver.handlers.field_validation import (
 )
 from headgate.apiserver.handlers.pods import bind, decode_binding, decode_eviction, evict
 from headgate.apiserver.handlers.protobuf import MEDIA_TYPE as PROTOBUF
-from headgate.apiserver.handlers.reading import ListScope, Watch, WatchEvent, known_version, list_objects
+from headgate.apiserver.handlers.reading import (
+    ListScope,
+    Watch,
+    WatchEvent,
+    known_version,
+    list_objects,
+    refuse_list_options,
+)
 from headgate.apiserver.handlers.scaling import SCALE, answer_scale
 from headgate.apiserver.handlers.tokens import ACCOUNTS, TOKEN, TokenIssuer
 from headgate.apiserver.handlers.writing import Writer, get_existing
@@ -64,6 +71,7 @@ __all__ = [
     "get_existing",
     "known_version",
     "list_objects",
+    "refuse_list_options",
     "valid_utf8",
     "validate_fields",
     "validated_patch",

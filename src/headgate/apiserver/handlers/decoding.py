@@ -133,7 +133,7 @@ def _of_kind(value: Json, served: ServedResource, registry: Registry, body: byte
         return value
     if served.custom and not (kind and api_version):
         missing = "apiVersion" if kind else "Kind"
-        raise _unrecognized(served, f"Object '{missing}' is missing", body)
+        raise _unrecognized(served, f"Object '{missing}' is missing in '{body.decode(errors='replace')}'", body)
     if api_version and api_version != served.api_version:
         raise _of_other_version(str(kind or served.type.kind), str(api_version), served, registry)
     if kind and kind != served.type.kind:

@@ -10,6 +10,7 @@ from headgate.apiserver.admission import AdmissionChain, WriteAdmission
 from headgate.apiserver.field_errors import IMMUTABLE, FieldError
 from headgate.apiserver.field_errors import invalid as invalid_field
 from headgate.apiserver.handlers.decoding import Patch, with_metadata
+from headgate.apiserver.kubernetes_types import known_part
 from headgate.apiserver.managedfields import FieldTracker, unless_only_times_differ, with_fields, without_fields
 from headgate.apiserver.messages import Json
 from headgate.apiserver.metadata import (
@@ -57,6 +58,8 @@ class Writer:
     def create(self, info: RequestInfo, value: Json, entries: list[Json] | None = None) -> Json:
         """Creates the object; `entries` are its managedFields, if they are known."""
         rules, admission = info.served.type.rules, self._chain.admission_of("CREATE", info, None)
+        if self._fields is not None:
+            value = known_part(value)
         identified = self._with_identity(info, _in_namespace(info, value))
         new = rules.prepare_create(identified)
         if entries is None and self._fields is not None:
@@ -104,7 +107,9 @@ class Writer:
         """Updates the object; stores nothing if nothing changes. `entries` are its managedFields, if they are known."""
         served, rules, of_status = info.served, info.served.type.rules, info.subresource == "status"
         prepare = rules.prepare_status if of_status else rules.prepare_update
-        given, old = new, stored if self._fields is None else without_fields(stored)
+        given, old = new, stored
+        if self._fields is not None:
+            new, old = known_part(new), without_fields(stored)
         new = prepare(_with_preconditions_met(info, new, old), old)
         if entries is None and self._fields is not None:
             entries = self._fields.updated(info, new, stored, given["metadata"].get("managedFields"))
@@ -215,10 +220,9 @@ def _refuse_other_version(info: RequestInfo, metadata: Json, stored: Json) -> No
     uid, version = metadata.get("uid"), metadata.get("resourceVersion")
     if version and version != stored["resourceVersion"]:
         raise conflict(served.type, info.name)
-    errors: list[FieldError] = []
     if not version and (served.custom or (served.type.group, served.type.plural) in CONDITIONAL_ONLY):
-        errors.append(invalid_field("metadata.resourceVersion", 0, "must be specified for an update"))
+        wrong = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(served.type.plural, served.type.group, info.name, [wrong])
     if uid and uid != stored["uid"]:
-        errors += [invalid_field("metadata.uid", uid, IMMUTABLE)] * 2  # a real server checks it twice as well
-    if errors:
+        errors = [invalid_field("metadata.uid", uid, IMMUTABLE)] * 2  # a real server checks it twice as well
         raise invalid(served.type.kind, served.type.group, info.name, errors)

@@ -164,15 +164,22 @@ class FieldTracker:
 
     def created(self, info: RequestInfo, new: Json, given: Any) -> list[Json]:
         """The entries of a new object, from the object as it was read; `given` are entries the client sent."""
-        managers = _decoded_or_none(given)
-        return encode_managers(self._updated(info, managers, _empty_object(new), new, info.manager))
+        try:
+            managers = self._updated(info, _decoded_or_none(given), _empty_object(new), new, info.manager)
+        except ValueError:
+            return []  # validation says what is wrong with it
+        return encode_managers(managers)
 
     def updated(self, info: RequestInfo, new: Json, stored: Json, given: Any) -> list[Json]:
         """The entries of an object after an update; `given` are entries the client sent."""
         before = _managers_of_update(info, given, stored["metadata"].get("managedFields"))
         if not before:
             return []  # nobody is tracked until the first apply
-        return encode_managers(self._updated(info, before, without_fields(stored), new, info.manager))
+        try:
+            managers = self._updated(info, before, without_fields(stored), new, info.manager)
+        except ValueError:
+            return []  # validation says what is wrong with it
+        return encode_managers(managers)
 
     def applied(self, info: RequestInfo, config: Json, live: Json | None, *, force: bool) -> tuple[Json, list[Json]]:
         """The object a configuration makes of the live one, and its entries; refuses conflicts unless it is forced."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from headgate.apiserver.field_errors import quote
+from headgate.apiserver.field_errors import go_printed, quote
 from headgate.apiserver.managedfields.paths import Path, Paths, field, is_member, keyed, of_value, shown
 from headgate.apiserver.managedfields.shapes import Form, Shape
 from headgate.apiserver.messages import Json
@@ -130,15 +130,7 @@ def _go_type(value: Any) -> str:
 
 def _go_value(value: Any) -> str:
     """A value as Go prints it."""
-    return f"&{{{_printed(value)}}}"
-
-
-def _printed(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{_printed(part)}' for name, part in sorted(value.items()))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(_printed, value))}]"
-    return str(value).lower() if isinstance(value, bool) else "<nil>" if value is None else str(value)
+    return f"&{{{go_printed(value)}}}"
 
 
 def field_set(value: Any, shape: Shape) -> Paths:
