@@ -7,13 +7,8 @@ READY := $(VENV)/.ready
 
 .PHONY: run test check test-kubernetes test-kueue nightly day fleet bench lock
 
-run: $(READY)  ## run the first example and say what to try next
-	@$(BIN)/headgate simulate examples/01-first-pod/scenario.yaml
-	@echo
-	@echo "Try next:"
-	@echo "  $(BIN)/headgate simulate examples/02-job/scenario.yaml --output json"
-	@echo "  $(BIN)/headgate simulate --help"
-	@echo "  $(BIN)/headgate run --kubeconfig ~/.kube/config --roles scheduler   # on a cluster of yours"
+run: $(READY)  ## a cluster on this machine with a job submitted, until Ctrl-C; without a terminal, until that job is done
+	@test -t 1 || idle=--exit-when-idle; $(BIN)/headgate up --scenario examples/20-up/scenario.yaml $$idle
 
 test: $(READY)  ## all tests that need nothing but Python
 	$(BIN)/python -m pytest -n 2

@@ -27,6 +27,7 @@ import fleet_run_laws  # noqa: E402
 import histories  # noqa: E402
 import hold_laws  # noqa: E402
 import hostile_laws  # noqa: E402
+import hostile_requests  # noqa: E402
 import queue_laws  # noqa: E402
 import quota_laws  # noqa: E402
 import quota_rest_laws  # noqa: E402
@@ -50,7 +51,8 @@ SUITES = {
     "quota": Suite(quota_laws.LAWS | quota_rest_laws.LAWS, 100_000),
     "holds": Suite(hold_laws.LAWS, 100_000),
     "fleet": Suite(fleet_laws.LAWS | fleet_run_laws.LAWS, 20_000),
-    "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3}),
+    "requests": Suite(hostile_requests.LAWS, 100_000, dict.fromkeys(hostile_requests.LAWS, hostile_requests.DAY)),
+    "hostile": Suite(hostile_laws.LAWS, 200_000, {"decided_about": 10, "reread": 3, "told_by_workers": 4}),
 }
 LAWS = {name: law for suite in SUITES.values() for name, law in suite.laws.items()}
 

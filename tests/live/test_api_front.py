@@ -3,92 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import json
-import ssl
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import yaml
 from msgspec.structs import replace
+from wire_client import MAPS, PATIENCE, Wire, config_map, events, wired
 
 from headgate.apiserver.messages import Request
 from headgate.apiserver.server import ApiServer
-from headgate.live.api_front import COMPRESSED_FROM, LIMITS, served
-from headgate.live.certificates import tls_context
-from headgate.live.http_server import Listen
-from headgate.live.kubeconfig import find_access
+from headgate.live.api_front import COMPRESSED_FROM, LIMITS
 
-MAPS = "/api/v1/namespaces/default/configmaps"
-PATIENCE = 10.0  # seconds
 ONE_WATCH = replace(LIMITS, streams=1)
-
-
-def config_map(name: str, size: int = 1) -> bytes:
-    value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "x" * size}}
-    return json.dumps(value).encode()
-
-
-class Wire:
-    """One front and how to ask it; every request on a connection of its own."""
-
-    def __init__(self, file: Path, server: ApiServer) -> None:
-        self.server, self.file = server, file
-        document = yaml.safe_load(file.read_text())
-        self.token = document["users"][0]["user"]["token"]
-        self.port = int(document["clusters"][0]["cluster"]["server"].rpartition(":")[2])
-        access = find_access(str(file), "", {})
-        self.with_certificate = tls_context(access.cluster, access.certificate)
-        self.without = tls_context(access.cluster, None)
-
-    async def send(
-        self, method: str, path: str, body: bytes = b"", tls: ssl.SSLContext | None = None, **headers: str
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls or self.without)
-        lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", "Connection: close"]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
-        return reader, writer
-
-    async def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, dict[str, str], bytes]:
-        headers = {"Authorization": f"Bearer {self.token}", **headers}
-        reader, writer = await self.send(method, path, body, **headers)
-        async with asyncio.timeout(PATIENCE):
-            head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
-        first, *lines = head.decode().split("\r\n")
-        return int(first.split()[1]), dict(line.split(": ", 1) for line in lines), rest
-
-    @contextlib.asynccontextmanager
-    async def watch(self, path: str, **headers: str) -> AsyncIterator[asyncio.StreamReader]:
-        reader, writer = await self.send("GET", path, Authorization=f"Bearer {self.token}", **headers)
-        async with asyncio.timeout(PATIENCE):
-            await reader.readuntil(b"\r\n\r\n")
-        yield reader
-        writer.transport.abort()
 
 
 @pytest.fixture
 async def wire(tmp_path: Path) -> AsyncIterator[Wire]:
-    server, file = ApiServer(), tmp_path / "kubeconfig"
-    async with served(server, Listen("127.0.0.1", 0), "test", file):
-        yield Wire(file, server)
-
-
-async def events(reader: asyncio.StreamReader, count: int) -> list[dict]:
-    """That many events of a watch, whatever the chunks they come in."""
-    found, text = [], b""
-    async with asyncio.timeout(PATIENCE):
-        while len(found) < count:
-            size = int(await reader.readline(), 16)
-            assert size, "the watch ended"
-            text += (await reader.readexactly(size + 2))[:-2]
-            *lines, text = text.split(b"\n")
-            found += [json.loads(line) for line in lines]
-    return found
+    async with wired(ApiServer(), tmp_path / "kubeconfig") as wire:
+        yield wire
 
 
 async def test_the_kubeconfig_is_for_its_owner_only(wire):
@@ -134,11 +69,11 @@ async def test_a_watch_tells_what_is_and_then_what_comes(wire):
 async def test_a_watch_learns_of_what_others_write_in_process(tmp_path):
     server = ApiServer()
     async with (
-        served(server, Listen("127.0.0.1", 0), "test", tmp_path / "kubeconfig") as front,
-        Wire(tmp_path / "kubeconfig", server).watch(f"{MAPS}?watch=1") as reader,
+        wired(server, tmp_path / "kubeconfig") as wire,
+        wire.watch(f"{MAPS}?watch=1") as reader,
     ):
         server.handle(Request("POST", MAPS, body=config_map("a")), 0.0)
-        front.inform()
+        wire.front.inform()
         assert (await events(reader, 1))[0]["object"]["metadata"]["name"] == "a"
 
 
@@ -159,8 +94,7 @@ async def test_a_watch_of_tables_names_the_columns_once(wire):
 
 async def test_a_watch_from_a_forgotten_version_is_told_so(tmp_path):
     server = ApiServer(history=1)
-    async with served(server, Listen("127.0.0.1", 0), "test", tmp_path / "kubeconfig"):
-        wire = Wire(tmp_path / "kubeconfig", server)
+    async with wired(server, tmp_path / "kubeconfig") as wire:
         for name in "abcd":
             await wire.ask("POST", MAPS, config_map(name))
         code, _, body = await wire.ask("GET", f"{MAPS}?watch=true&resourceVersion=1")
@@ -176,24 +110,38 @@ async def test_a_long_answer_is_compressed_for_whoever_can_read_it(wire):
 
 
 async def test_more_watches_than_allowed_are_refused_and_the_others_go_on(tmp_path):
-    server = ApiServer()
-    async with served(server, Listen("127.0.0.1", 0), "test", tmp_path / "kubeconfig", ONE_WATCH):
-        wire = Wire(tmp_path / "kubeconfig", server)
-        async with wire.watch(f"{MAPS}?watch=true") as reader:
-            assert (await wire.ask("GET", f"{MAPS}?watch=true"))[0] == 429
-            await wire.ask("POST", MAPS, config_map("a"))
-            assert len(await events(reader, 1)) == 1
+    async with (
+        wired(ApiServer(), tmp_path / "kubeconfig", ONE_WATCH) as wire,
+        wire.watch(f"{MAPS}?watch=true") as reader,
+    ):
+        assert (await wire.ask("GET", f"{MAPS}?watch=true"))[0] == 429
+        await wire.ask("POST", MAPS, config_map("a"))
+        assert len(await events(reader, 1)) == 1
 
 
 async def test_a_client_that_goes_makes_place_for_another_watch(tmp_path):
-    server = ApiServer()
-    async with served(server, Listen("127.0.0.1", 0), "test", tmp_path / "kubeconfig", ONE_WATCH):
-        wire = Wire(tmp_path / "kubeconfig", server)
+    async with wired(ApiServer(), tmp_path / "kubeconfig", ONE_WATCH) as wire:
         async with wire.watch(f"{MAPS}?watch=true"):
             pass
         async with asyncio.timeout(PATIENCE):
             while (await wire.ask("GET", f"{MAPS}?watch=true&timeoutSeconds=1"))[0] == 429:
                 await asyncio.sleep(0)
+
+
+async def test_a_watch_whose_client_does_not_read_is_dropped(tmp_path):
+    hasty = replace(ONE_WATCH, drain_seconds=0.1)
+    async with wired(ApiServer(), tmp_path / "kubeconfig", hasty) as wire, wire.watch(f"{MAPS}?watch=true") as reader:
+        reader._transport.pause_reading()
+        async with asyncio.timeout(PATIENCE):
+            number = 0
+            while (await wire.ask("GET", f"{MAPS}?watch=true&timeoutSeconds=1&resourceVersion=1"))[0] == 429:
+                number += 1
+                await wire.ask("POST", MAPS, config_map(f"m-{number}", 1_000_000))
+    assert number, "it had its place until then"
+
+
+async def test_a_body_that_is_too_long_is_refused(wire):
+    assert (await wire.ask("POST", MAPS, config_map("a", LIMITS.body)))[0] == 413
 
 
 async def test_a_warning_comes_in_a_header(wire):
@@ -205,9 +153,8 @@ async def test_a_warning_comes_in_a_header(wire):
 @pytest.fixture
 async def tracking(tmp_path: Path) -> AsyncIterator[Wire]:
     """A front whose server keeps managers of fields."""
-    server, file = ApiServer(tracks_fields=True), tmp_path / "tracking"
-    async with served(server, Listen("127.0.0.1", 0), "test", file):
-        yield Wire(file, server)
+    async with wired(ApiServer(tracks_fields=True), tmp_path / "tracking") as wire:
+        yield wire
 
 
 async def test_a_client_manages_what_it_writes_under_its_name(tracking):

@@ -76,7 +76,7 @@ def test_text_is_another_word_for_table(arguments):
     [
         pytest.param(["simulte"], "No such command 'simulte'. Did you mean simulate?", id="a command"),
         pytest.param(
-            ["xyz"], "Commands: apiserver, explain, install, run, simulate, version.", id="nothing like a command"
+            ["xyz"], "Commands: apiserver, explain, install, run, simulate, up, version.", id="nothing like a command"
         ),
         pytest.param(["explain", "wrkload"], "No such command 'wrkload'. Did you mean workload?", id="a subcommand"),
         pytest.param(["simulate", "--ouput", "json", "x"], "Did you mean '--output'?", id="an option"),

@@ -308,7 +308,7 @@ class DefinitionController:
             self._terminating.pop(self._store.collection(group, plural), None)
             return
         self._registry.define(self._types_of(definition))
-        if change.type == "ADDED":
+        if change.type == "ADDED" and not (definition.get("status") or {}).get("conditions"):
             self._establish(change, now)
         elif _is_finalizing(definition):
             collection = self._store.collection(group, plural)

@@ -62,8 +62,16 @@ def table(resource: ResourceType, value: Json, now: float, include: str) -> Json
         "apiVersion": META,
         "metadata": metadata,
         "columnDefinitions": [_definition(column) for column in printer.columns],
-        "rows": [{"cells": printer.cells(item, now), **_object(item, include)} for item in items],
+        "rows": [{"cells": _cells(printer, item, now), **_object(item, include)} for item in items],
     }
+
+
+def _cells(printer: Printer, item: Json, now: float) -> list[Any]:
+    """Objects of kinds that are stored as they come may have any shape; of such a one there is only the name."""
+    try:
+        return printer.cells(item, now)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return [_name(item), *(NONE for _ in printer.columns[1:])]
 
 
 def partial_metadata(value: Json) -> Json:

@@ -64,7 +64,7 @@ from headgate.apiserver.status import (
     method_not_allowed,
     no_such_path,
 )
-from headgate.apiserver.storage import HISTORY, Store, is_namespaces, is_pods, is_removable
+from headgate.apiserver.storage import HISTORY, Change, SavedState, Store, is_namespaces, is_pods, is_removable
 from headgate.apiserver.strategy import ResourceType
 
 __all__ = ["ApiServer", "Watch", "WatchEvent"]
@@ -82,11 +82,14 @@ class ApiServer:
         history: int = HISTORY,
         *,
         now: float = 0.0,
+        saved: SavedState | None = None,
         tracks_fields: bool = False,
         token_key: bytes = b"",
     ) -> None:
-        """Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that
-        nobody gets back who reads neither.
+        """With what was `saved` the server goes on from there, and keeps its changes for `take_unsaved`.
+
+        Managers of fields are tracked, and configurations applied, only if `tracks_fields`: it costs time that nobody
+        gets back who reads neither.
         """
         self._store = Store(history)
         self._registry = Registry(self._store, types)
@@ -102,6 +105,9 @@ class ApiServer:
             GarbageCollector(self._store, self._registry, self._deleter),
             self._namespaces,
         )
+        if saved is not None:
+            self._store.restore(saved)
+            self._reconcile(now)
         self._create_initial(objects, now)
 
     def handle(self, request: Request, now: float) -> Response:
@@ -113,7 +119,7 @@ class ApiServer:
         except ApiError as refusal:
             response = Response(refusal.code, failure(refusal))
         except RecursionError:
-            response = Response(400, failure(bad_request("exceeded max depth")))
+            response = Response(400, failure(bad_request("the request is nested too deeply")))
         except UnicodeDecodeError:
             return self.handle(structs.replace(request, body=valid_utf8(request.body)), now)
         self._reconcile(now)
@@ -140,6 +146,11 @@ class ApiServer:
         """The resourceVersion of the last change."""
         return self._store.version
 
+    def take_unsaved(self) -> list[Change]:
+        """The changes since the last call; none unless the server was made with what was saved."""
+        unsaved, self._store.unsaved = self._store.unsaved or [], None if self._store.unsaved is None else []
+        return unsaved
+
     def served(self) -> tuple[ResourceType, ...]:
         """Every served resource type, built-in and custom, in all versions."""
         return self._registry.types()
@@ -148,7 +159,8 @@ class ApiServer:
         for value in objects:
             served = self._registry.of_kind(value["apiVersion"], value["kind"])
             assert served is not None, f"no type serves the initial {value['kind']}"
-            self._writer.create(RequestInfo(served, "", "", "system:apiserver", now), value)
+            if served.collection.get("", value["metadata"]["name"]) is None:
+                self._writer.create(RequestInfo(served, "", "", "system:apiserver", now), value)
         self._reconcile(now)
 
     def _reconcile(self, now: float) -> None:

@@ -6,7 +6,7 @@ Stored values are never changed in place: a write shares what it keeps with the 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -42,6 +42,37 @@ class Change(Struct, frozen=True, gc=False):
     name: str
     after: Revision
     before: Revision | None
+
+
+class SavedRevision(Struct, frozen=True):
+    """An object as it was saved."""
+
+    version: int
+    raw: bytes
+
+    def load(self) -> Revision:
+        return Revision(self.version, msgspec.json.decode(self.raw), self.raw)
+
+
+class SavedChange(Struct, frozen=True):
+    """A change as it was saved; `type` is empty for an object that is just there."""
+
+    type: str
+    group: str
+    plural: str
+    namespace: str
+    name: str
+    after: SavedRevision
+    before: SavedRevision | None = None
+
+
+class SavedState(Struct, frozen=True):
+    """All objects at a version, and the changes after `compacted_to` that led there, in order."""
+
+    version: int = 0
+    compacted_to: int = 0
+    objects: Sequence[SavedChange] = ()
+    changes: Sequence[SavedChange] = ()
 
 
 class _NamespaceObjects:
@@ -137,6 +168,14 @@ class Collection:
         if len(self._changes) > self._most:
             self._compact(len(self._changes) - self._keep)
 
+    def restore(self, objects: Sequence[Change], changes: Sequence[Change], compacted_to: int) -> None:
+        """Fills the empty collection with what was saved of it."""
+        for found in objects:
+            self._objects_of(found.namespace).add(found.name, found.after)
+        self._changes, self._compacted_to = list(changes), compacted_to
+        versions = [change.after.version for change in (*objects, *changes)]
+        self.version = max(versions, default=0)
+
     def _objects_of(self, namespace: str) -> _NamespaceObjects:
         objects = self._by_namespace.get(namespace)
         if objects is None:
@@ -170,6 +209,25 @@ class Store:
         self._keep = keep
         self._collections: dict[tuple[str, str], Collection] = {}
         self.unreconciled: list[Change] = []
+        self.unsaved: list[Change] | None = None  # for whoever saves changes; None: nobody does
+
+    def restore(self, saved: SavedState) -> None:
+        """Fills the empty store with what was saved; from now on changes are kept to be saved. To controllers all
+        objects are new.
+        """
+        self.version, self.unsaved = max(FIRST_VERSION, saved.version), []
+        objects: dict[Collection, list[Change]] = {}
+        changes: dict[Collection, list[Change]] = {}
+        for listed, into in ((saved.objects, objects), (saved.changes, changes)):
+            for each in listed:
+                collection = self.collection(each.group, each.plural)
+                before = each.before.load() if each.before is not None else None
+                change = Change(each.type or "ADDED", collection, each.namespace, each.name, each.after.load(), before)
+                into.setdefault(collection, []).append(change)
+        for collection in self.collections:
+            found = objects.get(collection, [])
+            collection.restore(found, changes.get(collection, ()), saved.compacted_to)
+            self.unreconciled += found
 
     def collection(self, group: str, plural: str) -> Collection:
         found = self._collections.get((group, plural))
@@ -203,6 +261,8 @@ class Store:
 
     def _record(self, change: Change) -> Json:
         change.collection.record(change)
+        if self.unsaved is not None:
+            self.unsaved.append(change)
         if change.collection.is_reconciled or _is_lifecycle_change(change):
             self.unreconciled.append(change)
         return change.after.value

@@ -4,6 +4,7 @@
   leader term, `loop` its loop. A new flag is a field of `start.Flags` and an option in `ui/run_command.py`.
 * `reflector` observes, `performer` writes; `client`, `connection`, `credentials`, `kubeconfig` and `access` reach the
   server.
+* `api_front` serves the small Kubernetes, `data_dir` keeps what must outlive it.
 * `worker_clusters` is the same for other clusters: a connection for each, with the kubeconfig of `kubeconfig_source`.
 * `webhooks` serves the handlers of `gates.webhooks`; `webhook_certificates` and `certificates` look after its TLS.
 * `metrics` (a new series and its help text), `logs`, `health`, `recorder`, `plugin_isolation`, `plugin_timing`.

@@ -1,7 +1,7 @@
 """Who may ask the API server that we serve: one administrator, by token or by client certificate.
 
 The authority, the certificates and the token are made anew for each server, and handed out in a kubeconfig that only
-its owner can read.
+its owner can read. Components of the same process have tokens that nobody is told.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from msgspec import Struct
 
-from headgate.live.certificates import ClusterCertificates
+from headgate.live.certificates import ClusterCertificates, made_for_cluster
 from headgate.live.http_server import HttpRequest
 
 ADMINISTRATOR = "headgate-admin"
@@ -24,15 +25,17 @@ BEARER = "bearer "
 
 
 class Administrator(Struct, frozen=True):
-    """The one user there is."""
+    """The one user that is let in, and the `components` of the cluster that ask with tokens of their own."""
 
     certificates: ClusterCertificates
     token: str
+    components: Mapping[str, str] = {}  # their tokens by their names
 
     def authenticate(self, request: HttpRequest) -> str | None:
         """The name of whoever asks: by the token, or by a certificate that the handshake has verified."""
-        if token := bearer_token(request):
-            return ADMINISTRATOR if secrets.compare_digest(token.encode(), self.token.encode()) else None
+        if given := bearer_token(request):
+            token, users = given.encode(), {ADMINISTRATOR: self.token, **self.components}
+            return next((user for user, its in users.items() if secrets.compare_digest(token, its.encode())), None)
         return ADMINISTRATOR if request.certificate else None
 
     def kubeconfig(self, url: str, name: str) -> dict[str, Any]:
@@ -57,6 +60,21 @@ def bearer_token(request: HttpRequest) -> str:
     """The token in a request; empty if there is none."""
     given = request.headers.get("authorization", "")
     return given[len(BEARER) :].strip() if given[: len(BEARER)].lower() == BEARER else ""
+
+
+def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One kubeconfig with the contexts of all of them; the first one's is current."""
+    parts = {part: [one for document in documents for one in document[part]] for part in _LISTS}
+    return {**documents[0], **parts}
+
+
+_LISTS = ("clusters", "users", "contexts")
+
+
+def new_administrator(hosts: Sequence[str], components: Sequence[str], now: float) -> Administrator:
+    """With the certificates of a server of these names."""
+    certificates = made_for_cluster(hosts, ADMINISTRATOR, ADMINISTRATORS, now)
+    return Administrator(certificates, new_token(), {name: new_token() for name in components})
 
 
 def new_token() -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import randbits, token_bytes
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from msgspec import Struct
 
 from headgate.api.yaml_documents import InvalidYaml, read_yaml
 from headgate.apiserver.handlers.decoding import APPLY
@@ -26,17 +27,12 @@ from headgate.apiserver.printing import Render, rendering
 from headgate.apiserver.server import ApiServer
 from headgate.apiserver.status import ApiError, bad_request, failure, unauthorized
 from headgate.apiserver.storage import Collection
-from headgate.live.api_credentials import (
-    ADMINISTRATOR,
-    ADMINISTRATORS,
-    Administrator,
-    bearer_token,
-    new_token,
-    write_private,
-)
-from headgate.live.certificates import ServerTls, made_for_cluster
+from headgate.live.api_credentials import Administrator, bearer_token, new_administrator, write_private
+from headgate.live.certificates import ServerTls, serves
+from headgate.live.data_dir import CannotSave, DataDir, GroupCommit, InvalidDataDir, opened
 from headgate.live.http_server import CannotListen, HttpReply, HttpRequest, Listen, ServerLimits, http_server
 from headgate.live.logs import FORMATS, Log, LogLevel
+from headgate.live.service import first_of
 from headgate.live.start import DONE, FAILED, NEW_LOOP, WRONG_INPUT, Tell, stop_signal
 
 JSON = "application/json"
@@ -63,57 +59,100 @@ Authenticate = Callable[[HttpRequest], str | None]
 """The name of whoever asks; None for somebody unknown."""
 
 
+class ServedApi(Struct, frozen=True):
+    """An API server that can be asked, and who may."""
+
+    front: ApiFront
+    url: str
+    administrator: Administrator
+    commits: GroupCommit | None = None
+
+    async def keep(self) -> None:
+        """Saves what is written, where it is to be, until cancelled. Raises CannotSave."""
+        if self.commits is not None:
+            await self.commits.run()
+        else:
+            await asyncio.Event().wait()
+
+
 @asynccontextmanager
 async def served(
-    server: ApiServer, listen: Listen, name: str, kubeconfig: Path, limits: ServerLimits = LIMITS
-) -> AsyncIterator[ApiFront]:
-    """Serves the API server over TLS while the block lasts; the kubeconfig, with a context of this name, is written
-    when it can be asked. Raises CannotListen and OSError.
+    server: ApiServer,
+    listen: Listen,
+    limits: ServerLimits = LIMITS,
+    *,
+    now: Callable[[], float] = time.time,
+    components: Sequence[str] = (),
+    data: DataDir | None = None,
+) -> AsyncIterator[ServedApi]:
+    """Serves the API server over TLS while the block lasts, on a clock. With `data`, which it was made from, nothing is
+    answered unless `keep` runs. Raises CannotListen and CannotSave.
     """
-    hosts = dict.fromkeys((listen.host, *LOOPBACK))
-    certificates = made_for_cluster(list(hosts), ADMINISTRATOR, ADMINISTRATORS, time.time())
-    administrator = Administrator(certificates, new_token())
-    tls = ServerTls(certificates.server.authority)
-    tls.show(certificates.server)
-    front = ApiFront(server, administrator.authenticate, time.time)
-    async with http_server(listen, front, limits, "--port", tls.context) as port:
-        host = f"[{listen.host}]" if ":" in listen.host else listen.host
-        write_private(kubeconfig, administrator.kubeconfig(f"https://{host}:{port}", name))
-        yield front
+    hosts = list(dict.fromkeys((listen.host, *LOOPBACK)))
+    administrator = new_administrator(hosts, components, time.time())
+    if data is not None:
+        administrator = data.administrator(
+            administrator, lambda kept: serves(kept.certificates.server, hosts, time.time())
+        )
+    commits = GroupCommit(server, data) if data is not None else None
+    shown = administrator.certificates.server
+    tls = ServerTls(shown.authority)
+    tls.show(shown)
+    front = ApiFront(server, administrator.authenticate, now, commits)
+    try:
+        async with http_server(listen, front, limits, "--port", tls.context) as port:
+            host = f"[{listen.host}]" if ":" in listen.host else listen.host
+            yield ServedApi(front, f"https://{host}:{port}", administrator, commits)
+    finally:
+        if commits is not None:
+            commits.close()
 
 
-def start_apiserver(listen: Listen, kubeconfig: Path, tell: Tell) -> int:
-    """Serves an empty cluster until a signal; `tell` is told once when it can be asked. The exit code."""
+def start_apiserver(listen: Listen, kubeconfig: Path, data_dir: Path | None, tell: Tell) -> int:
+    """Serves an empty cluster, or the one in the data directory, until a signal; `tell` is told once when it can be
+    asked. The exit code.
+    """
     log = Log(sys.stderr, FORMATS["text"], LogLevel.INFO, time.time)
     try:
         with asyncio.Runner(loop_factory=NEW_LOOP) as runner:
-            runner.run(_serve_api(listen, kubeconfig, log, tell))
-    except CannotListen as error:
+            runner.run(_serve_api(listen, kubeconfig, data_dir, log, tell))
+    except (CannotListen, CannotSave) as error:
         sys.stderr.write(f"Error: {error}\n")
         return FAILED
+    except InvalidDataDir as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return WRONG_INPUT
     except OSError as error:
         sys.stderr.write(f"Error: --kubeconfig: {kubeconfig} cannot be written: {error.strerror}\n")
         return WRONG_INPUT
     return DONE
 
 
-async def _serve_api(listen: Listen, kubeconfig: Path, log: Log, tell: Tell) -> None:
+async def _serve_api(listen: Listen, kubeconfig: Path, data_dir: Path | None, log: Log, tell: Tell) -> None:
     stop = stop_signal(log)
-    async with served(
-        ApiServer(now=time.time(), tracks_fields=True, token_key=secrets.token_bytes(32)),
-        listen,
-        "headgate",
-        kubeconfig,
-    ):
-        tell(f"export KUBECONFIG={kubeconfig}")
-        await stop.wait()
+    with opened(data_dir) as data:
+        saved, key = data.load() if data is not None else None, token_bytes(32)
+        server = ApiServer(randbits(64), now=time.time(), saved=saved, tracks_fields=True, token_key=key)
+        async with served(server, listen, data=data) as api:
+            write_private(kubeconfig, api.administrator.kubeconfig(api.url, "headgate"))
+            tell(f"export KUBECONFIG={kubeconfig}")
+            await first_of(stop.wait(), api.keep())
 
 
 class ApiFront:
     """Answers the requests to one API server and keeps its watches informed."""
 
-    def __init__(self, server: ApiServer, authenticate: Authenticate, now: Callable[[], float]) -> None:
-        self._server, self._authenticate, self._now = server, authenticate, now
+    def __init__(
+        self,
+        server: ApiServer,
+        authenticate: Authenticate,
+        now: Callable[[], float],
+        commits: GroupCommit | None = None,
+    ) -> None:
+        """With `commits` nothing is shown of what is not committed."""
+        self._server, self._authenticate, self._now, self._commits = server, authenticate, now, commits
+        if commits is not None:
+            commits.inform = self.inform
         self._waiting: dict[Collection, tuple[int, asyncio.Event]] = {}  # the version known to those who wait
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
@@ -134,7 +173,9 @@ class ApiFront:
             return _reply(request, Response(400, failure(bad_request(f"error decoding YAML: {error}"))))
         asked = Request(request.method, unquote(request.path), query, body, kind, user, accept, agent)
         answer = self._server.handle(asked, self._now())
-        if request.method != "GET":
+        if self._commits is not None:
+            await self._commits.committed()
+        elif request.method != "GET":
             self.inform()
         return _reply(request, answer)
 
@@ -169,6 +210,8 @@ class ApiFront:
                 yield _line(b"ERROR", msgspec.json.encode(failure(lost)))
                 return
             if events:
+                if self._commits is not None:
+                    await self._commits.committed()
                 yield encode(events)
             left = until - self._loop_time()
             if left <= 0:

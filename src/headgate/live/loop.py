@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+from msgspec import Struct
 
 from headgate.engine.journal import Entry, Journal
 from headgate.engine.quarantine import Seen
 from headgate.model.effects import Effect, FleetEffect, WakeAt
-from headgate.model.events import FleetEvent, Gone, Observed, Outcome, RemoteEvent, TimerFired, Unreadable
+from headgate.model.events import FleetEvent, Gone, Observed, Outcome, RemoteEvent, TimerFired, Unreadable, WritePermits
 from headgate.model.keys import Key, Kind
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -91,7 +94,7 @@ class EventQueue:
         self._unlisted = dict.fromkeys(kinds)
         self._objects: dict[Kind, dict[tuple[Key, str], Observation]] = {kind: {} for kind in self._unlisted}
         self._remote: dict[tuple[str, Key, str], RemoteEvent] = {}  # by cluster and object
-        self._others: list[TimerFired | Outcome | FleetEvent] = []
+        self._others: list[TimerFired | Outcome | WritePermits | FleetEvent] = []
         self._news = asyncio.Event()
 
     def observe(self, event: Observation) -> None:
@@ -101,7 +104,7 @@ class EventQueue:
         waiting[place] = event
         self._news.set()
 
-    def tell(self, event: TimerFired | Outcome) -> None:
+    def tell(self, event: TimerFired | Outcome | WritePermits) -> None:
         self._others.append(event)
         self._news.set()
 
@@ -128,7 +131,7 @@ class EventQueue:
 
     def take_outcomes(self) -> list[Outcome | FleetEvent]:
         """The answers that no batch will hold, because the last step is over."""
-        outcomes = [event for event in self._others if not isinstance(event, TimerFired)]
+        outcomes = [event for event in self._others if not isinstance(event, TimerFired | WritePermits)]
         self._others.clear()
         return outcomes
 
@@ -157,19 +160,30 @@ def _identity(event: Observation) -> tuple[Key, str]:
     return event.key, event.uid
 
 
+class WallClock(Struct, frozen=True):
+    """Seconds since the epoch; from `since` on they pass `speed` times as fast as they do."""
+
+    since: float = 0.0
+    speed: float = 1.0
+
+    def __call__(self) -> float:
+        now = time.time()
+        return now if self.speed == 1 else self.since + (now - self.since) * self.speed
+
+
 LONGEST_WAIT = 86_400.0  # seconds, after which a timer that is set for later is set anew: loops cannot wait for ever
 
 
 class Timers:
-    """Fires each (timer, time) once; setting the same again changes nothing."""
+    """Fires each (timer, time) once; setting the same again changes nothing. `speed` is that of the wall clock."""
 
-    def __init__(self, wall: Callable[[], float], tell: Callable[[TimerFired], None]) -> None:
-        self._wall, self._tell = wall, tell
+    def __init__(self, wall: Callable[[], float], tell: Callable[[TimerFired], None], speed: float = 1.0) -> None:
+        self._wall, self._tell, self._speed = wall, tell, speed
         self._set: dict[WakeAt, asyncio.TimerHandle] = {}
 
     def set(self, wake: WakeAt) -> None:
         if wake not in self._set:
-            delay = min(LONGEST_WAIT, max(0.0, wake.at - self._wall()))
+            delay = min(LONGEST_WAIT, max(0.0, wake.at - self._wall()) / self._speed)
             self._set[wake] = asyncio.get_running_loop().call_later(delay, self._fire, wake)
 
     def clear(self) -> None:

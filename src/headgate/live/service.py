@@ -24,6 +24,7 @@ from headgate.live.election import Clocks, Election, LeaseSettings
 from headgate.live.health import LIMITS, Readiness, everybody, page_handler, probes, receipts_json, reports
 from headgate.live.http_server import Listen, http_server
 from headgate.live.logs import Log, Outages, ReadProgress, Unwatched
+from headgate.live.loop import WallClock
 from headgate.live.metrics import LEADER, STANDALONE, Metrics
 from headgate.live.page_access import ReviewedAccess
 from headgate.live.plugin_isolation import pre_enqueue_plugins
@@ -33,7 +34,7 @@ from headgate.live.term import LeaderTerm, TermDependencies
 from headgate.live.webhook_certificates import CertificateDependencies
 from headgate.live.webhooks import ReviewResponder, WebhookPlan, webhooks_served
 from headgate.model.admission import WebhookSettings
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 
 UNENFORCED = (
     "no webhooks are served (--webhook-listen): workloads without a class get no default one, and neither unknown "
@@ -65,6 +66,7 @@ class RunPlan(Struct, frozen=True):
     plugin_timeout: float = 0.1  # seconds one of them may take over one pod
     namespace: str = "kube-system"  # our own
     reading: ReadProgress = Unwatched()
+    clock: WallClock = WallClock()
 
 
 async def serve(plan: RunPlan, log: Log, stop: asyncio.Event) -> None:
@@ -146,7 +148,7 @@ async def _webhooks(
     readiness.has_webhook_certificate = lambda: tls.shows_a_certificate
     try:
         dependencies = CertificateDependencies(log, outages, asyncio.sleep, time.time)
-        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+        given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers, Role.FLEET in settings.roles)
         responder = ReviewResponder(client.perform, given, metrics.reviewed, queues=webhooks.queues)
         async with webhooks_served(webhooks, client, tls, dependencies, responder) as port:
             log.info("webhooks are served", host=webhooks.listen.host, port=port)
@@ -163,11 +165,12 @@ def _dependencies(plan: RunPlan, log: Log, client: Client, metrics: Metrics, out
     reflector = ReflectorDependencies(client, outages, log, asyncio.sleep, random.random, metrics.restarted)
     recorder = Recorder(plan.record) if plan.record else None
     plugins = pre_enqueue_plugins(plan.plugins, plan.plugin_timeout, metrics.asked, time.perf_counter)
-    clocks = (time.perf_counter, time.time)
+    clocks = (time.perf_counter, plan.clock)
     return TermDependencies(
         *(plan.settings, plugins, reflector, metrics, log, recorder, *clocks, Quarantine()),
         reading=plan.reading,
         namespace=plan.namespace,
+        speed=plan.clock.speed,
     )
 
 
@@ -203,17 +206,17 @@ async def _take_turns(
     while not stop.is_set():
         readiness.check = lambda: bool(election.holder)
         dependencies.log.info("standing by for the lease", lease=election.path)
-        await _first(election.acquire(), stop.wait())
+        await first_of(election.acquire(), stop.wait())
         if stop.is_set():
             break
         dependencies.log.info("leading", lease=election.path)
-        await _first(_decide(dependencies, readiness, stop), election.hold())
+        await first_of(_decide(dependencies, readiness, stop), election.hold())
         if not stop.is_set():
             dependencies.log.warning("lost the lease, no longer leading", lease=election.path)
     await election.release()
 
 
-async def _first(*works: Coroutine[None, None, object]) -> None:
+async def first_of(*works: Coroutine[None, None, object]) -> None:
     """Returns when the first of them is done; the others are cancelled. Raises what any of them raised."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:

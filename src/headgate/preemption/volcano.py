@@ -39,14 +39,18 @@ def victims_within(
     return _search(wanted, lower, going, lambda _: True)
 
 
-def may_reclaim(wanted: Sequence[Use]) -> bool:
-    """Whether the queue, with this much more, uses no more than it deserves of any resource that is wanted."""
+def may_reclaim(wanted: Sequence[Use], reserved: Sequence[Use] = ()) -> bool:
+    """Whether the queue, with this much more, uses no more than it deserves of any resource that is wanted.
+
+    What is `reserved` of what is wanted counts as used already.
+    """
     node = wanted[0][0]
     deserved = dict(node.queue.deserved.items)
     more: dict[str, int] = {}
-    for _, requests in wanted:
-        for name, amount in requests.items:
-            more[name] = more.get(name, 0) + amount
+    for sign, uses in ((1, wanted), (-1, reserved)):
+        for _, requests in uses:
+            for name, amount in requests.items:
+                more[name] = more.get(name, 0) + sign * amount
     named = [name for name in more if name in deserved]
     return bool(named) and all(node.totals.get(name, 0) + more[name] <= deserved[name] for name in named)
 
@@ -55,11 +59,40 @@ def victims_elsewhere(
     wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]
 ) -> list[QueueUnit] | None:
     """As `victims_within`, of other queues: those of lower priority first, then those beside it in the tree."""
-    node = wanted[0][0]
-    resources = {name for _, requests in wanted for name, _ in requests.items}
+    node, resources = wanted[0][0], _named(wanted)
+    others = _elsewhere(node, running)
+    return _search(wanted, others, going, lambda each: all(_may_give(use, resources) for use in each.uses))
+
+
+def givable(wanted: Sequence[Use], running: Iterable[QueueUnit], going: Sequence[Use]) -> list[QueueUnit]:
+    """Of other queues, units that may all leave, and any of them: their queues use more than they deserve until then.
+
+    The tree is as before when it returns.
+    """
+    node, resources = wanted[0][0], _named(wanted)
+    for each, requests in going:
+        each.remove(requests)
+    taken: list[QueueUnit] = []
+    for unit in _elsewhere(node, running):
+        if all(_may_give(use, resources) for use in unit.uses):
+            _take(unit)
+            taken.append(unit)
+    for unit in taken:
+        _give_back(unit)
+    for each, requests in going:
+        each.add(requests)
+    return taken
+
+
+def _named(wanted: Sequence[Use]) -> set[str]:
+    return {name for _, requests in wanted for name, _ in requests.items}
+
+
+def _elsewhere(node: VolcanoQueueNode, running: Iterable[QueueUnit]) -> list[QueueUnit]:
+    """The units of other queues in the order in which they give back."""
     others = _youngest_first(each for each in running if each.queue is not node and each.queue.queue.reclaimable)
     others.sort(key=lambda each: (each.queue.queue.priority, each.queue.parent is not node.parent, each.unit.priority))
-    return _search(wanted, others, going, lambda each: all(_may_give(use, resources) for use in each.uses))
+    return others
 
 
 def _youngest_first(units: Iterable[QueueUnit]) -> list[QueueUnit]:

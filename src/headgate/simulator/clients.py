@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +35,12 @@ def perform(write: Write, server: ApiServer, now: float, user: str = OWN_ACCOUNT
         if response.code >= 300 and (trouble := trouble_of(response.code, response.body)) is not None:
             return Outcome(write, *trouble)
     return Outcome(write)
+
+
+class AnsweringServer(Protocol):
+    """An API server, wherever it runs."""
+
+    def handle(self, request: Request, now: float, /) -> Response: ...
 
 
 class ServedKind(Struct, frozen=True):
@@ -69,7 +76,7 @@ _BUILTIN = tuple(_builtin(known) for known in RESOURCE_TYPES)
 _BY_NAME = {(known.api_version, known.kind): known for known in _BUILTIN}
 
 
-def served_resource(server: ApiServer, api_version: str, kind: str) -> ServedKind | None:
+def served_resource(server: AnsweringServer, api_version: str, kind: str) -> ServedKind | None:
     builtin = _BY_NAME.get((api_version, kind))
     if builtin is not None:
         return builtin
@@ -77,11 +84,11 @@ def served_resource(server: ApiServer, api_version: str, kind: str) -> ServedKin
     return next(matches, None)
 
 
-def served_resources(server: ApiServer) -> list[ServedKind]:
+def served_resources(server: AnsweringServer) -> list[ServedKind]:
     return [*_BUILTIN, *_custom(server)]
 
 
-def _custom(server: ApiServer) -> Iterator[ServedKind]:
+def _custom(server: AnsweringServer) -> Iterator[ServedKind]:
     """Every defined kind once, in its first served version."""
     for definition in server.handle(Request("GET", CRDS), 0.0).value["items"]:
         spec = definition["spec"]
@@ -138,7 +145,7 @@ class ObjectAddress(Struct, frozen=True):
 class Kubectl:
     """Creates, applies, patches and deletes for the scenario. `apply` is three-way, from the manifest last applied."""
 
-    def __init__(self, server: ApiServer, hidden: Collection[tuple[str, str]] = ()) -> None:
+    def __init__(self, server: AnsweringServer, hidden: Collection[tuple[str, str]] = ()) -> None:
         """`hidden` are kinds and names of objects that reports leave out."""
         self._server, self._hidden = server, hidden
         self._applied: dict[str, Manifest] = {}  # by path

@@ -38,11 +38,11 @@ from headgate.model.admission import (
     Lookup,
     WebhookSettings,
 )
-from headgate.model.effects import WakeAt
-from headgate.model.events import Event, TimerFired
+from headgate.model.effects import WakeAt, Write
+from headgate.model.events import Event, Outcome, TimerFired
 from headgate.model.keys import Kind
 from headgate.model.objects import Object
-from headgate.model.settings import Settings
+from headgate.model.settings import Role, Settings
 from headgate.simulator.autoscaling import scaling_entries
 from headgate.simulator.clients import Kubectl, perform
 from headgate.simulator.faults import FaultInjector
@@ -115,7 +115,7 @@ def installed_objects(settings: Settings) -> tuple[Json, ...]:
 
 def our_webhooks(settings: Settings, look_up: LookUp, reading: Rereading | None = None) -> WebhookAdmission:
     """Our webhooks, called in process; `look_up` reads from the server that calls them."""
-    given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers)
+    given = WebhookSettings(settings.quota, role_hash, settings.gated_schedulers, Role.FLEET in settings.roles)
     reading = reading or Rereading()
     return WebhookAdmission({hook.name: _handler(hook, given, look_up, reading) for hook in WEBHOOKS})
 
@@ -173,6 +173,26 @@ class Wake(Protocol):
     def __call__(self, at: float, event: Callable[[], None], idle: bool = False) -> None: ...
 
 
+class WriteEffect(Protocol):
+    """Performs a write of a controller; `learn` takes its outcome, now or later."""
+
+    def __call__(self, effect: Write, now: float, learn: Callable[[Outcome], None]) -> None: ...
+
+
+def usual_controllers(stuck: frozenset[str] = frozenset()) -> tuple[Controller, ...]:
+    """The controllers and kubelets that every cluster has; pods that are `stuck` never stop."""
+    return (
+        Kubelet(stuck),
+        JobController(),
+        StatefulSetController(),
+        ReplicaSetController(),
+        DeploymentController(),
+        CronJobController(),
+        NodeLifecycle(),
+        DisruptionController(),
+    )
+
+
 class ControllerRunner:
     """A controller and the events it has not handled yet."""
 
@@ -194,7 +214,12 @@ class ControllerRunner:
     def fire(self, timer: str) -> None:
         self._inbox.append(TimerFired(timer))
 
-    def run(self, server: ApiServer, now: float, wake: Wake) -> bool:
+    def learn(self, outcome: Outcome) -> None:
+        """Queues the outcome of a write that failed; a successful one is observed anyway."""
+        if outcome.trouble is not None:
+            self._inbox.append(outcome)
+
+    def run(self, write: WriteEffect, now: float, wake: Wake) -> bool:
         """Lets the controller react to its queued events; returns whether there were any."""
         if not self._inbox:
             return False
@@ -203,9 +228,7 @@ class ControllerRunner:
             if isinstance(effect, WakeAt):
                 wake(effect.at, partial(self.fire, effect.timer), effect.idle)
             else:
-                outcome = perform(effect, server, now, CONTROLLER_MANAGER)
-                if outcome.trouble is not None:  # a successful write is observed anyway
-                    self._inbox.append(outcome)
+                write(effect, now, self.learn)
         return True
 
 
@@ -237,17 +260,7 @@ class SimulatedCluster:
         self.kubectl = Kubectl(self.server, {(known["kind"], known["metadata"]["name"]) for known in installed})
         self.pod_counts = PodCounts()
         self._bound_once = BoundOnce()
-        controllers: tuple[Controller, ...] = (
-            Kubelet(injector.faults.stuck),
-            JobController(),
-            StatefulSetController(),
-            ReplicaSetController(),
-            DeploymentController(),
-            CronJobController(),
-            NodeLifecycle(),
-            DisruptionController(),
-            *more_controllers,
-        )
+        controllers = (*usual_controllers(injector.faults.stuck), *more_controllers)
         self.autoscaler, self.review = autoscaler, None if autoscaler is None else ScaleUpReview(autoscaler)
         if autoscaler is not None and self.review is not None:
             controllers = (*controllers, autoscaler, self.review)
@@ -269,9 +282,13 @@ class SimulatedCluster:
         moved = self.process.step(now, lambda alarm: wake(alarm.at, self._engine_timer(alarm.timer), alarm.idle))
         self._distribute(now)
         for runner in self._runners:
-            moved |= runner.run(self.server, now, wake)
+            moved |= runner.run(self._write, now, wake)
         self._set_timers(now, wake)
         return moved
+
+    def _write(self, effect: Write, now: float, learn: Callable[[Outcome], None]) -> None:
+        """Performs a write of a controller."""
+        learn(perform(effect, self.server, now, CONTROLLER_MANAGER))
 
     @property
     def journal_entries(self) -> list[Entry]:

@@ -29,8 +29,14 @@ Examples:
     show_default=True,
     help="Where to write the kubeconfig of its administrator; only you can read it.",
 )
-def apiserver(*, port: int, host: str, kubeconfig: Path) -> None:
-    """Serve a small, empty Kubernetes until Ctrl-C: API server only, in memory, over TLS.
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep objects and credentials there: what is acknowledged survives the process. Default: in memory only.",
+)
+def apiserver(*, port: int, host: str, kubeconfig: Path, data_dir: Path | None) -> None:
+    """Serve a small Kubernetes until Ctrl-C: API server only, over TLS; empty unless its data are kept.
 
     kubectl and client libraries can use it; nothing runs pods there. Exits with 0 when stopped, 2 for wrong input,
     1 where it cannot listen.
@@ -39,4 +45,4 @@ def apiserver(*, port: int, host: str, kubeconfig: Path) -> None:
     from headgate.live.api_front import start_apiserver  # noqa: PLC0415
     from headgate.live.http_server import Listen  # noqa: PLC0415
 
-    sys.exit(start_apiserver(Listen(host, port), kubeconfig.resolve(), click.echo))
+    sys.exit(start_apiserver(Listen(host, port), kubeconfig.resolve(), data_dir, click.echo))

@@ -20,6 +20,7 @@ COMMANDS = {  # by name: the module, the command in it, and its line of help
     "explain": ("headgate.ui.explain", "explain", "Explain a decision."),
     "run": ("headgate.ui.run_command", "run", "Run on a cluster: quota, integrations, scheduler."),
     "simulate": ("headgate.ui.simulate_command", "simulate", "Run a scenario in virtual time."),
+    "up": ("headgate.ui.up_command", "up", "Start a cluster on this machine, with Headgate on it."),
     "version": ("headgate.ui.version_command", "show_version", "Show the version."),
 }
 CLOSED_PIPE, FULL = (errno.EPIPE, errno.ECONNRESET), errno.ENOSPC

@@ -32,7 +32,7 @@ from headgate.engine.scheduler.pre_enqueue import PreEnqueueStage
 from headgate.engine.scheduler.preempt import PreemptStage
 from headgate.engine.scheduler.queue_capacity import QueueCapacity, reason_for
 from headgate.engine.scheduler.queue_gates import queue_gates
-from headgate.engine.scheduler.queue_preempt import QueuePreemptStage
+from headgate.engine.scheduler.queue_preempt import QueuePreemptStage, QueueUnits, ReclaimedNodes
 from headgate.engine.scheduler.queue_status import VolcanoStatuses
 from headgate.engine.scheduler.resolving import PodResolver
 from headgate.engine.scheduler.workload_status import WorkloadStatuses
@@ -121,12 +121,13 @@ class SchedulerPlane:
         )
         self._choose = ChooseStage(queue, placers, resolver, gangs)
         self._gates = queue_gates(settings.volcano.gates, self._queue_capacity, WritePolicy(backoff))
-        self._capacity = CapacityStages((self._queue_capacity, *capacity))
+        reclaimed = ReclaimedNodes(cache.nominations, self._queue_capacity)
+        self._capacity = CapacityStages((self._queue_capacity, reclaimed, *capacity))
         self._queue_statuses = VolcanoStatuses(cache, self._queue_capacity, frozenset(plugins), status_writes)
         self._place = PlaceStage(placers, resolver, gangs, cache.nodes, with_gangs)
-        search = watch(
-            PREEMPTIONS[settings.preemption.gangs](cache.nodes, cache.running, cache.budgets, certifier), POST_FILTER
-        )
+        units = QueueUnits(cache, self._queue_capacity)
+        preemption = PREEMPTIONS[settings.preemption.gangs]
+        search = watch(preemption(cache.nodes, cache.running, cache.budgets, certifier, units.reaches), POST_FILTER)
         self._preempt = PreemptStage(cache, queue, gangs, self._place, search, journal=journal, backoff=backoff)
         self._post_filter = PostFilterStage(
             cache,
@@ -138,7 +139,7 @@ class SchedulerPlane:
             enabled=preempting,
             metrics=self._metrics,
         )
-        self._queue_preemption = QueuePreemptStage(cache, self._queue_capacity, self._preempt, preempting)
+        self._queue_preemption = QueuePreemptStage(units, self._queue_capacity, self._preempt, preempting)
         self._bind = BindStage(plugins, self._capacity, journal, WritePolicy(backoff), self._metrics)
         self._absorb = AbsorbStage(
             cache,
@@ -392,12 +393,18 @@ class SchedulerPlane:
         return self._bind.run(info, found, now, attempt)
 
     def _refuse(self, info: QueuedPodInfo, found: NoPlacement, pods: list[Pod], now: float) -> list[Effect]:
-        self._queue.set_equivalence(info, self._place.equivalence(info))
+        alike = self._place.equivalence(info)
+        if self._queue_capacity.in_use:  # whom it may preempt depends on its queue
+            alike = alike, self._queue_capacity.queue_of(info.pod)
+        self._queue.set_equivalence(info, alike)
         info.rejected_by = found.filters
         post_filter = self._post_filter.run(info, found, now)
         result = AttemptResult.WAITING if post_filter.helps else AttemptResult.UNSCHEDULABLE
         self._metrics.attempted(info, result, info.pods)
-        self._queue.add_unschedulable(info, found.wake_on | post_filter.wake_on, now)
+        wake_on = found.wake_on | post_filter.wake_on
+        if info.group is None and info.pod.group is not None:  # where it may run depends on the others of its group
+            wake_on |= {ClusterEvent.MEMBERS_CHANGED}
+        self._queue.add_unschedulable(info, wake_on, now)
         expired = {pod.key: why for pod in pods if (why := self._queue_capacity.expired(pod, now)) is not None}
         nominations = [effect for effect in post_filter.effects if _nominates(effect)]
         others = [effect for effect in post_filter.effects if not _nominates(effect)]

@@ -26,6 +26,7 @@ from headgate.model.pod import Pod
 from headgate.model.resources import Resources, amount_text
 from headgate.model.volcano import (
     DEFAULT_QUEUE,
+    QUEUE_ANNOTATIONS,
     QUEUE_GATES,
     DequeueStrategy,
     QueueCounts,
@@ -38,6 +39,7 @@ from headgate.queueing.queue import MOST_STALE, QueuedPodInfo, QueueOrder
 from headgate.quota.volcano import QueueTree, VolcanoQueueNode
 
 GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
+_NAMES = frozenset({*QUEUE_ANNOTATIONS, *QUEUE_GATES})  # by these annotations a pod is in a queue
 WAKE_ON = frozenset({ClusterEvent.QUEUE_CAPACITY_FREED})
 
 
@@ -97,6 +99,9 @@ class QueueCapacity:
         self._answers: dict[tuple[object, ...], NotNow] = {}  # to the first pod of a check, until something changes
         self.changed: dict[Key, None] = {}
         self._priorities: dict[str, int] = {}  # of queues that have one other than 0
+        self._keeping = (
+            False  # whether a queue deserves or is guaranteed anything, so that its use decides who may leave
+        )
         self._reordered = False  # whether these have changed since the last `take_reordered`
         self.touched: dict[str, None] = {}  # queues whose use has changed
         self._tree_stale = True
@@ -119,6 +124,7 @@ class QueueCapacity:
         self.in_use = self._tree_stale = True
         self.use_changes += 1
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+        self._note(ClusterEvent.CANDIDATES_CHANGED)
 
     def nodes_changed(self) -> None:
         """A node that is being brought up keeps reservations in force whose time is over."""
@@ -140,9 +146,10 @@ class QueueCapacity:
             if workload is not None and workload.volcano is not None:
                 self.in_use = True
                 return workload.volcano.queue
-        if not pod.annotations:
+        annotations = pod.annotations
+        if not annotations or (_NAMES.isdisjoint(annotations) and not pod.gates and pod.reserved_at is None):
             return ""
-        named = queue_named(pod.annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
+        named = queue_named(annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
         self.in_use |= bool(named)
         return named
 
@@ -182,6 +189,8 @@ class QueueCapacity:
         self._pods.setdefault(queue, {})[pod.key] = None
         self.use_changes += 1
         self._add(use)
+        if self._keeping:
+            self._note(ClusterEvent.CANDIDATES_CHANGED)
         self._stale |= bool(self.in_force) and not held and pod.key not in self._fitting
         self._stale |= pod.group in self._groups_reserving  # fewer of the others start together
 
@@ -197,6 +206,8 @@ class QueueCapacity:
 
     def _freed(self) -> None:
         self._note(ClusterEvent.QUEUE_CAPACITY_FREED)
+        if self._keeping:
+            self._note(ClusterEvent.CANDIDATES_CHANGED)
         self._stale |= len(self._reserving) > len(self.in_force)
 
     def waits(self, pod: Pod) -> None:
@@ -289,6 +300,7 @@ class QueueCapacity:
     def _rebuild(self) -> None:
         priorities = {queue.name: queue.priority for queue in self._queues.values() if queue.priority}
         self._reordered |= priorities != self._priorities
+        self._keeping = any(queue.deserved.items or queue.guarantee.items for queue in self._queues.values())
         self._priorities = priorities
         self._tree = QueueTree(self._queues.values())
         self._tree_stale = False
@@ -557,6 +569,12 @@ class QueueCapacity:
     def pods_of(self, queue: str) -> Iterable[Key]:
         """The pods of this queue on nodes."""
         return tuple(self._pods.get(queue, ()))
+
+    def not_ahead(self, queue: VolcanoQueueNode, pod: Pod) -> list[tuple[VolcanoQueueNode, Resources]]:
+        """What the queue reserves for this pod and for those that take their turn after it."""
+        order = QueuedPodInfo(pod).order
+        behind = [each for each in self.in_force.values() if each.queue == queue.name and each.order >= order]
+        return [(queue, each.pod.shape.requests) for each in behind]
 
     def uses_any(self, queue: str) -> bool:
         """Whether a pod of this queue is on a node or reserves capacity."""

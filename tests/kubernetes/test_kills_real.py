@@ -1,0 +1,11 @@
+"""A server with a data directory that is killed again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from durable_server import killed_often
+
+
+async def test_nothing_acknowledged_is_missing_after_twenty_kills(tmp_path: Path):
+    await killed_often(tmp_path, times=20, count=500)
