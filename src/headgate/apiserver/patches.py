@@ -286,8 +286,11 @@ def _merged(target: Json, patch: Json, kind: str | None) -> Json:
     fields = fields_of(kind) if kind is not None and is_struct(kind) else {}
     for name, change in patch.items():
         if name.startswith(DELETE_VALUES):
+            if not isinstance(change, list):
+                raise bad_request("invalid patch format of primitive list")
             field = name.removeprefix(DELETE_VALUES)
-            result[field] = [value for value in result.get(field) or () if value not in change]
+            present = result.get(field)
+            result[field] = [value for value in present if value not in change] if isinstance(present, list) else []
         elif name.startswith(ORDER):
             _set_order(result, target, patch, name.removeprefix(ORDER), fields)
         elif name in (DIRECTIVE, KEEP_ONLY) or ORDER + name in patch:
@@ -314,6 +317,8 @@ def _set_order(result: Json, target: Json, patch: Json, name: str, fields: Mappi
 
 def _kept(target: Json, patch: Json) -> Json:
     keep = patch.get(KEEP_ONLY)
+    if keep is not None and not isinstance(keep, list):
+        raise bad_request("invalid patch format of retainKeys")
     return dict(target) if keep is None else {name: value for name, value in target.items() if name in keep}
 
 
