@@ -73,6 +73,16 @@ EXCHANGES: dict[str, list[Step]] = {
             "application/apply-patch+yaml",
         ),
     ],
+    "replicas that nobody manages are scaled": [
+        Step(
+            "PATCH",
+            f"{DEPLOYMENTS}/it?fieldManager=applier",
+            workload("Deployment"),
+            "application/apply-patch+yaml",
+        ),
+        merge({"spec": {"replicas": 3}}, f"{SCALE}?fieldManager=scaler"),
+        get(f"{DEPLOYMENTS}/it"),
+    ],
     "a token": [ACCOUNT, token()],
     "a token for an hour and a half": [ACCOUNT, token(spec={"expirationSeconds": 5400})],
     "a token for others": [ACCOUNT, token(spec={"audiences": ["a", "b"]})],

@@ -14,12 +14,14 @@ from headgate.apiserver.field_errors import not_supported
 from headgate.apiserver.handlers import (
     ACCOUNTS,
     APPLY,
+    CONNECTED,
     PROTOBUF,
     SCALE,
     TOKEN,
     DeleteOptions,
     Deleter,
     ListScope,
+    Reviews,
     TokenIssuer,
     Watch,
     WatchEvent,
@@ -40,6 +42,7 @@ from headgate.apiserver.handlers import (
     get_existing,
     known_version,
     list_objects,
+    not_connected,
     refuse_list_options,
     valid_utf8,
     validate_fields,
@@ -99,6 +102,7 @@ class ApiServer:
         self._writer = Writer(self._store, self._chain, Identities(seed), fields)
         self._deleter = Deleter(self._store, self._chain)
         self._tokens = TokenIssuer(self._store, token_key or str(seed).encode())
+        self._reviews = Reviews(self._tokens)
         self._namespaces = NamespaceController(self._store, self._registry, self._deleter)
         self._controllers = (
             DefinitionController(self._store, self._registry, self._deleter, resource_types_of),
@@ -175,9 +179,12 @@ class ApiServer:
             served, target = self._registry.at(request.path)
         except ApiError:
             found = self._document(request)
-            if found is None:
+            if found is not None:
+                return found
+            review = self._reviews.answered(request, now)
+            if review is None:
                 raise
-            return found
+            return Response(201, review)
         dry_run, subresource = bool(request.query) and _is_dry_run(request), target.subresource
         manager = "" if not self._tracks_fields else field_manager(request.method, request.query, request.user_agent)
         info = RequestInfo(
@@ -205,6 +212,8 @@ class ApiServer:
             if request.method != "POST":
                 raise method_not_allowed()
             return 201, self._tokens.issue(info, request.body)
+        if subresource in CONNECTED and is_pods(served.collection):
+            raise not_connected(info)
         if subresource and not (subresource == "status" and served.type.has_status):
             raise no_such_path()
         if not info.name:

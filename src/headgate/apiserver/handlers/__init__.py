@@ -24,7 +24,7 @@ from headgate.apiserver.handlers.field_validation import (
     validate_fields,
     validated_patch,
 )
-from headgate.apiserver.handlers.pods import bind, decode_binding, decode_eviction, evict
+from headgate.apiserver.handlers.pods import CONNECTED, bind, decode_binding, decode_eviction, evict, not_connected
 from headgate.apiserver.handlers.protobuf import MEDIA_TYPE as PROTOBUF
 from headgate.apiserver.handlers.reading import (
     ListScope,
@@ -34,6 +34,7 @@ from headgate.apiserver.handlers.reading import (
     list_objects,
     refuse_list_options,
 )
+from headgate.apiserver.handlers.reviews import Reviews
 from headgate.apiserver.handlers.scaling import SCALE, answer_scale
 from headgate.apiserver.handlers.tokens import ACCOUNTS, TOKEN, TokenIssuer
 from headgate.apiserver.handlers.writing import Writer, get_existing
@@ -41,6 +42,7 @@ from headgate.apiserver.handlers.writing import Writer, get_existing
 __all__ = [
     "ACCOUNTS",
     "APPLY",
+    "CONNECTED",
     "FOREGROUND",
     "ORPHAN",
     "PROTOBUF",
@@ -51,6 +53,7 @@ __all__ = [
     "FieldValidation",
     "ListScope",
     "Preconditions",
+    "Reviews",
     "TokenIssuer",
     "Watch",
     "WatchEvent",
@@ -71,6 +74,7 @@ __all__ = [
     "get_existing",
     "known_version",
     "list_objects",
+    "not_connected",
     "refuse_list_options",
     "valid_utf8",
     "validate_fields",

@@ -43,6 +43,7 @@ from headgate.apiserver.metadata import timestamp
 from headgate.apiserver.patches import same_json
 from headgate.apiserver.registry import RequestInfo, ServedResource
 from headgate.apiserver.status import StatusError, bad_request
+from headgate.apiserver.strategy import ScalePaths
 
 APPLY, UPDATE = "Apply", "Update"
 MOST_UPDATERS = 10
@@ -175,6 +176,8 @@ class FieldTracker:
         before = _managers_of_update(info, given, stored["metadata"].get("managedFields"))
         if not before:
             return []  # nobody is tracked until the first apply
+        if info.subresource == "scale" and not _is_owned(before, info.served.type.scale):
+            return encode_managers(before)  # as a real server, which sees the managers of the replicas only
         try:
             managers = self._updated(info, before, without_fields(stored), new, info.manager)
         except ValueError:
@@ -281,6 +284,12 @@ def _taken(managers: Managers, difference: Comparison, manager: Manager | None, 
         if paths:
             kept[each] = of._replace(paths=paths)
     return kept
+
+
+def _is_owned(managers: Managers, scale: ScalePaths | None) -> bool:
+    """Whether anybody manages the replicas."""
+    path = tuple(map(field, scale.replicas.strip(".").split("."))) if scale is not None else ()
+    return any(path in of.paths for of in managers.values())
 
 
 def _empty_object(value: Json) -> Json:
