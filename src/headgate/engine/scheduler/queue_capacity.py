@@ -257,6 +257,8 @@ class QueueCapacity:
             self._answers.clear()
 
     def release(self, pod: Key) -> None:
+        if not self.in_use:
+            return
         if self._drop(pod):
             self._freed()
         self.stops_waiting(pod)
