@@ -153,10 +153,9 @@ class QueueCapacity:
             if workload is not None and workload.volcano is not None:
                 self.in_use = True
                 return workload.volcano.queue
-        annotations = pod.annotations
-        if not annotations or (_NAMES.isdisjoint(annotations) and not pod.gates and pod.reserved_at is None):
+        if not pod.annotations or (_NAMES.isdisjoint(pod.annotations) and not pod.gates and pod.reserved_at is None):
             return ""
-        named = queue_named(annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
+        named = queue_named(pod.annotations) or (DEFAULT_QUEUE if opted_in(pod) else "")
         self.in_use |= bool(named)
         return named
 
@@ -254,9 +253,10 @@ class QueueCapacity:
             self._answers.clear()
 
     def release(self, pod: Key) -> None:
-        if self._drop(pod):
-            self._freed()
-        self.stops_waiting(pod)
+        if self.in_use:
+            if self._drop(pod):
+                self._freed()
+            self.stops_waiting(pod)
 
     def stops_waiting(self, pod: Key) -> None:
         """The pod waits for its queue no longer, so nobody waits behind it or for it."""
