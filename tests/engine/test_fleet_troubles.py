@@ -2,7 +2,7 @@
 
 import pytest
 from fleet_scenes import JOBS, WORKLOADS, Fleet, GuardedFleet
-from integration_scenes import job
+from integration_scenes import GROUP, PODS, TOTAL, job, pod
 
 import headgate.engine.fleet.reconciler as rules
 from headgate.engine.fleet.fleet_index import FleetIndex
@@ -212,6 +212,31 @@ def test_a_creation_whose_answer_was_lost_is_not_taken_for_somebody_elses():
     fleet.fault = lambda cluster, write: "lost" if cluster and isinstance(write, Create) else ""
     fleet.submit().later(60.0)
     assert (fleet.running(), told(fleet)) == (["a"], [])
+
+
+def test_a_job_of_ours_that_is_still_going_there_is_waited_for_without_a_word():
+    fleet = Fleet({"a": 4}).submit().settle()
+    fleet.workers["a"].patch(f"{JOBS}/job", metadata={"finalizers": ["example.com/slow"]})
+    fleet.home.delete(f"{JOBS}/job")
+    fleet.settle().submit().later(30.0)
+    assert told(fleet) == []
+    fleet.workers["a"].patch(f"{JOBS}/job", metadata={"finalizers": None})
+    assert (fleet.later(61.0).running(), told(fleet)) == (["a"], [])
+
+
+def test_pods_that_an_earlier_group_of_that_name_left_behind_are_not_shown_at_home():
+    fleet = Fleet({"a": 4})
+    fleet.home.create(PODS, pod("x", labels={GROUP: "g"}, annotations={TOTAL: "1"}))
+    fleet.settle()
+    worker = fleet.workers["a"]
+    worker.patch(f"{PODS}/x", metadata={"finalizers": ["kueue.x-k8s.io/managed", "example.com/slow"]})
+    fleet.home.delete(f"{PODS}/x")
+    fleet.later(5.0)
+    worker.patch(f"{PODS}/x/status", status={"phase": "Succeeded"})
+    fleet.later(5.0)
+    fleet.home.create(PODS, pod("x", labels={GROUP: "g"}, annotations={TOTAL: "1"}))
+    fleet.later(10.0)
+    assert fleet.home.list(PODS)[0]["status"]["phase"] == "Pending"
 
 
 # clusters that change what is created there

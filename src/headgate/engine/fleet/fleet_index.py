@@ -121,6 +121,10 @@ class FleetIndex:
         """Objects that cannot be read, by cluster."""
         return Counter(cluster for cluster, _ in self._unread_of)
 
+    def is_known(self, cluster: str, key: Key) -> bool:
+        """Whether an object of that key with the label of our origin is there."""
+        return key in self._of_cluster.get(cluster, ()) or (cluster, key) in self._unread_of
+
     def remote_version(self, cluster: str, key: Key) -> str:
         if (unread := self._unread_of.get((cluster, key))) is not None:
             return self._unread[unread][cluster][key].told.version

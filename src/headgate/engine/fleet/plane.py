@@ -158,7 +158,8 @@ class FleetPlane:
             case Outcome():
                 workload = self._writes.decided_for(cluster, told.effect)
                 self._answer(cluster, told, now)
-                trouble = self._troubles.answered(workload, cluster, told) if workload is not None else None
+                is_ours = self._index.is_known(cluster, object_of(told.effect))
+                trouble = self._troubles.answered(workload, cluster, told) if workload and not is_ours else None
                 if workload is not None and trouble is not None:
                     self._touch([workload])
                     return self._said(workload, [trouble], now)

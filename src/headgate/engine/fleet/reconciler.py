@@ -198,7 +198,7 @@ class Reconciliation:
         else:
             yield from self._in_step(home, cluster, replica)
             yield from self._sync_clones(cluster)
-            yield from self._mirror(self._state.clones.get(cluster, {}))
+            yield from self._mirror(self._clones_for(cluster, replica))
             yield from self._show(home, check, cluster)
 
     def _show(self, home: QueuedWorkload, check: CheckStatus, cluster: str) -> Iterator[ClusterWrite]:
@@ -230,7 +230,7 @@ class Reconciliation:
             )
             yield self._checked(home, check, CheckState.RETRY, message)
             return
-        mirrored = list(self._mirror(self._state.clones.get(cluster, {})))
+        mirrored = list(self._mirror(self._clones_for(cluster, replica)))
         yield from mirrored
         if not mirrored:
             reason = why.reason if REASON.fullmatch(why.reason) else FINISHED
@@ -366,6 +366,13 @@ class Reconciliation:
         for key, clone in there.items():
             if not sets and isinstance(clone, Pod) and key not in staying and clone.deleted is None:
                 yield cluster, Delete(clone.target)
+
+    def _clones_for(self, cluster: str, replica: QueuedWorkload) -> Mapping[Key, Part]:
+        """Without pods that are older than the replica, which a group of the same name left behind."""
+        found = self._state.clones.get(cluster, {})
+        return {
+            key: part for key, part in found.items() if not isinstance(part, Pod) or part.created >= replica.created
+        }
 
     def _mirror(self, clones: Mapping[Key, Part]) -> Iterator[ClusterWrite]:
         """The job at home shows what its clone does."""
