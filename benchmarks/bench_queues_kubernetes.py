@@ -335,6 +335,7 @@ class Driver:
 
     async def _say_finished(self, work: Work) -> None:
         """By the version that was seen. After a conflict it is looked at again, and left alone if it was evicted."""
+        admitted_at = work.admitted_at
         while True:
             self.writes["finish"] += 1
             version, cohort = work.version, cohort_of(work.queue)
@@ -347,8 +348,9 @@ class Driver:
             assert answer.code in (409, 422), answer.body.decode(errors="replace")
             while work.version == version:
                 await asyncio.sleep(0.01)
-            self.conflicts["an eviction" if work.ends is None else "news"] += 1
-            if work.ends is None:
+            evicted = work.ends is None or work.admitted_at != admitted_at
+            self.conflicts["an eviction" if evicted else "news"] += 1
+            if evicted:
                 work.called_finished = False
                 return
 

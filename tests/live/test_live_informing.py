@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from fleet_scenes import FLAVORS
+from integration_scenes import CLUSTER_QUEUES, LOCAL_QUEUES, cluster_queue, flavor, local_queue
 from msgspec import structs
+from served_cluster import WORKLOADS, served
+from test_live_fleet import plan_for
 from test_live_performer import Server, bind, counts, event, note, performing, target
+from test_live_service import process
 from virtual_clock import VirtualClock
 
 from headgate.engine.in_flight import AwaitedPermits
@@ -16,7 +21,7 @@ from headgate.live.performer import CONCURRENCY
 from headgate.model.effects import ClusterQueueDebt, Nomination, PatchStatus, PodCondition, WorkloadStatus
 from headgate.model.events import WritePermits
 from headgate.model.queues import QueuedWorkloadStatus
-from headgate.model.settings import InformWithin
+from headgate.model.settings import InformWithin, Role
 
 WITHIN = InformWithin(5.0, 60.0)
 QUICK, LONG = 0.01, 0.5  # seconds a server takes
@@ -215,3 +220,24 @@ async def test_cancelled_with_much_to_tell_it_ends_and_begins_nothing_more():
 
 def test_no_write_that_is_under_way_keeps_another_from_a_connection():
     assert DEFAULT_SIZE > CONCURRENCY + MOST
+
+
+async def test_a_whole_process_tells_a_workload_why_it_waits_and_a_queue_what_it_counts(ca, log):
+    async with served(ca) as cluster, asyncio.timeout(60):
+        cluster.ask("POST", FLAVORS, flavor("default"))
+        cluster.ask("POST", CLUSTER_QUEUES, cluster_queue(1))
+        cluster.ask("POST", LOCAL_QUEUES, local_queue())
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        pod_sets = [{"name": "main", "count": 1, "template": template}]
+        cluster.add_workload("a", origin="", queueName="lq", podSets=pod_sets)
+        async with process(plan_for(cluster, frozenset({Role.QUOTA})), log):
+
+            def shown() -> tuple[list[str], int | None]:
+                told = cluster.ask("GET", f"{WORKLOADS}/a").get("status", {}).get("conditions", [])
+                counts = cluster.ask("GET", f"{CLUSTER_QUEUES}/cq").get("status", {})
+                return [one["reason"] for one in told], counts.get("pendingWorkloads")
+
+            while shown() != (["ExceedsMaxQuota", "NoReservation"], 1):
+                cluster.changed.clear()
+                await cluster.changed.wait()
