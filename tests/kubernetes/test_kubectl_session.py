@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 import kubernetes_types
@@ -176,12 +178,14 @@ def shown(text: str) -> str:
     return re.sub(" {2,}", "  ", text)
 
 
+@pytest.mark.timeout(400)  # two hundred runs of kubectl
 def test_the_same_session_reads_the_same(cluster: Cluster, ours: Path):
-    differing = []
-    for command, text in SESSION:
-        real, small = (run(file, command, text) for file in (cluster.administrator, ours))
-        if real != small:
-            differing.append(f"kubectl {command}\n  real: {real}\n  ours: {small}")
+    differing, files = [], (cluster.administrator, ours)
+    with ThreadPoolExecutor(len(files)) as pool:
+        for command, text in SESSION:
+            real, small = pool.map(run, files, repeat(command), repeat(text))
+            if real != small:
+                differing.append(f"kubectl {command}\n  real: {real}\n  ours: {small}")
     assert not differing, "\n".join(differing)
 
 
